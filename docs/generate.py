@@ -26,17 +26,19 @@ SETTINGS_HEAD = f"""{NOTE}
 # Settings
 
 Each setting is a flag of `gpt-oss-server serve`, an environment variable, and a field of
-`gpt_oss_server.settings.Settings` (the flag's name with underscores). A flag wins over its variable.
+`gpt_oss_server.settings.Settings` (the flag's name with underscores). That name is also its row in a
+[configuration file](configuration.md). A flag wins over its variable, and both win over the file.
 Sizes are bytes or `64MiB`; times are seconds or `90s`, `15m`, `12h`, `30d`; switches are `--flag` and
 `--no-flag`, or `on` and `off` in a variable. Commas separate a list in a variable. An empty variable counts
-as unset.
+as unset. A setting that can be a secret can be in a file: `--engine-key-file`,
+`GPT_OSS_SERVER_ENGINE_KEY_FILE`.
 """
 
 CLI_HEAD = f"""{NOTE}
 # The command line
 
 Exit codes: 0 for success; 1 for a failure, which a sentence on standard error explains; 2 for a wrong command
-line or setting; 130 for an interrupt.
+line or setting; 130 for an interrupt. `serve` has more of them: see [the life of a server](lifecycle.md).
 """
 
 BF16 = 2  # bytes

@@ -22,6 +22,7 @@ class AccessSettings:
         "Access",
         "A key that requests must have; repeatable. Without any key, the server is open to all who reach it. "
         "Prefer the variable or a file: other users of the machine can read the command line.",
+        secret="whole",
     )
     api_key_file: str | None = setting(
         None,

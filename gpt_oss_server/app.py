@@ -29,9 +29,12 @@ from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.edge import Edge
 from gpt_oss_server.http.hosts import HostGuard, Hosts
 from gpt_oss_server.http.not_found import intended_path, methods_of
-from gpt_oss_server.http.openapi_document import describe
+from gpt_oss_server.http.openapi.document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.ops.health.api import health_router
+from gpt_oss_server.ops.health.counted_engine import checked
+from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.ops.keys.guard import KeyGuard
 from gpt_oss_server.ops.limits.guard import LimitGuard
 from gpt_oss_server.ops.observation import Observation
@@ -70,7 +73,8 @@ def create_app(
     observation = Observation(settings, tracer_provider)
     tools = ToolsetMaker(settings, on_call=observation.on_tool_call)
     stores = observation.measured(stores_of(settings, store))
-    served = Served(_as_engine(engine), settings, stores=stores, ids=ids, clock=clock, tools=tools)
+    served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=tools)
+    health = Health(served.engine, interval=settings.engine_check_interval)
     service, chat = ResponsesService(served), ChatService(served)
 
     @asynccontextmanager
@@ -80,7 +84,9 @@ def create_app(
         served.make_ready()
         served.stores.start()
         service.continuing.start()
+        health.start()
         yield
+        await health.close()
         await served.keys.close()
         await service.close()
         await observation.close()
@@ -95,8 +101,10 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
+    app.state.health = health
     origins = Origins(settings)
     _add_routes(app, service, chat, origins)
+    app.include_router(health_router(served, health))
     app.include_router(containers_router(service, tools, clock))
     observation.watch(app, service)
     app.include_router(pages_router(served))

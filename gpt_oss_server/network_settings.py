@@ -99,12 +99,6 @@ class NetworkSettings:
         "Network",
         "How long a stream may be silent, e.g. while a tool runs, before it sends a keep-alive; or `none`.",
     )
-    shutdown_grace: float = setting(
-        30.0,
-        duration(zero=True),
-        "Network",
-        "How long running responses may finish after Ctrl-C or SIGTERM; a second Ctrl-C stops immediately.",
-    )
     web: str = setting(
         "on",
         choice("on", "off"),

@@ -10,12 +10,14 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Any, Final, Literal, TypeGuard, TypeVar
 
 T = TypeVar("T")
 
 ENV_PREFIX = "GPT_OSS_SERVER_"
 AUTO: Final = "auto"
+Secrecy = Literal["no", "url", "whole"]
+"""Which part of a value must not be shown: none, the password in a URL, or all of it. A file may hold it."""
 
 
 class SettingsError(ValueError):
@@ -46,6 +48,7 @@ class Option:
     help: str
     also: tuple[str, ...] = ()  # what other programs call the flag
     common: bool = False  # among the first flags that a help shows
+    secret: Secrecy = "no"
 
     @property
     def flag(self) -> str:
@@ -90,10 +93,17 @@ class Option:
 
 
 def setting(
-    default: T, kind: Kind, section: str, help: str, *, also: tuple[str, ...] = (), common: bool = False
+    default: T,
+    kind: Kind,
+    section: str,
+    help: str,
+    *,
+    also: tuple[str, ...] = (),
+    common: bool = False,
+    secret: Secrecy = "no",
 ) -> T:
     """A field of the table."""
-    row = {"kind": kind, "section": section, "help": help, "also": also, "common": common}
+    row = {"kind": kind, "section": section, "help": help, "also": also, "common": common, "secret": secret}
     return field(default=default, metadata=row)
 
 
@@ -163,7 +173,7 @@ def duration(metavar: str = "TIME", *, zero: bool = False) -> Kind:
         "must be a time such as 30 (seconds), 90s, 15m, 12h or 30d",
         lambda t: _scaled(t, _TIMES),
         lambda v: isinstance(v, int | float) and not isinstance(v, bool) and (v > 0 or (zero and v == 0)),
-        lambda v: _largest_unit(round(v), _TIMES_SHOWN),
+        lambda v: _largest_unit(round(v), _TIMES_SHOWN) if v == round(v) else f"{v:g}",
     )
 
 

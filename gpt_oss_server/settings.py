@@ -1,9 +1,9 @@
 """The settings: one frozen table that defines the flags, the variables, their checks and their docs.
 
-Takes a command line and an environment. Returns `Settings`, or raises a `SettingsError` whose text is a
-sentence. A row below defines everything about a setting: `max_body_bytes` is `--max-body-bytes`,
-`GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not import any other
-part of the server, nor third-party packages.
+Takes a command line, an environment and a configuration file. Returns `Settings`, or raises a
+`SettingsError` whose text is a sentence. A row below defines everything about a setting: `max_body_bytes` is
+`--max-body-bytes`, `GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not
+import any other part of the server, nor third-party packages.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 from gpt_oss_server.access_settings import AccessSettings
 from gpt_oss_server.network_settings import NetworkSettings
 from gpt_oss_server.observation_settings import ObservationSettings
+from gpt_oss_server.operations_settings import OperationsSettings
 from gpt_oss_server.options import (
     AUTO,
     ENV_PREFIX,
@@ -33,15 +34,25 @@ from gpt_oss_server.options import (
     text,
     whole,
 )
+from gpt_oss_server.settings_sources import read_values, variables_of
 from gpt_oss_server.store_settings import StoreSettings
 
-__all__ = ["EFFORTS", "OPTIONS", "Settings", "SettingsError", "misspelt_variables", "read_settings"]
+__all__ = [
+    "EFFORTS",
+    "OPTIONS",
+    "Configuration",
+    "Settings",
+    "SettingsError",
+    "misspelt_variables",
+    "read_configuration",
+    "read_settings",
+]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NetworkSettings, AccessSettings, StoreSettings, ObservationSettings):
+class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSettings, ObservationSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -113,7 +124,11 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, ObservationSettin
         "Whether to guess tokens that followed the same words before, and check them in one step.",
     )
     engine_key: str | None = setting(
-        None, optional(text("KEY")), "Model", "The key of a server that runs elsewhere; prefer the variable."
+        None,
+        optional(text("KEY")),
+        "Model",
+        "The key of a server that runs elsewhere; prefer a file (`--engine-key-file`) or the variable.",
+        secret="whole",
     )
     engine_connect_timeout: float = setting(
         10.0, duration(), "Model", "How long a connection to that server may take."
@@ -223,6 +238,7 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, ObservationSettin
         "Where the browser tool searches: `exa`, `local:DIR`, `searxng:URL` or `off`. "
         "Unset: `exa` where `EXA_API_KEY` is set, else `off`.",
         common=True,
+        secret="url",
     )
     python: str = setting(
         "auto",
@@ -260,6 +276,7 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, ObservationSettin
         names("NAME=URL"),
         "Tools",
         "An MCP server that requests may use by its label; a URL or a command; repeatable.",
+        secret="url",
     )
     mcp_timeout: float = setting(
         120.0,
@@ -272,6 +289,7 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, ObservationSettin
         names("URL"),
         "Tools",
         "An MCP server whose browser, python or container replaces the built-in one; repeatable.",
+        secret="url",
     )
     allow_private_hosts: bool = setting(
         False,
@@ -279,42 +297,51 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, ObservationSettin
         "Tools",
         "Whether requests may make tools reach private and local addresses. For a lab only.",
     )
-    log_level: str = setting(
-        "info",
-        choice("debug", "info", "warning", "error"),
-        "Logging",
-        "The least severe messages that the server writes to standard error.",
-        also=("--uvicorn-log-level",),
-    )
-    log_prompts: bool = setting(False, switch(), "Logging", "Whether to log prompts and outputs. Off: never.")
-    access_log: bool = setting(False, switch(), "Logging", "Whether to log each HTTP request as a line.")
 
     def __post_init__(self) -> None:
         for option in OPTIONS:
             option.check(getattr(self, option.name))
 
 
-_SECTIONS = ("Model", "Network", "Access", "Answers", "Tools", "Store", "Logging", "Observation")
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    settings: Settings
+    sources: Mapping[str, str]  # by a setting's name: where its value comes from, for those that are set
+
+
+_SECTIONS = (
+    "Model",
+    "Network",
+    "Access",
+    "Answers",
+    "Tools",
+    "Store",
+    "Operations",
+    "Logging",
+    "Observation",
+)
 OPTIONS: tuple[Option, ...] = tuple(
     sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
 )
 """The table, in the order of the docs."""
 
 
+def read_configuration(given: Mapping[str, Any], environ: Mapping[str, str]) -> Configuration:
+    """The settings of a command line (`vars` of its namespace), an environment and a configuration file.
+
+    The command line wins over the environment, and the environment over the file.
+    """
+    values, sources = read_values(OPTIONS, given, environ)
+    return Configuration(Settings(**values), sources)
+
+
 def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """The settings of a command line (`vars` of its namespace) and an environment; the command line wins."""
-    values: dict[str, Any] = {}
-    for option in OPTIONS:
-        if option.name in given:
-            values[option.name] = option.from_flag(given[option.name])
-        elif (raw := environ.get(option.variable, "")) != "":
-            values[option.name] = option.read(raw, option.variable)
-    return Settings(**values)
+    return read_configuration(given, environ).settings
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Variables whose names almost match a setting, each with the probably intended variable."""
-    known = [option.variable for option in OPTIONS]
+    known = [name for option in OPTIONS for name in variables_of(option, OPTIONS)]
     unknown = [name for name in environ if name.startswith(ENV_PREFIX) and name not in known]
     close = [(name, difflib.get_close_matches(name, known, 1, 0.9)) for name in sorted(unknown)]
     return [(name, matches[0]) for name, matches in close if matches]

@@ -17,6 +17,7 @@ class StoreSettings:
         "lost when the server ends; `sqlite`, a file in the user's state folder; `sqlite:PATH`; or a "
         "`postgres://…` database, which several servers may share.",
         common=True,
+        secret="url",
     )
     store_default: bool = setting(
         True, switch(), "Store", "Whether to store a response whose request does not set `store`."

@@ -82,6 +82,10 @@ class CallableEngine:
         self._worker.submit(_Call(self._checked, list(tokens), sampling, limit, outbox))
         return outbox
 
+    async def check(self) -> None:
+        """Raises `EngineFailed` if the function fails again and again."""
+        await self._worker.failures.check(self.generate)
+
     async def close(self) -> None:
         await asyncio.to_thread(self._worker.close)
 

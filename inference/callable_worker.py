@@ -11,6 +11,7 @@ import threading
 from typing import Protocol, TypeVar
 
 from inference.engine import EngineClosed, EngineFailed, InferenceError
+from inference.failures import Failures
 from inference.outbox import Outbox
 
 ErrorType = TypeVar("ErrorType", bound=BaseException)
@@ -33,6 +34,7 @@ class Worker:
         self._arrived: list[Job] = []
         self._jobs: list[Job] = []
         self._closing = False
+        self.failures = Failures()  # of single tokens
         # A daemon, so that a process that ends does not wait for a model.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -94,16 +96,21 @@ class Worker:
 
     def _take_turn(self, job: Job) -> bool:
         try:
-            return job.advance()
+            goes_on = job.advance()
         except InferenceError as error:
+            self.failures.failed()
             job.outbox.end(_without_frames(error))
         except BaseException as error:
             # BaseException: a user's function that calls sys.exit() must end neither this thread nor other
             # generations. Only the log has the text: clients read the error, and the text may hold secrets.
+            self.failures.failed()
             logger.exception("A generation failed.")
             failure = EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
             failure.__cause__ = _without_frames(error)
             job.outbox.end(failure)
+        else:
+            self.failures.succeeded()
+            return goes_on
         return False
 
     def _drop(self, job: Job) -> None:

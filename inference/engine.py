@@ -175,6 +175,18 @@ class Shared(Protocol):
         ...
 
 
+@runtime_checkable
+class Checked(Protocol):
+    """An engine may also offer this: it finds out whether it can generate."""
+
+    async def check(self) -> None:
+        """Raises `EngineFailed`, with a sentence, if it cannot generate.
+
+        A server calls it every few seconds. It may sample a token if generations have failed.
+        """
+        ...
+
+
 class InferenceError(Exception):
     """The root of all errors that this package raises on purpose.
 

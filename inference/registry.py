@@ -62,6 +62,15 @@ def runs_here(model: str) -> bool:
     return not model.startswith(("scripted:", *REMOTE))
 
 
+def repo_of(model: str) -> str | None:
+    """The repo of the hub from which the model of this name comes; None for every other kind of name."""
+    if repo := from_hub(model):
+        return repo
+    path = _path_of(model)
+    elsewhere = model.startswith(tuple(PREFIXES)) or _holds(path.exists)
+    return model if REPO_ID.fullmatch(model) and not elsewhere else None
+
+
 def checkpoint_folder(model: str) -> Path:
     """The folder of a local model; downloaded or made if necessary."""
     if model == EMBEDDED:

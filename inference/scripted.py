@@ -65,6 +65,9 @@ class ScriptedEngine:
         if self._conditional:
             _encoding()
 
+    async def check(self) -> None:
+        """A script does not fail."""
+
     async def close(self) -> None:
         self._closed.set()
 

@@ -21,6 +21,7 @@ from gpt_oss_server.chat.writers import ChunkPart
 from gpt_oss_server.errors import ApiError, from_exception
 from gpt_oss_server.http.shared_fields import shown_metadata
 from gpt_oss_server.ops.limits.spending import Spending, no_spending
+from gpt_oss_server.ops.logs.record import note_answer
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
@@ -105,9 +106,21 @@ class ChatRun:
                     self.error = from_exception(error, f"The chat completion {self._id}")
                 yield self._end()
             finally:
+                self._note()
                 self._spending.settle(self._usage()["total_tokens"])
                 for choice in self._choices:
                     await choice.hosted.close(keeps_conversation=False)
+
+    def _note(self) -> None:
+        finishes = {str(choice.finish) for choice in self._choices if choice.ended}
+        note_answer(
+            response_id=self._id,
+            model=self._model,
+            finish="failed" if self.error is not None else ",".join(sorted(finishes)) or "in_progress",
+            usage=self._usage(),
+            code=None if self.error is None else self.error.code,
+            reason=None if self.error is None else self.error.message,
+        )
 
     async def wait(self) -> dict[str, Any]:
         """The completion once it has ended; raises the error if it failed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -18,9 +19,9 @@ from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
 from gpt_oss_server.cli.line.flags import settle_words
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.errors import is_expected
 from gpt_oss_server.own_packages import foreign_packages
-from gpt_oss_server.settings import Settings, SettingsError, misspelt_variables, read_settings
+from gpt_oss_server.settings import Settings, SettingsError, misspelt_variables, read_configuration
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +55,8 @@ def _run(args: argparse.Namespace, further: Sequence[str]) -> int:
         for strange, meant in misspelt_variables(os.environ):
             console.err(f"The variable {strange} is not a setting. Did you mean {meant}?")
         settle_words(vars(args), further)
-        settings = read_settings(vars(args), os.environ)
+        args.configuration = read_configuration(vars(args), os.environ)
+        settings = args.configuration.settings
     except SettingsError as error:
         console.err(str(error))
         return 2
@@ -76,18 +78,13 @@ def _run(args: argparse.Namespace, further: Sequence[str]) -> int:
 
 def _report(error: Exception, settings: Settings) -> int:
     if is_expected(error):
-        console.err(str(error))
+        if settings.log_format == "json" and logging.getLogger().handlers:
+            logging.getLogger(PROGRAM).critical("%s", error)
+        else:
+            console.err(str(error))
         return 1
     if settings.log_level == "debug":
         raise error
     kind = type(error).__name__
     console.err(f"A bug in {PROGRAM}: {kind}: {error}. `--log-level debug` shows where.")
     return 1
-
-
-def is_expected(error: Exception) -> bool:
-    """Whether its text is a sentence for the user; any other error is a bug."""
-    from gpt_oss_server.errors import ApiError
-    from inference.engine import InferenceError
-
-    return isinstance(error, CommandLineError | SettingsError | InferenceError | ApiError)

@@ -35,6 +35,8 @@ COMMANDS = (
     Command("trace", "save or show the tokens of a response", "gpt_oss_server.cli.commands.trace"),
     Command("store", "look at a store, move it or delete from it", "gpt_oss_server.cli.commands.store"),
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
+    Command("config", "show the settings in force", "gpt_oss_server.cli.commands.config"),
+    Command("doctor", "check what works on this machine", "gpt_oss_server.cli.commands.doctor"),
     Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )
 INTRODUCTION = """\
@@ -48,8 +50,8 @@ first steps:
   gpt-oss-server serve openai/gpt-oss-20b
 
 Each command has its own help: `gpt-oss-server help serve`, and `gpt-oss-server serve --help-all` with every
-flag. Every flag is also an environment variable (--max-body-bytes is GPT_OSS_SERVER_MAX_BODY_BYTES); the flag
-wins."""
+flag. Every flag is also an environment variable (--max-body-bytes is GPT_OSS_SERVER_MAX_BODY_BYTES) and a row
+of a configuration file (max_body_bytes, with --config FILE). The flag wins, then the variable."""
 
 
 class Parser(argparse.ArgumentParser):

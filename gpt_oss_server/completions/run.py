@@ -17,6 +17,7 @@ from gpt_oss_server.completions.request import CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
 from gpt_oss_server.ops.limits.spending import Spending, no_spending
+from gpt_oss_server.ops.logs.record import note_answer
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
@@ -107,6 +108,7 @@ class CompletionRun:
         self._observed = served.observed("completions", completion_id, request.model)
         self._observed.usage = self._observed_usage
         self._sampled = 0
+        self._begun: list[_Choice] = []
         self._cached: dict[int, int] = {}  # the least of the choices of each prompt, by its position
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
@@ -125,11 +127,24 @@ class CompletionRun:
                 self.error = from_exception(error, f"The completion {self._head['id']}")
                 self._observed.turn_ended(outcome(None, self.error), error=self.error)
             finally:
+                self._note()
                 self._spending.settle(self._usage()["total_tokens"])
             if self.error is not None:
                 yield [dict(self.error.body())]
             elif self.request.includes_usage:
                 yield [{**self._head, "choices": [], "usage": self._usage()}]
+
+    def _note(self) -> None:
+        made = sum(choice.sampled for choice in self._begun)
+        finishes = {str(choice.finish) for choice in self._begun}
+        note_answer(
+            response_id=str(self._head["id"]),
+            model=str(self._head["model"]),
+            finish="failed" if self.error is not None else ",".join(sorted(finishes)),
+            usage={**self._usage(), "completion_tokens": made},
+            code=None if self.error is None else self.error.code,
+            reason=None if self.error is None else self.error.message,
+        )
 
     async def wait(self) -> dict[str, Any]:
         parts: dict[int, list[dict[str, Any]]] = {}
@@ -185,6 +200,7 @@ class CompletionRun:
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
         text = self._text(choice)
+        self._begun.append(choice)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
         watch = self._observed.watch

@@ -64,7 +64,7 @@ class WebSearch(HostedTool):
         self._backend = backend
 
     def maker(self, settings: Settings) -> Maker | None:
-        backend = self._backend or _backend(settings)
+        backend = self._backend or browser_backend(settings)
         if backend is None:
             return None
         from tools.browser import BrowserTool
@@ -140,7 +140,8 @@ class WebSearch(HostedTool):
         return PastCall(function, arguments, "\n\n".join(found))
 
 
-def _backend(settings: Settings) -> Backend | None:
+def browser_backend(settings: Settings) -> Backend | None:
+    """Where the settings let the browser search; None if nowhere."""
     if settings.browser is None and not os.environ.get("EXA_API_KEY"):
         return None  # before the import of the browser
     from tools.browser.backends import default_backend, parse_backend

@@ -1,7 +1,8 @@
 """The outermost layer: adds `x-request-id` to every answer and turns uncaught exceptions into 500s.
 
-It takes the id from the request or creates one, and sets the owner of the request's work. It logs an uncaught
-exception with its traceback, which the client does not see, and ignores a slash at the end of a path.
+It takes the id from the request or creates one, and sets the owner of the request's work. It logs the
+beginning and the end of each request, and an uncaught exception with its traceback, which the client does not
+see. It ignores a slash at the end of a path.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.datastructures import MutableHeaders
@@ -24,11 +24,12 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.arrival import ARRIVED
 from gpt_oss_server.http.labels import LABELS, labels_of
 from gpt_oss_server.http.owner import OWNER, owner_of
+from gpt_oss_server.ops.logs.record import RECORD, RequestRecord
 
 HEADER = "x-request-id"
 _STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 _PRINTABLE = re.compile(rb"[\x21-\x7e]{1,200}\Z")  # anything else could break the answer's header
-_SWITCHED = 101  # an accepted WebSocket
+_SWITCHING = 101  # the status of an accepted WebSocket
 _log = logging.getLogger(__name__)
 
 
@@ -42,6 +43,14 @@ def _without_last_slash(scope: Scope) -> Scope:
     return {**scope, "path": path.rstrip("/")} if path.endswith("/") and path.strip("/") else scope
 
 
+def _record_of(scope: Scope, request_id: str) -> RequestRecord:
+    method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
+    client = scope.get("client")
+    return RequestRecord(
+        request_id, method, scope["path"], scope.setdefault("state", {}), client[0] if client else "unknown"
+    )
+
+
 class EdgeObserver(Protocol):
     """Learns of every request and every WebSocket. Nothing that it does may fail them."""
 
@@ -50,13 +59,6 @@ class EdgeObserver(Protocol):
     def ended(self, scope: Scope, status: int, seconds: float) -> None:
         """After the body. The status is 0 where no answer began: the client left, or the server stops."""
         ...
-
-
-@dataclass(slots=True)
-class _Start:
-    """The status of an answer that has begun."""
-
-    status: int = 0
 
 
 class Edge:
@@ -71,24 +73,32 @@ class Edge:
         scope = _without_last_slash(scope)
         OWNER.set(owner_of(scope))
         ARRIVED.set(began := time.monotonic())
-        start = _Start()
-        for observer in self._observers:
-            observer.began(scope)
-        try:
-            await self._answer(scope, receive, send, start)
-        finally:
-            for observer in self._observers:
-                observer.ended(scope, start.status, time.monotonic() - began)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, start: _Start) -> None:
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
         LABELS.set({HEADER: request_id, **labels_of(scope)})
+        record = _record_of(scope, request_id)
+        RECORD.set(record)
+        record.arrived()
+        for observer in self._observers:
+            observer.began(scope)
+        try:
+            await self._answer(scope, receive, send, record)
+        finally:
+            record.ended()
+            for observer in self._observers:
+                observer.ended(scope, record.status, time.monotonic() - began)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
+        request_id, started = record.id, False
 
         async def send_with_id(message: Message) -> None:
+            nonlocal started
             if message["type"] in _STARTS:
-                start.status = message.get("status", _SWITCHED)
+                started = True
                 MutableHeaders(scope=message)[HEADER] = request_id
+                record.answered(message.get("status", _SWITCHING))
+            elif record.refused:
+                record.read_error(message.get("body", b""))
             await send(message)
 
         if scope["type"] == "websocket":
@@ -97,13 +107,15 @@ class Edge:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
+            record.left()
             _log.debug("The client of %s disconnected while it sent its request.", request_id)
         except asyncio.CancelledError:
             # Only the server's shutdown cancels requests; the task ends here in any case.
+            record.cut()
             _log.warning("%s %s was cut off: the server is stopping.", scope["method"], scope["path"])
         except Exception:
             _log.exception("%s %s failed (%s).", scope["method"], scope["path"], request_id)
-            if start.status:
+            if started:
                 raise  # part of the answer is sent; the server closes the connection
             body = ApiError(f"The server failed; its log says why, under {request_id}.").body()
             await JSONResponse(body, status_code=ApiError.status)(scope, receive, send_with_id)

@@ -1,8 +1,8 @@
 """Serves from the moment the socket listens, while the real application is still being made.
 
 Takes a function that makes the application, which may take minutes, and runs it on a thread. Until it
-returns, `/health` answers 200, `/ready` answers 503, and all other requests wait for the application. It must
-not know any API, nor import the rooms that do.
+returns, `/live` and `/health` answer 200, `/ready` answers 503, and all other requests wait for the
+application. It must not know any API, nor import the rooms that do.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ class LateApp:
         self._early = Edge(_answer_early)
         self.failure: BaseException | None = None
         self.loading = False
+
+    @property
+    def app(self) -> FastAPI | None:
+        """The application, once it serves."""
+        return self._app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -117,13 +122,15 @@ async def _received(receive: Receive) -> None:
 
 
 def _asks_for_state(scope: Scope) -> bool:
-    return scope["type"] == "http" and scope["path"].rstrip("/") in ("/health", "/ready", "/metrics")
+    return scope["type"] == "http" and scope["path"].rstrip("/") in ("/live", "/health", "/ready", "/metrics")
 
 
 async def _answer_early(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": _TRY_AGAIN_LATER})
+    elif scope["path"] == "/live":
+        await JSONResponse({"status": "alive"})(scope, receive, send)
     elif scope["path"] == "/health":
         state = {"status": "ok", "version": __version__, "ready": False}
         await JSONResponse(state)(scope, receive, send)

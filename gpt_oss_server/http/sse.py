@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gpt_oss_server.http.keepalive import pump
+from gpt_oss_server.ops.logs.record import client_left
 
 Event = dict[str, Any]
 T = TypeVar("T")
@@ -86,9 +87,10 @@ class EventStream(Response, Generic[E]):
         self._end = end  # follows the last batch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await unless_gone(receive, self._pump(send))
+        if await unless_gone(receive, self._pump(send)) is None:
+            client_left()
 
-    async def _pump(self, send: Send) -> None:
+    async def _pump(self, send: Send) -> bool:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         encoder = self._encoder
 
@@ -105,3 +107,4 @@ class EventStream(Response, Generic[E]):
 
         await pump(self._batches(), write, beat, self._keep_alive)
         await send({"type": "http.response.body", "body": self._end, "more_body": False})
+        return True

@@ -74,6 +74,22 @@ class Continuing:
             self._takeover = Takeover(self._background, self._claims, self.build, self.fail, lease=lease)
             self._takeover.start()
 
+    async def drained(self) -> None:
+        """Takes over no more runs, and returns when those of this process have ended."""
+        if self._takeover is not None:
+            self._takeover.claims_more = False
+        await self._background.ended()
+
+    async def end_late_work(self) -> int:
+        """Leaves runs to others, and ends all other work: each response gets its terminal event.
+
+        Returns the number of background runs that others cannot continue.
+        """
+        await self.close()
+        left = self._background.count
+        await self._served.stop()
+        return left
+
     async def close(self) -> None:
         """Takes over no more runs, and leaves those of this process to others."""
         if self._takeover is not None:

@@ -20,6 +20,7 @@ from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.ops.limits.spending import Spending, no_spending
+from gpt_oss_server.ops.logs.record import note_answer
 from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
@@ -190,6 +191,7 @@ class Run:
                     self.error = from_exception(error, f"The response {self.id}")
                 yield await self._finish(outcome(finish, self.error))
             finally:
+                self._note()
                 self._spending.settle(usage_of(*self._used)["total_tokens"])
                 await self._close_tools()
 
@@ -200,6 +202,18 @@ class Run:
     def _use(self, transcript: Transcript) -> None:
         self._used.append(transcript)
         self._observed.add(transcript)
+
+    def _note(self) -> None:
+        """Of a run that is stopped, `stopped` notes the end."""
+        if self._ending or not self.outlives:
+            note_answer(
+                response_id=self.id,
+                model=self.response["model"],
+                finish=self.response["status"],
+                usage=usage_of(*self._used),
+                code=None if self.error is None else self.error.code,
+                reason=None if self.error is None else self.error.message,
+            )
 
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
         self._use(self._transcript)
@@ -233,7 +247,9 @@ class Run:
 
     async def stopped(self) -> list[Event]:
         """The events that end the response, after `events` was cancelled."""
-        return await self._finish("cancelled")
+        end = await self._finish("cancelled")
+        self._note()
+        return end
 
     def __aiter__(self) -> AsyncGenerator[list[Event], None]:
         return self.events()

@@ -25,6 +25,7 @@ from gpt_oss_server.http.sse import encode
 from gpt_oss_server.ops.keys.access import ACCESS, owner
 from gpt_oss_server.ops.limits.limiter import reserve
 from gpt_oss_server.ops.limits.spending import Spending
+from gpt_oss_server.ops.logs.record import note
 from gpt_oss_server.responses.continuing import Continuing
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
@@ -288,6 +289,7 @@ class ResponsesService:
 
     async def run_in_background(self, run: Run) -> EventLog:
         """Run to the end, even if nobody reads the log."""
+        note(response_id=run.id, finish=run.response["status"])
         limit = ACCESS.get().limits.background
         try:
             try:

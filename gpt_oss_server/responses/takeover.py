@@ -39,6 +39,7 @@ class Takeover:
         self._fail = fail
         self._renew_every = lease / 3
         self._renewed = 0.0
+        self.claims_more = True
         self._stopping: set[asyncio.Task[None]] = set()
         self._repeated = Repeated(
             self.look, _LOOK_SECONDS, "Background responses of other servers cannot be continued"
@@ -52,7 +53,7 @@ class Takeover:
         await self._repeated.close()
 
     async def look(self) -> None:
-        """Renews the leases, cancels what should be, and continues every run that it can claim."""
+        """Renews the leases, cancels what should be, and continues every run that it can claim, if it may."""
         now = asyncio.get_running_loop().time()
         if not self._renewed or now - self._renewed > self._renew_every:
             await self._claims.renew()
@@ -61,8 +62,12 @@ class Takeover:
             task = asyncio.create_task(self._background.stop_here(run_id))
             self._stopping.add(task)
             task.add_done_callback(self._stopping.discard)
-        while self._background.has_room and (claimed := await self._claims.claim()) is not None:
+        while self._may_claim and (claimed := await self._claims.claim()) is not None:
             await self._continue(claimed)
+
+    @property
+    def _may_claim(self) -> bool:
+        return self.claims_more and self._background.has_room
 
     async def _continue(self, claimed: Claimed) -> None:
         serve_as(Access(claimed.owner))  # with the tools that its request was allowed

@@ -1,4 +1,4 @@
-"""GET /v1/models, /v1/models/{id}, /health and /ready."""
+"""GET /v1/models and /v1/models/{id}."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from gpt_oss_server import __version__
 from gpt_oss_server.constraints.binding import enforced
 from gpt_oss_server.serving.served import Served
 
@@ -38,26 +37,5 @@ def models_router(served: Served) -> APIRouter:
     async def one_model(name: str) -> Response:
         served.check_model(name)
         return JSONResponse(model(name))
-
-    @router.api_route("/health", methods=["GET", "HEAD"])
-    async def health() -> Response:
-        return JSONResponse(
-            {
-                "status": "ok",
-                "version": __version__,
-                "ready": True,
-                "model": served.model_names[0],
-                "counters": {
-                    **served.counters.snapshot(),
-                    "tools": served.tool_counters(),
-                    "engine": served.engine_counters(),
-                },
-            }
-        )
-
-    @router.api_route("/ready", methods=["GET", "HEAD"])
-    async def ready() -> Response:
-        served.check_room()
-        return JSONResponse({"status": "ready", "model": served.model_names[0]})
 
     return router

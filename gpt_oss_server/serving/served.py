@@ -82,6 +82,7 @@ class Served:
         self.ids = ids
         self.clock = clock
         self._tools = tools
+        self._stopped = False
         if self.settings.sealing_key_file is not None:
             self._sealer  # noqa: B018 – an unusable key file must fail at start-up
 
@@ -229,6 +230,9 @@ class Served:
 
     async def stop(self) -> None:
         """Close the tools and the engine; running generations then end by themselves."""
+        if self._stopped:
+            return
+        self._stopped = True
         if self._tools is not None:
             await self._tools.close()
         await self.engine.close()

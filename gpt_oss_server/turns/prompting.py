@@ -230,24 +230,7 @@ def sampling_of(
 
     `debug` needs the sampled tokens' log-probabilities, where the engine has them.
     """
-    values = {name: getattr(request, name, None) for name in _OWN_NAMES}
-    given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
-        del given["top_k"]
-    bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
-    bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
-    if bias:
-        given["logit_bias"] = bias
-    if request.ignore_eos:
-        given["ignored_stop_ids"] = HARMONY_STOPS
-    if logprobs is None and debug and "logprobs" in info.honours:
-        logprobs = 0
-    if logprobs is not None:
-        given["logprobs"] = logprobs
-    for name in ignored_fields(request, info, logprobs=logprobs):
-        del given[name]
-    names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
-    _check_honoured(given, info, names)
+    given = _given(request, info, encoding, logprobs, debug=debug)
     if getattr(request, "priority", None) and not settings.allow_priority:
         raise UnsupportedField(
             "`priority` would let this request start before those of others, which this server does not "
@@ -266,6 +249,31 @@ def sampling_of(
     own = {**given, "min_tokens": least, "stop_token_ids": stops}
     labels = dict(with_session(LABELS.get(), getattr(request, "prompt_cache_key", None)))
     return Sampling(max_tokens=most, owner=OWNER.get(), labels=labels, **own)
+
+
+def _given(
+    request: SamplingRequest, info: EngineInfo, encoding: Encoding, logprobs: int | None, *, debug: bool
+) -> dict[str, Any]:
+    """The request's fields that the engine honours, under the names of `Sampling`."""
+    values = {name: getattr(request, name, None) for name in _OWN_NAMES}
+    given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
+        del given["top_k"]
+    bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
+    bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
+    if bias:
+        given["logit_bias"] = bias
+    if request.ignore_eos:
+        given["ignored_stop_ids"] = HARMONY_STOPS
+    if logprobs is None and debug and "logprobs" in info.honours:
+        logprobs = 0
+    if logprobs is not None:
+        given["logprobs"] = logprobs
+    for name in ignored_fields(request, info, logprobs=logprobs):
+        del given[name]
+    names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
+    _check_honoured(given, info, names)
+    return given
 
 
 def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:

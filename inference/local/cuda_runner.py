@@ -18,6 +18,7 @@ from inference.local.cuda_flight import NOT_FINITE, CudaFlight, Pending, Scores,
 from inference.local.cuda_graphs import Graphs
 from inference.local.cuda_inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
 from inference.local.cuda_picker import CudaPicker, pick_rows, to_device
+from inference.local.device_check import device_problem
 from inference.local.masks import Masks
 from inference.local.scheduling.step import StepPart, failure_of
 from inference.models.gpt_oss import GptOss
@@ -89,6 +90,9 @@ class CudaRunner:
         for bias, mask in itertools.product(({}, {0: 1.0}), (None, every_token)):
             picker = self.picker(Sampling(logit_bias=bias))
             pick_rows(logits, [picker] * rows, [0.5] * rows, [mask] * rows)
+
+    def problem(self) -> str | None:
+        return device_problem(self._device)
 
     def close(self) -> None:
         """Frees recorded steps, which hold memory outside of tensors; references keep the rest alive."""

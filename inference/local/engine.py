@@ -102,6 +102,12 @@ class LocalEngine:
             scores=None if sampling.prompt_logprobs is None else [None],
         )
 
+    async def check(self) -> None:
+        """Raises `EngineFailed` if no step can succeed."""
+        if self._loop.broken is not None:
+            raise EngineFailed(self._loop.broken)
+        await self._loop.failures.check(self.generate)
+
     async def close(self) -> None:
         await asyncio.to_thread(self._loop.close)
         self._runner = None

@@ -12,7 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Sequence as Listed
 
-from inference.engine import EngineBusy, EngineClosed, Finish, InferenceError
+from inference.engine import EngineBusy, EngineClosed, EngineFailed, Finish, InferenceError
+from inference.failures import Failures
 from inference.local.scheduling.blocks import IntegrityError
 from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
@@ -35,6 +36,9 @@ class Loop:
         self._active = 0
         self._closing = False
         self._news = False  # since the last plan: an arrival, or a reader that resumed or left
+        self._broken: str | None = None  # why no step can succeed any more
+        self._started = False
+        self.failures = Failures()  # of whole steps
         # A daemon, so that a process that ends does not wait for a model.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -46,6 +50,13 @@ class Loop:
         with self._changed:
             return self._active
 
+    @property
+    def broken(self) -> str | None:
+        """Why no step of this process can succeed any more, as a sentence."""
+        if self._broken is None and self._started and not self._closing and not self._thread.is_alive():
+            return "The engine's thread has ended."
+        return self._broken
+
     def check_room(self) -> None:
         """Raises `EngineBusy` if the queue is full."""
         with self._changed:
@@ -55,9 +66,12 @@ class Loop:
         with self._changed:
             if self._closing:
                 raise EngineClosed("The engine is closed.")
+            if self.broken is not None:
+                raise EngineFailed(self.broken)
             self._check_room()
-            if not self._thread.is_alive():
+            if not self._started and not self._thread.is_alive():
                 self._thread.start()
+                self._started = True
             self._arrived.append(sequence)
             self._active += 1
             self._wake()
@@ -87,13 +101,18 @@ class Loop:
     # The engine's thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self.take_in_news():
-            try:
-                if not self.turn():
-                    self._rest()
-            except Exception as error:
-                # A defect in the scheduler: no reader may wait for ever on a thread that has died.
-                self._reset(failure_of(error))
+        try:
+            while self.take_in_news():
+                try:
+                    if not self.turn():
+                        self._rest()
+                except Exception as error:
+                    # A defect in the scheduler: no reader may wait for ever on a thread that has died.
+                    self.failures.failed()
+                    self._reset(failure_of(error))
+        except BaseException as error:  # such as SystemExit in the code of a model
+            self._broken = f"The engine's thread ended with {type(error).__name__}; the log has more."
+            self._reset(failure_of(error))
         self._end_all(EngineClosed("The engine was closed while it generated."))
         self._runner.close()
 
@@ -166,6 +185,7 @@ class Loop:
             self._flights.clear()
             self._fail([*shares, *later], error)
             return
+        self.failures.succeeded()
         for share, outcome in zip(shares, outcomes, strict=True):
             self._apply(share, outcome)
 
@@ -179,10 +199,13 @@ class Loop:
             except Exception as alone:
                 self._fail([share], alone)
             else:
+                self.failures.succeeded()
                 self._apply(share, outcome)
 
     def _fail(self, shares: Listed[Share], error: Exception) -> None:
         failure = failure_of(error)
+        self.failures.failed()
+        self._broken = self._broken or self._runner.problem()
         for share in shares:
             if not share.sequence.ended:
                 self._end(share.sequence, failure)

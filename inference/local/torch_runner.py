@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import InferenceError, Sampling, TokenLogprob
+from inference.local.device_check import device_problem
 from inference.local.sampler import Sampler, score_of
 from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
 from inference.models.gpt_oss import GptOss
@@ -47,6 +48,9 @@ class TorchRunner:
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
+
+    def problem(self) -> str | None:
+        return device_problem(self._model.device)
 
     def close(self) -> None:
         """Stops the workers. The memory is freed with the last reference to the runner."""

@@ -41,6 +41,12 @@ class Caller:
         for transport in list(self._open):
             transport.abort()
 
+    async def reach(self, path: str) -> None:
+        """Whatever the answer's body is. Raises as `get` does."""
+        async with aclosing(self._bodies("GET", path, None, {})) as pieces:
+            async for _ in pieces:
+                pass
+
     async def get(self, path: str) -> Json:
         return await self._whole("GET", path, None)
 

@@ -34,6 +34,8 @@ _BAD_REQUEST, _SERVERS_FAULT = 400, 500
 _ATTEMPTS = 3  # times that one generation may break and be continued
 _PROBE_SECONDS = 2.0
 
+CHECK_SECONDS = 10.0
+
 
 class RemoteEngine:
     def __init__(
@@ -58,6 +60,13 @@ class RemoteEngine:
     @property
     def info(self) -> EngineInfo:
         return self._info
+
+    async def check(self) -> None:
+        """Raises `EngineFailed` if no server is reached that reports that it can generate."""
+        problems = await asyncio.gather(*(_problem_of(each) for each in self._replicas.all))
+        found = [problem for problem in problems if problem is not None]
+        if len(found) == len(problems):
+            raise EngineFailed(" ".join(found))
 
     async def close(self) -> None:
         self._closed = True
@@ -224,6 +233,22 @@ def _is_servers_fault(error: EngineFailed) -> bool:
 
 def _refuses_form(error: InferenceError, ask: Ask) -> bool:
     return isinstance(error, Refused) and error.status == _BAD_REQUEST and ask.grammar is not None
+
+
+async def _problem_of(replica: Replica) -> str | None:
+    """Why the server cannot generate, as a sentence; None if it can."""
+    path = replica.wire.health
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            await replica.wire.caller.reach(path)
+    except TimeoutError:
+        return f"The engine at {replica.url} does not answer {path} within {CHECK_SECONDS:g} s."
+    except Refused as error:
+        # Any other answer than a server's own failure: a proxy without this path, which reaches the server.
+        return str(error) if error.status >= _SERVERS_FAULT else None
+    except (EngineFailed, EngineBusy) as error:  # busy: while it loads its model, and once it has failed
+        return str(error)
+    return None
 
 
 class _Cut:

@@ -58,6 +58,7 @@ class LlamaWire:
     title: ClassVar[str] = "llama-server"
     # Its penalties for presence and frequency count the prompt's tokens too, which clients do not mean.
     honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS - {"presence_penalty", "frequency_penalty"}
+    health: ClassVar[str] = "/health"
     ignores: ClassVar[frozenset[str]] = frozenset()
     notation: ClassVar[Notation | None] = Notation.GBNF
 

@@ -26,6 +26,7 @@ class VllmWire:
     kind: ClassVar[str] = "vllm"
     title: ClassVar[str] = "vLLM"
     honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS
+    health: ClassVar[str] = "/health"
     ignores: ClassVar[frozenset[str]] = frozenset()
     notation: ClassVar[Notation | None] = Notation.XGRAMMAR
 

@@ -57,6 +57,7 @@ class Wire(Protocol):
     title: ClassVar[str]
     honours: ClassVar[frozenset[str]]
     ignores: ClassVar[frozenset[str]]
+    health: ClassVar[str]  # a path that answers 200 while the server can generate
     notation: ClassVar[Notation | None]  # how it takes grammars
 
     caller: Caller

@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.cli.commands.http_server import listen
+from gpt_oss_server.ops.drain.drain import ExitCode
 from tests.doubles.commands import ANSWER, COMMAND, script
 from tests.doubles.server_process import serving
 from tools.addresses import is_of_this_machine
@@ -171,7 +172,7 @@ def test_at_the_end_of_the_grace_period_the_stream_fails(tmp_path: Path) -> None
         types, signalled = read_events(served, 10, 1)
         assert time.monotonic() - signalled < 10  # the rest would take 20 s
         assert types[-1] == "response.failed"
-        assert served.process.wait(10) == 0
+        assert served.process.wait(10) == ExitCode.LATE
 
 
 def test_a_second_ctrl_c_stops_immediately(tmp_path: Path) -> None:

@@ -132,3 +132,36 @@ class RemoteContract(EngineContract):
         await double.__aexit__()
         with pytest.raises(EngineFailed, match="cannot be reached"):
             await asyncio.to_thread(load_remote, self.kind, url)
+
+    async def test_a_check_finds_a_server_that_is_gone_and_costs_no_generation(
+        self, double: HttpDouble
+    ) -> None:
+        engine = await self.connected(double)
+        before = len(double.requests)
+        await engine.check()
+        assert [path for path, _ in double.requests[before:]] == ["/health"]
+        await double.__aexit__()
+        with pytest.raises(EngineFailed, match="cannot be reached"):
+            await engine.check()
+
+    @pytest.mark.parametrize(("status", "sound"), [(503, False), (500, False), (404, True), (401, True)])
+    async def test_a_check_believes_a_server_that_says_it_is_broken(
+        self, double: HttpDouble, status: int, sound: bool
+    ) -> None:
+        """A proxy without the path of health says nothing about the server that it passes requests to."""
+        engine = await self.connected(double)
+        double.ill = Refusal(status, {"error": {"message": "the engine is dead"}})
+        if sound:
+            await engine.check()
+            return
+        with pytest.raises(EngineFailed, match="the engine is dead"):
+            await engine.check()
+
+    async def test_a_check_does_not_wait_for_ever(
+        self, double: HttpDouble, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine = await self.connected(double)
+        double.silent = True
+        monkeypatch.setattr("inference.remote.engine.CHECK_SECONDS", 0.05)
+        with pytest.raises(EngineFailed, match="does not answer /health"):
+            await engine.check()

@@ -91,5 +91,5 @@ def _await_greeting(process: subprocess.Popen[str]) -> Served:
         if line is None:
             raise AssertionError(f"The server ended with code {process.wait()}:\n{output}")
         output += line
-        if "Ctrl-C" in line and (found := re.search(r"API +(http://\S+)/v1", output)):
+        if "Ctrl-C" in line and (found := re.search(r"API +(https?://\S+)/v1", output)):
             return Served(found[1], process, output)

@@ -113,7 +113,7 @@ def test_health_reports_the_engines_counters(url: str) -> None:
 async def test_the_greeting_states_the_plan_of_the_memory(checkpoint: Path) -> None:
     engine = inference.load(str(checkpoint), device="cpu")
     try:
-        assert "Memory   up to" in greeting(Settings(), engine.info, 1)
-        assert "32 requests at once" in greeting(Settings(), engine.info, 1)
+        assert "Memory   up to" in greeting(Settings(), engine.info, "http://x")
+        assert "32 requests at once" in greeting(Settings(), engine.info, "http://x")
     finally:
         await engine.close()

@@ -1,8 +1,8 @@
-"""The HTTP server around the app: the socket, the greeting, and two ways to stop.
+"""The HTTP server around the app: the socket, the greeting, and the ways to stop.
 
 Takes what makes the app, and the settings, and serves until a signal arrives: first `/health` alone, the app
-as soon as it is made. The first Ctrl-C lets running requests finish within the grace period; a second one
-ends the process immediately, as does the first while the model loads. An unusable address is an error.
+as soon as it is made. The first signal drains the server (`ops/drain`); a second one ends the process
+immediately, as does the first while the model loads. An unusable address is an error.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
+import threading
 from types import FrameType
 
 import uvicorn
 
+from gpt_oss_server import __version__
 from gpt_oss_server.cli.commands.starting import Start
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
@@ -27,7 +28,10 @@ from gpt_oss_server.cli.terminal.introduction import introduction
 from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
+from gpt_oss_server.http.connections.tls import Tls, tls_of
 from gpt_oss_server.http.late_app import LateApp
+from gpt_oss_server.ops.drain.drain import BackgroundWork, Drain, ExitCode
+from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.serving.served import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
@@ -43,16 +47,16 @@ EXPOSED = (
 )
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
+_TICKS_TO_CERTIFICATE = 50  # of a tenth of a second: a changed certificate is found after 5 s
 _FILES = 128  # open files that are left for everything but clients' connections
 _REPORTING = 3  # seconds after the grace period in which stopped responses report their failure
+_CLOSING = 30  # seconds that tools, engine and stores may then take to close
 
 
-def serve_until_stopped(start: Start, listener: socket.socket, settings: Settings) -> None:
-    """Raises what the start failed with, if it did."""
-    server = Server(settings, start)
-    # uvicorn raises the Ctrl-C that stopped it again, once everything is closed.
-    with suppress(KeyboardInterrupt):
-        server.run(sockets=[listener])
+def serve_until_stopped(start: Start, listener: socket.socket, settings: Settings) -> int:
+    """Returns the exit code. Raises what the start failed with, if it did."""
+    server = Server(settings, start, tls_of(settings))
+    server.run(sockets=[listener])
     if server.app.failure is not None:
         raise server.app.failure
     if server.app.loading:
@@ -60,9 +64,10 @@ def serve_until_stopped(start: Start, listener: socket.socket, settings: Setting
         # the interpreter ends around it.
         console.err("Stopped while the model was loading.")
         os._exit(128 + server.stopped_by)
+    return server.drain.code
 
 
-def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
+def _config(app: LateApp, settings: Settings, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=HttpProtocol.within(connection_limits(settings)),
@@ -73,8 +78,10 @@ def _config(app: LateApp, settings: Settings) -> uvicorn.Config:
         ws_per_message_deflate=False,  # costs more than it saves when clients are near
         ws_ping_timeout=60.0,  # a client's own work may keep it from answering a ping
         lifespan="on",
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None or tls.key is None else str(tls.key),
         log_config=None,
-        access_log=settings.access_log,
+        access_log=False,  # `ops/logs` has a line of its own
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _REPORTING,
     )
@@ -98,12 +105,14 @@ def _most_files() -> int:
 class Server(uvicorn.Server):
     """uvicorn, plus a greeting once it can generate, and a message about how long stopping takes."""
 
-    def __init__(self, settings: Settings, start: Start) -> None:
+    def __init__(self, settings: Settings, start: Start, tls: Tls | None = None) -> None:
         self.app = LateApp(start.app, self._loaded)
-        super().__init__(_config(self.app, settings))
+        super().__init__(_config(self.app, settings, tls))
+        self._tls = tls
         self._settings = settings
         self._start = start
         self._port, self._exposed = settings.port, False
+        self.drain = Drain(grace=settings.shutdown_grace)
         self.stopped_by: int = signal.SIGINT
 
     def _loaded(self) -> None:
@@ -111,20 +120,49 @@ class Server(uvicorn.Server):
             self.should_exit = True
         else:
             self._greet()
+            settings = self._settings
+            if settings.exit_on_engine_failure and self._health is not None:
+                self._health.on_failure = self._engine_failed
+
+    @property
+    def _health(self) -> Health | None:
+        return None if self.app.app is None else self.app.app.state.health
+
+    def _engine_failed(self, problem: str) -> None:
+        assert self._health is not None
+        _log.error("The server ends, because its engine cannot generate (--exit-on-engine-failure).")
+        self.drain.begin_after_failure(self._health)
+
+    async def on_tick(self, counter: int) -> bool:
+        self.should_exit = self.should_exit or self.drain.is_due
+        if self._tls is not None and self.config.ssl is not None and counter % _TICKS_TO_CERTIFICATE == 0:
+            self._tls.read_again_if_changed(self.config.ssl)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.app.stop_waiting()
-        ending = asyncio.create_task(self._end_late_responses())
+        self._end_in_any_case()
+        app = self.app.app
+        if app is None:
+            await super().shutdown(sockets)
+            return
+        work: BackgroundWork = app.state.service.continuing
+        draining = asyncio.create_task(self.drain.run(work, self.server_state.tasks))
         try:
             await super().shutdown(sockets)
         finally:
-            ending.cancel()
+            draining.cancel()
 
-    async def _end_late_responses(self) -> None:
-        """Closes the engine after the grace period, so that late responses fail instead of being cut off."""
-        await asyncio.sleep(self._settings.shutdown_grace)
-        if self._start.engine is not None:
-            await self._start.engine.close()
+    def _end_in_any_case(self) -> None:
+        """Ends the process even if something never closes, such as an engine that hangs in a driver."""
+
+        def end() -> None:
+            _log.error("The server could not close everything within %d s, and ends anyway.", _CLOSING)
+            os._exit(self.drain.code or ExitCode.LATE)
+
+        timer = threading.Timer(self._settings.shutdown_grace + _REPORTING + _CLOSING, end)
+        timer.daemon = True
+        timer.start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -137,29 +175,62 @@ class Server(uvicorn.Server):
             if self._exposed:
                 _log.warning(EXPOSED)
 
+    @property
+    def _url(self) -> str:
+        """The address for a client on this machine."""
+        host = self._settings.host
+        host = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
+        if self._tls is None:
+            return url_of(host, self._port)
+        return url_of(self._tls.name_for(host), self._port, "https")
+
+    @property
+    def _ca(self) -> str:
+        """What curl needs to trust the certificate."""
+        needs = self._tls is not None and self._tls.is_self_signed
+        return f"--cacert {self._settings.tls_cert} " if needs else ""
+
     def _greet(self) -> None:
         """Prints the greeting. A closed standard output does not matter to the server."""
-        if sys.stdout is None or self._start.engine is None:
+        if self._start.engine is None:
+            return
+        if self._settings.log_format == "json":
+            _log_start(self._settings, self._start.engine.info, self._url)
+            return
+        if sys.stdout is None:
             return
         try:
-            console.out(greeting(self._settings, self._start.engine.info, self._port, self._exposed))
+            console.out(greeting(self._settings, self._start.engine.info, self._url, self._exposed, self._ca))
         except OSError:
             console.give_up_output()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if sig == signal.SIGINT and self.should_exit:
+        if self.drain.has_begun:
             # Immediately: an orderly end would wait for the very streams that the user no longer wants to
             # wait for.
-            console.err("Stopped immediately.")
-            os._exit(130)
-        self.stopped_by = sig
-        running = 0 if self.app.loading else len(self.server_state.tasks)
-        if running and not self.should_exit:
-            grace = f"{self._settings.shutdown_grace:g} s"
-            console.err(
-                f"\nFinishing {running} running request(s), {grace} at most. Ctrl-C again stops immediately."
-            )
-        super().handle_exit(sig, frame)
+            self._tell("Stopped immediately.")
+            os._exit(128 + sig)
+        self.stopped_by, settings = sig, self._settings
+        delay = 0.0 if sig == signal.SIGINT or self.app.app is None else settings.drain_delay
+        self.drain.begin(self._health, delay=delay)
+        if self.app.app is None:
+            self.should_exit = True
+            return
+        running = len(self.server_state.tasks) + self.app.app.state.service.background.count
+        if running or delay:
+            self._tell(_stopping(running, delay, settings.shutdown_grace))
+
+    def _tell(self, message: str) -> None:
+        if self._settings.log_format == "json":
+            _log.warning(message)
+        else:
+            console.err(f"\n{message}")
+
+
+def _stopping(running: int, delay: float, grace: float) -> str:
+    words = [f"Not ready any more; new requests are still served for {delay:g} s."] if delay else []
+    words.append(f"Finishing {running} running request(s), {grace:g} s at most.")
+    return " ".join([*words, "Ctrl-C or SIGTERM again stops immediately."])
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -195,14 +266,12 @@ def _port_problem(host: str, port: int, error: OSError) -> str:
     )
 
 
-def url_of(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def url_of(host: str, port: int, scheme: str = "http") -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = False) -> str:
+def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = False, ca: str = "") -> str:
     """The model, the address, and a command to try."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
-    url = url_of(host, port)
     memory = f"\n  Memory   {model.plan}" if model.plan else ""
     warning = f"\n\n  Warning  {EXPOSED}" if exposed else ""
     return f"""
@@ -211,11 +280,23 @@ def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = F
   Store    {kept_where(settings.store)}
   API      {url}/v1   (Responses and Chat Completions; {_keys(settings)}){warning}
 
-  Try      curl {url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
+  Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
              -d '{{"input": "Who are you?"}}'
 
   Ctrl-C   lets running responses finish; a second one stops immediately.
 """
+
+
+def _log_start(settings: Settings, model: EngineInfo, url: str) -> None:
+    """The greeting of a log that programs read."""
+    fields = {
+        "version": __version__,
+        "model": model.name,
+        "context": model.context_length,
+        "store": kept_where(settings.store),
+        "url": url,
+    }
+    _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})
 
 
 def _keys(settings: Settings) -> str:
@@ -233,13 +314,3 @@ def _further_names(settings: Settings, model: EngineInfo) -> str:
     if ANY_MODEL in settings.served_model_name:
         names.append("any other name")
     return f"\n  Names    {', '.join([model.name, *names])}" if names else ""
-
-
-def set_up_logging(settings: Settings) -> None:
-    level = settings.log_level.upper()
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    # uvicorn logs its own start and end at info; the greeting replaces them.
-    logging.getLogger("uvicorn.error").setLevel(level if level == "DEBUG" else "WARNING")
-    logging.getLogger("uvicorn.access").setLevel("INFO")

@@ -14,7 +14,7 @@ examples:
   gpt-oss-server serve ./checkpoints/gpt-oss-20b --served-model-name gpt-oss-20b
   gpt-oss-server serve scripted:examples/script.json
 
-The first Ctrl-C lets running responses finish; a second one stops immediately."""
+The first Ctrl-C or SIGTERM lets running responses finish; a second one stops immediately."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
@@ -27,10 +27,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
     start = Start(settings)
     start.begin()
-    from gpt_oss_server.cli.commands.http_server import listen, serve_until_stopped, set_up_logging
+    from gpt_oss_server.cli.commands.http_server import listen, serve_until_stopped
+    from gpt_oss_server.ops.logs.setup import set_up_logging
 
     set_up_logging(settings)
     # The port comes before the model: loading can take minutes, and a taken port should fail immediately.
     with listen(settings.host, settings.port) as listener:
-        serve_until_stopped(start, listener, settings)
-    return 0
+        return serve_until_stopped(start, listener, settings)

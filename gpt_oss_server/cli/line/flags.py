@@ -12,6 +12,7 @@ from typing import Any
 
 from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS, SettingsError
+from gpt_oss_server.settings_sources import file_flag, reads_file
 from inference.naming.model_names import names_model
 
 _SHOWN_ALIASES = ("-m",)
@@ -71,6 +72,15 @@ def add_flags(
         groups[option.section] = group
         help = f"{option.help} Default: {option.shown_default}.".replace("`", "").replace("%", "%%")
         _add(group, option, names, help)
+    for option in OPTIONS:
+        if reads_file(option, OPTIONS) and (only is None or option.name in only):
+            place = groups.get(option.section) if everything else None
+            _add_file(place or parser, option, shown=place is not None)
+
+
+def _add_file(place: argparse._ActionsContainer, option: Option, *, shown: bool) -> None:
+    help = f"A file that holds {option.flag}." if shown else argparse.SUPPRESS
+    place.add_argument(file_flag(option), metavar="FILE", default=argparse.SUPPRESS, help=help)
 
 
 def _add(place: argparse._ActionsContainer, option: Option, names: Sequence[str], help: str) -> None:

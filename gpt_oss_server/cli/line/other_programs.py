@@ -36,7 +36,8 @@ COMMANDS = {
     "ps": "list",
     "show": "list",
     "benchmark": "bench",
-    "collect-env": "version",
+    "collect-env": "doctor",
+    "check": "doctor",
     "info": "version",
 }
 NO_COMMANDS = {
@@ -59,7 +60,7 @@ _ALWAYS = "always on here"
 _CHECKPOINT = "the checkpoint decides"
 _MEMORY = "--kv-memory SIZE sets the memory for keys and values"
 _NO_LORA = "adapters are not served"
-_TLS = "put a proxy with TLS in front"
+_LOGGED = "each request is one line of the log, which --no-access-log leaves out"
 
 
 def _all(reason: str, *names: str, value: bool = True, instead: str = "") -> dict[str, Other]:
@@ -93,7 +94,6 @@ FLAGS: dict[str, Other] = {
     **_all(_MEMORY, "--gpu-memory-utilization", "--cache-ram", "--num-gpu-blocks-override", "--block-size"),
     **_all(_NO_LORA, "--lora", "--lora-modules", "--max-loras"),
     **_all(_NO_LORA, "--enable-lora", value=False),
-    **_all(_TLS, "--ssl-keyfile", "--ssl-certfile", "--ssl-key-file", "--ssl-cert-file"),
     **_all("a step takes what fits it", "--max-num-batched-tokens", "-b", "--batch-size", "-ub"),
     **_all("a step takes what fits it", "--ubatch-size"),
     **_all("the variable OMP_NUM_THREADS sets the threads", "-t", "--threads", "-tb", "--threads-batch"),
@@ -103,9 +103,12 @@ FLAGS: dict[str, Other] = {
     **_all(
         "--speculation guesses from the text", "--speculative-config", "-md", "--model-draft", "--draft-max"
     ),
-    **_all("off here", "--disable-log-requests", "--no-enable-log-requests", value=False),
-    **_all("off here", "--disable-uvicorn-access-log", "--disable-log-stats", "--log-disable", value=False),
-    **_all("here --access-log", "--enable-log-requests", value=False, instead="--access-log"),
+    **_all(
+        _LOGGED, "--disable-log-requests", "--no-enable-log-requests", value=False, instead="--no-access-log"
+    ),
+    **_all(_LOGGED, "--disable-uvicorn-access-log", "--log-disable", value=False, instead="--no-access-log"),
+    **_all("off here", "--disable-log-stats", value=False),
+    **_all(_LOGGED, "--enable-log-requests", value=False),
     **_all("here --log-level debug", "-v", "--verbose", value=False, instead="--log-level debug"),
     **_all("here --allow-origin ORIGIN, once for each", "--allowed-origins"),
     **_all("there is no such limit: a stream lasts as long as its answer", "--timeout", "-to"),

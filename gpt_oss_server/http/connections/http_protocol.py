@@ -26,6 +26,7 @@ from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, Inv
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
 from gpt_oss_server.http.edge import HEADER, new_request_id
 from gpt_oss_server.http.owner import new_connection, set_connection
+from gpt_oss_server.ops.logs.record import log_refused_connection
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 _LINGERING = 2.0  # seconds in which a refused client's bytes are dropped, so that it reads the answer
@@ -44,6 +45,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._name = new_connection()
         self._refusal: ApiError | None = None
         self._is_refused = False  # no further byte is parsed
+        self._ends_with_server = False
         self._held = 0  # bytes since the parser last passed something on
         self._reads_head = True
         self._idle_since = self.loop.time()
@@ -115,6 +117,20 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
         super().on_response_complete()
+        if self._ends_with_server:
+            self._abort_soon()
+
+    def shutdown(self) -> None:
+        """Ends the connection once it is idle, because the server stops."""
+        super().shutdown()
+        self._ends_with_server = True
+        if self._is_idle:
+            self._abort_soon()
+
+    def _abort_soon(self) -> None:
+        """With TLS, `close` waits for the client's own farewell, which idle clients never read to send."""
+        if self.transport.get_extra_info("ssl_object") is not None:
+            self.loop.call_later(_LINGERING, self.transport.abort)
 
     def _should_upgrade(self) -> bool:
         return self.parser.get_method() == b"GET" and super()._should_upgrade()
@@ -189,11 +205,12 @@ class HttpProtocol(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True  # its application waits for the rest of the body
             self.cycle.message_event.set()
-        body = to_json(error.body())
+        body, request_id = to_json(error.body()), new_request_id()
+        log_refused_connection(request_id, self.client[0] if self.client else "unknown", error.status, body)
         head = (
             f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\nx-should-retry: false\r\n"
-            f"{HEADER}: {new_request_id()}\r\n\r\n"
+            f"{HEADER}: {request_id}\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         if self.transport.can_write_eof():

@@ -16,6 +16,7 @@ from gpt_oss_server.http.connections.sub_protocols import key_among
 from gpt_oss_server.http.hosts import refuse_socket
 from gpt_oss_server.ops.keys.access import serve_as
 from gpt_oss_server.ops.keys.keyring import Keyring
+from gpt_oss_server.ops.logs.record import KEY_NAME
 
 _PUBLIC = frozenset({"/", "/health", "/ready", "/live", "/metrics", "/docs", "/openapi.json"})
 _PUBLIC_FOLDERS = ("/web/", "/docs/")
@@ -40,6 +41,7 @@ class KeyGuard:
         access = None if key is None else self._keys.find(key)
         if access is not None:
             serve_as(access)
+            scope.setdefault("state", {})[KEY_NAME] = access.name or access.owner
             await self._app(scope, receive, send)
             return
         refusal = InvalidApiKey(_NO_KEY if key is None else _WRONG_KEY)

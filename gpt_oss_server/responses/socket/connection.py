@@ -23,6 +23,7 @@ from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
 from gpt_oss_server.ops.keys.access import ACCESS, serve_as
 from gpt_oss_server.ops.limits.limiter import ADMISSION, Admission
+from gpt_oss_server.ops.logs.record import note_refusal, part_of_connection
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
@@ -119,9 +120,14 @@ class SocketConnection:
 
     async def _answer(self, request: Create) -> None:
         ARRIVED.set(request.arrived)
+        with part_of_connection("response.create"):
+            await self._admit_and_run(request)
+
+    async def _admit_and_run(self, request: Create) -> None:
         try:
             admission = await self._admitted()
         except ApiError as error:
+            note_refusal(error.status, error.code, error.message)
             await self._send_text(error_text(error, request.lane))
             return
         try:
@@ -149,6 +155,7 @@ class SocketConnection:
                 request.body, store=self._store, generates=request.generates
             )
         except ApiError as error:
+            note_refusal(error.status, error.code, error.message)
             await self._forget_parent(request)
             await self._send_text(error_text(error, request.lane))
             return

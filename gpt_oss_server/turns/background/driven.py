@@ -97,7 +97,7 @@ class BackgroundRun(Generic[R]):
             self._task.cancel()
         await asyncio.wait({self._task})
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float | None = None) -> None:
         await asyncio.wait({self._task}, timeout=seconds)
 
     def _cancel_here(self) -> None:

@@ -45,6 +45,10 @@ class BackgroundRuns(Generic[R]):
         return len(self._running)
 
     @property
+    def count(self) -> int:
+        return len(self._running)
+
+    @property
     def has_room(self) -> bool:
         return len(self._running) + self._starting < self._max_running
 
@@ -102,6 +106,11 @@ class BackgroundRuns(Generic[R]):
         """Lets other processes continue the runs, if there may be any."""
         if self.claims is not None:
             await asyncio.gather(*(found.hand_over() for found in list(self._running.values())))
+
+    async def ended(self) -> None:
+        """Returns when no run is left in this process."""
+        while self._running:
+            await asyncio.gather(*(found.wait() for found in list(self._running.values())))
 
     async def close(self) -> None:
         """Waits for the runs to end, as they do once the engine is closed, and stops those that do not."""

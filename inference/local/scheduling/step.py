@@ -84,10 +84,14 @@ class Runner(Protocol):
         """Starts a step. If it raises, the whole step failed; the same parts may be launched again."""
         ...
 
+    def problem(self) -> str | None:
+        """After a failed step: why no further step can succeed, as a sentence; None if one may."""
+        ...
+
     def close(self) -> None: ...
 
 
-def failure_of(error: Exception) -> EngineFailed:
+def failure_of(error: BaseException) -> EngineFailed:
     """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
     logger.error("A generation failed.", exc_info=error)
     return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")

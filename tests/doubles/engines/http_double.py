@@ -36,6 +36,7 @@ class HttpDouble:
         self.pace = 0.0  # seconds between events
         self.streaming = 0  # streams that run
         self.refusal: Refusal | None = None  # of the next POST requests
+        self.ill: Refusal | None = None  # what the path of health answers
         self.silent = False  # the server answers nothing any more
 
     @property
@@ -96,7 +97,9 @@ class HttpDouble:
         try:
             if self.refusal is not None and method == "POST":
                 raise self.refusal
-            found = self.answer(path, body)
+            if path == "/health" and self.ill is not None:
+                raise self.ill
+            found = b"" if path == "/health" else self.answer(path, body)
         except Refusal as refusal:
             self._write(writer, refusal.status, refusal.body, refusal.headers)
             return

@@ -73,8 +73,9 @@ _TABLE = {
     "delete /v1/containers/{container}/files/{file}": Operation("Containers", "Delete a file"),
     "get /v1/containers/{container}/files/{file}/content": Operation("Containers", "Download a file"),
     "get /metrics": Operation("State", "Figures for Prometheus"),
-    "get /health": Operation("State", "Whether the server runs, with its counters"),
-    "get /ready": Operation("State", "Whether the server can generate", (503,)),
+    "get /live": Operation("State", "Whether the process answers"),
+    "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),
+    "get /ready": Operation("State", "Whether the server takes requests now", (503,)),
 }
 _MEANINGS = {
     400: "The request is wrong; the message names the field, and the code the kind of fault.",

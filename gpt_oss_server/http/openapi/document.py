@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from gpt_oss_server.http.openapi_operations import TAGS, errors_of, operation_of
+from gpt_oss_server.http.openapi.operations import TAGS, errors_of, operation_of
 
 Schema = dict[str, Any]
 _STRING: Schema = {"type": "string"}

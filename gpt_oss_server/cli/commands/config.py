@@ -1,0 +1,65 @@
+"""Show the settings in force and where each comes from. The output is a configuration file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from gpt_oss_server.cli.line.flags import add_flags, add_model
+from gpt_oss_server.cli.terminal import console
+from gpt_oss_server.options import Option
+from gpt_oss_server.settings import OPTIONS, Configuration, Settings
+from gpt_oss_server.settings_sources import CONFIG
+from gpt_oss_server.shown_settings import as_json, as_toml, is_hidden
+
+EXAMPLES = """\
+examples:
+  gpt-oss-server config
+  gpt-oss-server config --changed --config server.toml --port 9000
+  gpt-oss-server config --port 9000 > server.toml
+
+All flags of serve work here."""
+
+_DEFAULT = "default"
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
+    add_model(parser)
+    parser.add_argument("--changed", action="store_true", help="only settings that are set somewhere")
+    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    add_flags(parser, everything=False)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    configuration: Configuration = args.configuration
+    shown = [o for o in OPTIONS if not args.changed or o.name in configuration.sources]
+    if args.json:
+        rows = {option.name: _row(option, configuration) for option in shown}
+        console.out(json.dumps(rows, indent=2, ensure_ascii=False))
+        return 0
+    file = f" The configuration file is {settings.config}." if settings.config else ""
+    console.out(f"# The settings in force, as a configuration file (--config).{file}")
+    section = ""
+    for option in shown:
+        if option.name == CONFIG:
+            continue
+        if option.section != section:
+            section = option.section
+            console.out(f"\n# {section}")
+        console.out(_line(option, configuration))
+    return 0
+
+
+def _line(option: Option, configuration: Configuration) -> str:
+    value = getattr(configuration.settings, option.name)
+    source = configuration.sources.get(option.name, _DEFAULT)
+    row = f"{option.name} = {as_toml(option, value)}"
+    if is_hidden(option, value):
+        row = f"# {row}"  # a file with this row would set the hidden form
+    return f"{row:<40} # {source}"
+
+
+def _row(option: Option, configuration: Configuration) -> dict[str, object]:
+    value = getattr(configuration.settings, option.name)
+    source = configuration.sources.get(option.name, _DEFAULT)
+    return {"value": as_json(option, value), "source": source}

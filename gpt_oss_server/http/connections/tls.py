@@ -1,0 +1,144 @@
+"""The certificate of a server that speaks HTTPS: checked at the start, and read again when its file changes.
+
+Takes the files of a certificate and its key. Raises a sentence about files that cannot serve. It must not
+know how a server uses them.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import ExtensionOID
+
+from gpt_oss_server.options import SettingsError
+from gpt_oss_server.settings import Settings
+
+_SOON = timedelta(days=14)
+_log = logging.getLogger(__name__)
+
+
+def tls_of(settings: Settings) -> Tls | None:
+    """Raises `SettingsError` if the settings name files that cannot serve."""
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise SettingsError("--tls-key needs --tls-cert, the certificate that belongs to it.")
+        return None
+    key = None if settings.tls_key is None else Path(settings.tls_key).expanduser()
+    return Tls(Path(settings.tls_cert).expanduser(), key)
+
+
+class Tls:
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        """Raises `SettingsError`. Without `key`, the certificate's file has it."""
+        self.certificate, self.key = certificate, key
+        self._seen = self._times()
+        self._first = self._checked(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+
+    @property
+    def is_self_signed(self) -> bool:
+        """Whether clients trust it only if they are given the certificate itself."""
+        return self._first.issuer == self._first.subject
+
+    def name_for(self, host: str) -> str:
+        """The host, or if the certificate is not for it, the first name that it is for."""
+        names = self._names()
+        return host if host in names or not names else names[0].replace("*", "www", 1)
+
+    def read_again_if_changed(self, context: ssl.SSLContext) -> None:
+        """New connections use the new certificate. Files that cannot serve change nothing."""
+        try:
+            seen = self._times()
+            if seen == self._seen:
+                return
+            self._seen = seen
+            self._checked(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+            self._first = self._checked(context)
+        except SettingsError as error:
+            _log.error("The certificate changed, and the server keeps the one that it has. %s", error)
+        else:
+            _log.info("The certificate changed. The new one is valid until %s.", _day(self._first))
+
+    def _times(self) -> tuple[int, ...]:
+        files = (self.certificate, *([self.key] if self.key is not None else []))
+        return tuple(_found(file).stat().st_mtime_ns for file in files)
+
+    def _checked(self, context: ssl.SSLContext) -> x509.Certificate:
+        """Loads both into the context; returns the certificate."""
+        certificate, key = self.certificate, self.key or self.certificate
+        try:
+            first = x509.load_pem_x509_certificates(_read(certificate))[0]
+        except ValueError as error:
+            raise SettingsError(
+                f"--tls-cert: {certificate} is not a certificate in PEM, which begins with "
+                "-----BEGIN CERTIFICATE-----."
+            ) from error
+        if b"PRIVATE KEY-----" not in _read(key):
+            named = "--tls-key" if self.key is not None else "--tls-cert: give the key with --tls-key, as"
+            raise SettingsError(f"{named} {key} has no private key in PEM.")
+        try:
+            context.load_cert_chain(certificate, key, _no_password)
+        except _Encrypted as error:
+            raise SettingsError(
+                f"The private key in {key} has a password. Write it without one: openssl pkey -in {key} -out "
+                "server.key"
+            ) from error
+        except ssl.SSLError as error:
+            raise SettingsError(_mismatch(certificate, key, error)) from error
+        _check_dates(certificate, first)
+        return first
+
+    def _names(self) -> list[str]:
+        try:
+            found = self._first.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME).value
+        except x509.ExtensionNotFound:
+            return []
+        assert isinstance(found, x509.SubjectAlternativeName)
+        addresses = [str(address) for address in found.get_values_for_type(x509.IPAddress)]
+        return [*found.get_values_for_type(x509.DNSName), *addresses]
+
+
+class _Encrypted(Exception):
+    pass
+
+
+def _no_password() -> str:
+    """Without this function, OpenSSL would ask at the terminal."""
+    raise _Encrypted
+
+
+def _found(file: Path) -> Path:
+    if not file.is_file():
+        raise SettingsError(f"There is no file {file} (--tls-cert, --tls-key).")
+    return file
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return _found(file).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"The file {file} cannot be read: {error.strerror}.") from error
+
+
+def _mismatch(certificate: Path, key: Path, error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"The private key in {key} does not belong to the certificate in {certificate}."
+    return f"TLS cannot use {certificate} with {key}: {error.reason or error}."
+
+
+def _check_dates(file: Path, certificate: x509.Certificate) -> None:
+    now = datetime.now(UTC)
+    if certificate.not_valid_after_utc < now:
+        raise SettingsError(f"The certificate in {file} has expired on {_day(certificate)}. Renew it.")
+    if certificate.not_valid_before_utc > now:
+        begins = certificate.not_valid_before_utc
+        raise SettingsError(f"The certificate in {file} is not valid before {begins:%Y-%m-%d %H:%M} UTC.")
+    if certificate.not_valid_after_utc < now + _SOON:
+        _log.warning("The certificate in %s expires on %s.", file, _day(certificate))
+
+
+def _day(certificate: x509.Certificate) -> str:
+    return f"{certificate.not_valid_after_utc:%Y-%m-%d}"

@@ -1,0 +1,1 @@
+"""The OpenAPI document: what `/openapi.json` and the API reference at `/docs` show."""

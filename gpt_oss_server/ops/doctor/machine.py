@@ -1,0 +1,208 @@
+"""Checks of the machine: Python, torch, the GPU, triton, the cache of models and its disk, the model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpt_oss_server.ops.doctor.finding import Finding, missing, ok
+from gpt_oss_server.settings import Settings
+from inference.engine import InferenceError, Sampling
+from inference.local.options import LocalOptions
+from inference.registry import repo_of, runs_here
+from inference.remote.address import RemoteOptions
+
+_OLDEST = (3, 11)
+_KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
+_SIZES = {"gpt-oss-20b": 13.8e9, "gpt-oss-120b": 65.3e9}  # bytes of the downloads
+_GB = 1e9
+_TOKENS = 8
+
+
+async def python(settings: Settings) -> Finding:
+    version = platform.python_version()
+    found = f"Python {version} at {sys.executable}."
+    if sys.version_info[:2] < _OLDEST:
+        return missing("python", found, "Install Python 3.11 or newer.", needed=True)
+    return ok("python", found)
+
+
+async def torch(settings: Settings) -> Finding:
+    facts, needed = await _facts(), _needs_torch(settings)
+    if "failed" in facts:
+        return missing("torch", facts["failed"], "Install it again: pip install torch", needed=needed)
+    if facts["cpu"] is not None:
+        found = f"torch {facts['torch']} does not compute on this CPU: {facts['cpu']}."
+        return missing("torch", found, "Install a torch that is built for this CPU.", needed=needed)
+    return ok("torch", f"torch {facts['torch']} computes here, with {facts['threads']} threads.")
+
+
+async def gpu(settings: Settings) -> Finding:
+    facts, needed = await _facts(), settings.device == "cuda" and _needs_torch(settings)
+    if "failed" in facts:
+        return missing("gpu", "Without torch no GPU can be used.", "See torch, above.", needed=needed)
+    card = facts["gpu"]
+    if "name" not in card:
+        return missing("gpu", *_no_card(facts), needed=needed)
+    if card["error"]:
+        found = f"{card['name']} does not compute: {card['error']}."
+        return missing("gpu", found, "Update its driver, or restart the machine.", needed=True)
+    memory = f"{card['free'] / _GB:.1f} of {card['total'] / _GB:.1f} GB free"
+    major, minor = card["capability"]
+    found = f"{card['name']} computes ({memory}, capability {major}.{minor})."
+    if (major, minor) < _KERNELS_FROM:
+        advice = "The kernels need capability 8.0; models run more slowly here, in plain torch."
+        return missing("gpu", found, advice, needed=False)
+    return ok("gpu", found)
+
+
+def _no_card(facts: dict[str, Any]) -> tuple[str, str]:
+    has_driver = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi") is not None
+    if facts["built_for_cuda"] is None:
+        advice = (
+            "Install a torch with CUDA (https://pytorch.org/get-started)."
+            if has_driver
+            else "None is needed for the embedded model; gpt-oss-20b wants one with 16 GB."
+        )
+        return "No GPU can be used: this torch is built for the CPU alone.", advice
+    advice = (
+        "Update the driver, or in a container pass the device in (--gpus all)."
+        if has_driver
+        else ("None is needed for the embedded model; gpt-oss-20b wants one with 16 GB.")
+    )
+    return f"No GPU can be used: {facts['gpu']['error']}", advice
+
+
+async def triton(settings: Settings) -> Finding:
+    facts = await _facts()
+    found = facts.get("triton")
+    if found is None:
+        return missing("triton", "triton is not used without a GPU.", "", needed=False)
+    if "missing" in found:
+        advice = "pip install 'gpt-oss-server[gpu]'; until then models run more slowly, in plain torch."
+        return missing("triton", f"triton is not installed ({found['missing']}).", advice, needed=False)
+    if found["error"]:
+        advice = "It needs a C compiler and Python's headers: apt install gcc python3-dev"
+        problem = f"triton {found['version']} cannot compile a kernel: {found['error']}."
+        return missing("triton", problem, advice, needed=True)
+    return ok("triton", f"triton {found['version']} compiled a kernel, which computes right.")
+
+
+async def model_cache(settings: Settings) -> Finding:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder, repo = Path(HF_HUB_CACHE), repo_of(settings.model)
+    try:
+        await asyncio.to_thread(_write_there, folder)
+    except OSError as error:
+        found = f"The folder of downloaded models, {folder}, cannot be written: {error.strerror}."
+        return missing("model cache", found, "Set HF_HOME to a folder that can.", needed=repo is not None)
+    free = shutil.disk_usage(folder).free
+    wanted = next((size for name, size in _SIZES.items() if name in settings.model), 0)
+    found = f"Downloaded models go to {folder}, with {free / _GB:.1f} GB free."
+    if repo is not None and wanted > free and not await asyncio.to_thread(_is_cached, repo):
+        advice = f"{settings.model} takes {wanted / _GB:.1f} GB: free some, or set HF_HOME to a larger disk."
+        return missing("model cache", found, advice, needed=True)
+    too_large = [f"{name} ({size / _GB:.1f} GB)" for name, size in _SIZES.items() if size > free]
+    if too_large:
+        return missing("model cache", found, f"Too little for {' and '.join(too_large)}.", needed=False)
+    return ok("model cache", found)
+
+
+async def model(settings: Settings) -> Finding:
+    """Generates a few tokens, but with a checkpoint of gigabytes: loading it is the server's work."""
+    name = settings.model
+    if (repo := repo_of(name)) is not None:
+        if await asyncio.to_thread(_is_cached, repo):
+            return ok("model", f"{name} is complete in the cache. It was not loaded.")
+        advice = f"The server downloads it at its first start; to do it now: gpt-oss-server pull {name}"
+        return missing("model", f"{name} is not on this machine yet.", advice, needed=False)
+    if name.startswith("random:") or await asyncio.to_thread(_is_folder, name):
+        return ok("model", f"{name} is a model of this machine. It was not loaded.")
+    try:
+        return ok("model", await _generated(settings))
+    except InferenceError as error:
+        return missing("model", f"--model {name} cannot generate. {error}", "", needed=True)
+
+
+async def _generated(settings: Settings) -> str:
+    import inference
+
+    options = LocalOptions(max_concurrent=1, kv_memory=64 << 20)
+    remote = RemoteOptions(key=settings.engine_key, connect_timeout=settings.engine_connect_timeout)
+    device = None if settings.device == "auto" else settings.device
+    engine = await asyncio.to_thread(
+        inference.load, settings.model, device=device, options=options, remote=remote, progress=False
+    )
+    try:
+        began, count = time.monotonic(), 0
+        async for step in engine.generate(_prompt(), Sampling(max_tokens=_TOKENS)):
+            count += len(step.tokens)
+        seconds = time.monotonic() - began
+        where = engine.info.description.rstrip(".")
+        return f"{engine.info.name} generated {count} tokens in {seconds:.1f} s ({where})."
+    finally:
+        await engine.close()
+
+
+def _prompt() -> list[int]:
+    from gpt_oss_server.harmony.encoding import load_encoding
+
+    return load_encoding().encode_special("<|start|>user<|message|>Hello<|end|><|start|>assistant")
+
+
+def _is_folder(name: str) -> bool:
+    return Path(name).expanduser().is_dir()
+
+
+def _is_cached(repo: str) -> bool:
+    from inference.hub import cached_checkpoints
+
+    return repo in dict(cached_checkpoints())
+
+
+def _write_there(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        file.write(b"x")
+
+
+def _needs_torch(settings: Settings) -> bool:
+    return runs_here(settings.model)
+
+
+async def _facts() -> dict[str, Any]:
+    """The probe's findings; one process for all checks."""
+    return await asyncio.shield(_probing(asyncio.get_running_loop()))
+
+
+@cache
+def _probing(loop: asyncio.AbstractEventLoop) -> asyncio.Task[dict[str, Any]]:
+    return loop.create_task(_probe())
+
+
+async def _probe() -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gpt_oss_server.ops.doctor.torch_probe",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ,
+    )
+    out, err = await process.communicate()
+    try:
+        facts: dict[str, Any] = json.loads(out)
+        return facts
+    except ValueError:
+        last = (err.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        return {"failed": f"torch cannot be used: {last}."}

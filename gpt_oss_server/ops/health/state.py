@@ -1,0 +1,78 @@
+"""What a server reports of itself: the problem of its engine, and whether it is draining.
+
+Takes an engine, which it checks every few seconds, and the beginning of the drain. Calls back when the engine
+has failed for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from inference.engine import Checked, Engine, EngineFailed
+
+# Checks in a row that must fail before the process may end: a server elsewhere may only restart.
+_FOR_GOOD = 2
+_AGAIN = 1.0  # seconds until a failed check is repeated, where the interval is longer
+_log = logging.getLogger(__name__)
+
+
+class Health:
+    def __init__(self, engine: Engine, *, interval: float) -> None:
+        self.problem: str | None = None  # why the engine cannot generate, as a sentence
+        self.draining = False
+        self.on_failure: Callable[[str], None] = lambda problem: None  # once, on the event loop
+        self._engine = engine
+        self._interval = interval
+        self._failed = 0  # checks in a row
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the server should get no further requests, as a sentence."""
+        if self.draining:
+            return "The server is stopping and finishes what it has begun. Send requests to another one."
+        if self.problem is not None:
+            return f"The engine cannot generate. {self.problem}"
+        return None
+
+    def start(self) -> None:
+        """Call it in the event loop."""
+        self._task = asyncio.create_task(self._look_repeatedly())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def look(self) -> None:
+        """Checks the engine once."""
+        try:
+            if isinstance(self._engine, Checked):
+                await self._engine.check()
+        except EngineFailed as error:
+            self._report(str(error))
+        except Exception as error:  # a defect of an engine's check, which must not end the checks
+            _log.exception("The check of the engine failed.")
+            self._report(f"Its check failed with {type(error).__name__}; the log has more.")
+        else:
+            if self.problem is not None:
+                _log.warning("The engine can generate again.")
+            self.problem, self._failed = None, 0
+
+    def _report(self, problem: str) -> None:
+        if self.problem is None:
+            _log.error("The engine cannot generate. %s", problem)
+        self.problem = problem
+        self._failed += 1
+        if self._failed == _FOR_GOOD:
+            self.on_failure(problem)
+
+    async def _look_repeatedly(self) -> None:
+        while True:
+            failed_once = 0 < self._failed < _FOR_GOOD
+            await asyncio.sleep(min(self._interval, _AGAIN) if failed_once else self._interval)
+            await self.look()

@@ -1,0 +1,168 @@
+"""HTTPS with a certificate that signs itself: over the SDK, after a renewal, and files that cannot serve."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+from websockets.sync.client import connect
+
+from gpt_oss_server.http.connections.tls import Tls, tls_of
+from gpt_oss_server.settings import Settings, SettingsError
+from tests.doubles.commands import ANSWER, run, script
+from tests.doubles.ops.certificates import DAY, write_certificate
+from tests.doubles.server_process import Served, serving
+
+
+def test_the_sdk_and_websockets_speak_https(tmp_path: Path) -> None:
+    cert, key = write_certificate(tmp_path)
+    flags = ("--model", script(tmp_path, ANSWER), "--tls-cert", cert, "--tls-key", key)
+    with serving(*flags) as served:
+        assert served.api.startswith("https://127.0.0.1:")
+        assert f"curl --cacert {cert} {served.api}/responses" in served.greeting
+        trusting = ssl.create_default_context(cafile=cert)
+        with openai.OpenAI(
+            base_url=served.api, api_key="x", http_client=httpx.Client(verify=trusting)
+        ) as client:
+            assert client.responses.create(model="scripted", input="Hi").output_text == "Hello!"
+            with client.responses.stream(model="scripted", input="Hi") as stream:
+                assert stream.get_final_response().output_text == "Hello!"
+        with connect(f"wss://{served.api.removeprefix('https://')}/responses", ssl=trusting) as opened:
+            opened.send('{"type": "response.create", "input": "Hi"}')
+            assert "response.created" in str(opened.recv(timeout=20))
+        with pytest.raises(httpx.ConnectError, match="certificate"):
+            httpx.get(f"{served.url}/live")
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{served.url}/live".replace("https", "http"))
+        assert httpx.get(f"{served.url}/live", verify=trusting).status_code == 200
+        if shutil.which("curl"):
+            command = ["curl", "-s", "--cacert", cert, f"{served.url}/live"]
+            assert subprocess.run(command, capture_output=True, text=True).stdout == '{"status":"alive"}'
+
+
+def test_an_idle_client_does_not_hold_up_the_end_of_the_server(tmp_path: Path) -> None:
+    cert, key = write_certificate(tmp_path)
+    flags = ("--model", script(tmp_path, ANSWER), "--tls-cert", cert, "--tls-key", key)
+    with serving(*flags, "--shutdown-grace", "300") as served:
+        trusting = ssl.create_default_context(cafile=cert)
+        with httpx.Client(verify=trusting) as client:
+            assert client.get(f"{served.url}/live").status_code == 200  # its connection stays open
+            served.process.send_signal(signal.SIGINT)
+            assert served.process.wait(25) == 0
+
+
+def serial(served: Served) -> str:
+    port = int(served.url.rpartition(":")[2])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", port)) as raw,
+        context.wrap_socket(raw, server_hostname="x") as tls,
+    ):
+        found = tls.getpeercert(binary_form=True)
+        assert found is not None
+        return found.hex()
+
+
+def test_a_renewed_certificate_serves_new_connections(tmp_path: Path) -> None:
+    cert, key = write_certificate(tmp_path)
+    flags = ("--model", script(tmp_path, ANSWER), "--tls-cert", cert, "--tls-key", key)
+    with serving(*flags) as served:
+        first = serial(served)
+        write_certificate(tmp_path)
+        deadline = time.monotonic() + 30
+        while serial(served) == first:
+            assert time.monotonic() < deadline, "the new certificate was not read"
+            time.sleep(0.2)
+
+
+def test_files_that_cannot_serve_do_not_replace_a_certificate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = write_certificate(tmp_path)
+    tls, context = Tls(Path(cert), Path(key)), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    write_certificate(tmp_path, "other")
+    shutil.copy(tmp_path / "other.key", key)
+    os.utime(key, (1, 1))
+    tls.read_again_if_changed(context)
+    assert "does not belong to the certificate" in caplog.text
+    caplog.clear()
+    tls.read_again_if_changed(context)  # it is reported once
+    assert not caplog.text
+    assert tls.name_for("127.0.0.1") == "127.0.0.1"
+
+
+def make(folder: Path, kind: str) -> Settings:
+    cert, key = write_certificate(folder)
+    match kind:
+        case "missing":
+            cert = str(folder / "gone.crt")
+        case "no certificate":
+            (folder / "server.crt").write_text("hello")
+        case "no key":
+            key = cert
+        case "mismatch":
+            _, key = write_certificate(folder, "other")
+        case "expired":
+            cert, key = write_certificate(folder, begins=-9 * DAY, ends=-DAY)
+        case "early":
+            cert, key = write_certificate(folder, begins=DAY)
+        case "password":
+            cert, key = write_certificate(folder, password=b"secret")
+    return Settings(tls_cert=cert, tls_key=key)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("missing", r"There is no file .*gone\.crt"),
+        ("no certificate", "is not a certificate in PEM"),
+        ("no key", "has no private key in PEM"),
+        ("mismatch", r"key in .*other\.key does not belong to the certificate in .*server\.crt"),
+        ("expired", r"has expired on 20\d\d-\d\d-\d\d"),
+        ("early", "is not valid before"),
+        ("password", r"has a password.*openssl pkey"),
+    ],
+)
+def test_files_that_cannot_serve_are_reported_in_a_sentence(tmp_path: Path, kind: str, sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        tls_of(make(tmp_path, kind))
+
+
+def test_a_key_needs_its_certificate_and_may_be_in_its_file(tmp_path: Path) -> None:
+    cert, key = write_certificate(tmp_path)
+    with pytest.raises(SettingsError, match="--tls-key needs --tls-cert"):
+        tls_of(Settings(tls_key=key))
+    with pytest.raises(SettingsError, match="give the key with --tls-key"):
+        tls_of(Settings(tls_cert=cert))
+    both = tmp_path / "both.pem"
+    both.write_text(Path(cert).read_text() + Path(key).read_text())
+    assert tls_of(Settings(tls_cert=str(both))) is not None
+    assert tls_of(Settings()) is None
+
+
+def test_a_certificate_that_ends_soon_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cert, key = write_certificate(tmp_path, ends=timedelta(days=3), hosts=("chat.example", "10.0.0.1"))
+    tls = tls_of(Settings(tls_cert=cert, tls_key=key))
+    assert "expires on" in caplog.text
+    assert tls is not None
+    assert (tls.name_for("10.0.0.1"), tls.name_for("127.0.0.1")) == ("10.0.0.1", "chat.example")
+
+
+def test_the_start_fails_before_a_model_is_loaded(tmp_path: Path) -> None:
+    done = run("serve", "--model", "no/such", "--port", "0", "--tls-cert", str(tmp_path / "gone"))
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"There is no file {tmp_path / 'gone'} (--tls-cert, --tls-key).\n",
+    )

@@ -1,0 +1,185 @@
+"""What a server reports of itself while its engine fails, recovers, and disappears."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from gpt_oss_server.ops.drain.drain import ExitCode
+from gpt_oss_server.ops.health.counted_engine import checked
+from gpt_oss_server.ops.health.state import Health
+from gpt_oss_server.settings import Settings
+from inference.engine import EngineFailed, Shared
+from inference.failures import IN_A_ROW
+from tests.doubles.engines.killable import killable_vllm
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.inference.breaking import breaking_engine
+from tests.doubles.server_process import serving as process_serving
+from tests.doubles.serving import scripted, serving
+
+CHECKS = Settings(engine_check_interval=0.02, python="off")
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+REQUEST: dict[str, Any] = {"prompt": [1, 2, 3], "max_tokens": 1}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def status(client: httpx.Client, path: str = "/health") -> int:
+    return client.get(path).status_code
+
+
+def client_of(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url.removesuffix("/v1"), timeout=30)
+
+
+def test_a_sound_server_is_alive_ready_and_healthy() -> None:
+    with serving(scripted(HELLO), CHECKS) as url, client_of(url) as client:
+        assert client.get("/live").json() == {"status": "alive"}
+        assert client.get("/ready").json() == {"status": "ready", "model": "scripted"}
+        health = client.get("/health").json()
+        assert (health["status"], health["ready"]) == ("ok", True)
+        assert "problem" not in health
+        assert [client.head(path).status_code for path in ("/live", "/ready", "/health")] == [200] * 3
+
+
+def test_health_turns_when_steps_fail_and_says_why_until_they_succeed_again() -> None:
+    engine, runner = breaking_engine()
+    with serving(engine, CHECKS) as url, client_of(url) as client:
+        runner.failure = RuntimeError("the card fell out")
+        for _ in range(IN_A_ROW):
+            assert client.post("/v1/completions", json=REQUEST).status_code == 500
+        until(lambda: status(client) == 503)
+        health = client.get("/health").json()
+        assert (health["status"], health["ready"]) == ("failing", False)
+        assert "steps failed in a row, and a check with one token failed" in health["problem"]
+        assert "fell out" not in health["problem"]  # only the log has an exception's text
+        ready = client.get("/ready")
+        assert (ready.status_code, ready.json()["error"]["code"]) == (503, "server_is_overloaded")
+        assert ready.headers["retry-after"]
+        assert "steps failed in a row, and a check with one token failed" in ready.json()["error"]["message"]
+        assert status(client, "/live") == 200
+        runner.failure = None
+        until(lambda: status(client) == 200 == status(client, "/ready"))
+
+
+def test_health_turns_when_the_engines_thread_dies() -> None:
+    engine, runner = breaking_engine()
+    with serving(engine, CHECKS) as url, client_of(url) as client:
+        runner.failure = SystemExit(1)
+        assert client.post("/v1/completions", json=REQUEST).status_code == 500
+        until(lambda: status(client) == 503)
+        assert "thread ended with SystemExit" in client.get("/health").json()["problem"]
+
+
+def test_health_turns_at_once_when_the_device_is_lost() -> None:
+    engine, runner = breaking_engine()
+    with serving(engine, CHECKS) as url, client_of(url) as client:
+        runner.failure, runner.trouble = RuntimeError("CUDA error"), "The device cuda:0 computes nothing."
+        assert client.post("/v1/completions", json=REQUEST).status_code == 500
+        runner.failure = None
+        until(lambda: status(client) == 503)
+        assert client.get("/health").json()["problem"] == "The device cuda:0 computes nothing."
+
+
+def test_an_engine_of_a_user_is_counted() -> None:
+    engine = ReplayEngine([200002], fails_after=0)
+    with serving(engine, CHECKS) as url, client_of(url) as client:
+        for _ in range(IN_A_ROW):
+            assert client.post("/v1/completions", json=REQUEST).status_code == 500
+        until(lambda: status(client) == 503)
+        engine.fails_after = None
+        until(lambda: status(client) == 200)
+
+
+def test_requests_that_are_wrong_do_not_count() -> None:
+    with serving(ReplayEngine([200002], context_length=5), CHECKS) as url, client_of(url) as client:
+        for _ in range(2 * IN_A_ROW):
+            assert client.post("/v1/completions", json={"prompt": [1] * 9}).status_code == 400
+        time.sleep(0.2)
+        assert status(client) == 200
+
+
+def test_an_engine_that_limits_its_work_still_does() -> None:
+    class Limited(ReplayEngine):
+        def check_room(self) -> None:
+            raise EngineFailed("no room")
+
+        def measures(self) -> dict[str, float]:
+            return {"running": 1}
+
+    counted = checked(Limited([1]))
+    assert isinstance(counted, Shared)
+    assert counted.measures() == {"running": 1}
+    with pytest.raises(EngineFailed, match="no room"):
+        counted.check_room()
+    assert not isinstance(checked(ReplayEngine([1])), Shared)
+    assert checked(counted) is counted
+
+
+@pytest.mark.anyio
+async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> None:
+    class Blinking:
+        sound = False
+
+        async def check(self) -> None:
+            if not self.sound:
+                raise EngineFailed("gone")
+
+    engine, reports = Blinking(), list[str]()
+    health = Health(engine, interval=60)  # type: ignore[arg-type]
+    health.on_failure = reports.append
+    await health.look()
+    assert (health.problem, reports) == ("gone", [])
+    engine.sound = True
+    await health.look()
+    assert (health.problem, reports) == (None, [])
+    engine.sound = False
+    for _ in range(4):
+        await health.look()
+    assert reports == ["gone"]
+
+
+@pytest.mark.anyio
+async def test_a_check_that_breaks_is_a_problem_and_does_not_end_the_checks() -> None:
+    class Broken:
+        async def check(self) -> None:
+            raise ValueError("a bug")
+
+    health = Health(Broken(), interval=0.01)  # type: ignore[arg-type]
+    health.start()
+    await asyncio.sleep(0.2)
+    assert health.problem is not None
+    assert "ValueError" in health.problem
+    await health.close()
+
+
+def test_health_turns_when_the_remote_engine_is_killed_and_back_when_it_returns() -> None:
+    with killable_vllm() as engine:
+        flags = ("--model", engine.model, "--engine-check-interval", "0.2")
+        with process_serving(*flags) as served, client_of(served.api) as client:
+            assert status(client, "/ready") == 200
+            engine.kill()
+            until(lambda: status(client) == 503)
+            assert "cannot be reached" in client.get("/health").json()["problem"]
+            engine.start_again()
+            until(lambda: status(client) == 200 == status(client, "/ready"))
+
+
+def test_the_process_ends_with_its_own_code_where_the_operator_wishes() -> None:
+    with killable_vllm() as engine:
+        flags = ("--model", engine.model, "--engine-check-interval", "0.2", "--exit-on-engine-failure")
+        with process_serving(*flags) as served:
+            time.sleep(0.5)
+            assert served.process.poll() is None
+            engine.kill()
+            assert served.process.wait(30) == ExitCode.ENGINE_FAILED
