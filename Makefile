@@ -10,6 +10,7 @@
 #   make recipe-test      train small models by the recipe of the embedded one
 #   make web-test         install Chromium and Firefox (Debian, as root) and Playwright, and test the playground
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
+#   make observers        run the tests with a real Prometheus
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
@@ -45,7 +46,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines attacks bench faults gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -186,6 +187,10 @@ web-test: $(VENV)/.developing
 # LLAMA_SERVER=PATH VLLM=PATH: the program, if it is not on the path. Without it, the tests are skipped.
 engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote
+
+# A real Prometheus: `apt install prometheus`. Without it, the tests are skipped.
+observers: $(VENV)/.developing
+	@$(BIN)/python -m pytest -rs -m observers tests/ops
 
 # SECONDS=300 RUNS=300: how long, and how many background responses.
 faults: $(VENV)/.developing

@@ -1,7 +1,7 @@
 """Writes the generated docs; with --check, fails when they are stale.
 
-Renders docs/settings.md from the table of settings, docs/cli.md from the help of the commands, and
-docs/hardware.md from the models' shapes.
+Renders docs/settings.md from the table of settings, docs/cli.md from the help of the commands,
+docs/hardware.md from the models' shapes, and docs/metrics-reference.md from the table of figures.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.ops.metrics import vllm_names
+from gpt_oss_server.ops.metrics.table import PREFIX, TABLE
 from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS
 from inference.bench.roofline import kept_bytes, weight_bytes
@@ -104,7 +106,33 @@ def hardware_page() -> str:
     return HARDWARE_HEAD + rows + HARDWARE_END
 
 
-PAGES = {"docs/hardware.md": hardware_page, "docs/settings.md": settings_page, "docs/cli.md": cli_page}
+def metrics_page() -> str:
+    lines = [
+        NOTE,
+        "# All figures of `/metrics`",
+        "",
+        "[Metrics and traces](metrics.md) explains when they count.",
+        "",
+        "| figure | kind | labels | vLLM's name | what it is |",
+        "|---|---|---|---|---|",
+    ]
+    for figure in TABLE:
+        name = f"{PREFIX}{figure.name}" + ("_total" if figure.kind == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in figure.labels)
+        known = vllm_names.NAMES.get(figure)
+        also = "" if known is None else f"`{vllm_names.PREFIX}{known}`"
+        lines.append(f"| `{name}` | {figure.kind} | {labels} | {also} | {_escaped(figure.help)} |")
+    reasons = f"`{vllm_names.PREFIX}{vllm_names.SUCCESS}` counts `{PREFIX}turns_total` by vLLM's reasons."
+    process = "In addition, `process_…` has the processor time, memory and open files of the process."
+    return "\n".join([*lines, "", reasons, process, ""])
+
+
+PAGES = {
+    "docs/hardware.md": hardware_page,
+    "docs/settings.md": settings_page,
+    "docs/cli.md": cli_page,
+    "docs/metrics-reference.md": metrics_page,
+}
 
 
 def stale_pages() -> list[str]:

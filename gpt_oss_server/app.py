@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -37,6 +37,7 @@ from gpt_oss_server.ops.health.counted_engine import checked
 from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.ops.keys.guard import KeyGuard
 from gpt_oss_server.ops.limits.guard import LimitGuard
+from gpt_oss_server.ops.observation import Observation
 from gpt_oss_server.pages.router import pages_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
@@ -47,9 +48,13 @@ from gpt_oss_server.serving.models_api import models_router
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.kinds.table import stores_of
 from gpt_oss_server.tooling.toolset import ToolsetMaker
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 InferNextToken = Callable[..., int]  # (tokens, temperature[, new_request]) -> token, as in the reference
 
@@ -61,11 +66,14 @@ def create_app(
     store: Store | None = None,
     ids: Ids = random_ids,
     clock: Callable[[], float] = time.time,
+    tracer_provider: TracerProvider | None = None,
 ) -> FastAPI:
-    """A server for `engine`. It closes the engine when it shuts down."""
+    """A server for `engine`. It closes the engine when it shuts down. Spans go to a `tracer_provider`."""
     settings = settings or Settings()
-    tools = ToolsetMaker(settings)
-    served = Served(checked(_as_engine(engine)), settings, store=store, ids=ids, clock=clock, tools=tools)
+    observation = Observation(settings, tracer_provider)
+    tools = ToolsetMaker(settings, on_call=observation.on_tool_call)
+    stores = observation.measured(stores_of(settings, store))
+    served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=tools)
     health = Health(served.engine, interval=settings.engine_check_interval)
     service, chat = ResponsesService(served), ChatService(served)
 
@@ -81,6 +89,7 @@ def create_app(
         await health.close()
         await served.keys.close()
         await service.close()
+        await observation.close()
 
     # A redirect would bypass a proxy in front of the server; see Edge.
     app = FastAPI(
@@ -97,12 +106,25 @@ def create_app(
     _add_routes(app, service, chat, origins)
     app.include_router(health_router(served, health))
     app.include_router(containers_router(service, tools, clock))
+    observation.watch(app, service)
     app.include_router(pages_router(served))
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
-    _guard(app, served, origins)
+    _guard(app, served, origins, observation)
     return app
+
+
+def _guard(app: FastAPI, served: Served, origins: Origins, observation: Observation) -> None:
+    """Adds the layers around the routes, from the inside out."""
+    if served.limiter.is_needed:
+        app.add_middleware(LimitGuard, limiter=served.limiter)
+    if not served.keys.is_open:
+        app.add_middleware(KeyGuard, keys=served.keys)
+    app.add_middleware(OriginGuard, origins=origins)
+    app.add_middleware(HostGuard, hosts=Hosts(served.settings))
+    observation.add_spans(app)
+    app.add_middleware(Edge, observers=observation.of_http)
 
 
 def _add_routes(app: FastAPI, service: ResponsesService, chat: ChatService, origins: Origins) -> None:
@@ -117,17 +139,6 @@ def _add_routes(app: FastAPI, service: ResponsesService, chat: ChatService, orig
         models_router(served),
     ):
         app.include_router(router)
-
-
-def _guard(app: FastAPI, served: Served, origins: Origins) -> None:
-    """Adds the layers around the routes, from the inside out."""
-    if served.limiter.is_needed:
-        app.add_middleware(LimitGuard, limiter=served.limiter)
-    if not served.keys.is_open:
-        app.add_middleware(KeyGuard, keys=served.keys)
-    app.add_middleware(OriginGuard, origins=origins)
-    app.add_middleware(HostGuard, hosts=Hosts(served.settings))
-    app.add_middleware(Edge)
 
 
 def _as_engine(given: Engine | InferNextToken) -> Engine:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from gpt_oss_server.access_settings import AccessSettings
 from gpt_oss_server.network_settings import NetworkSettings
+from gpt_oss_server.observation_settings import ObservationSettings
 from gpt_oss_server.operations_settings import OperationsSettings
 from gpt_oss_server.options import (
     AUTO,
@@ -51,7 +52,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSettings):
+class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSettings, ObservationSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -308,7 +309,17 @@ class Configuration:
     sources: Mapping[str, str]  # by a setting's name: where its value comes from, for those that are set
 
 
-_SECTIONS = ("Model", "Network", "Access", "Answers", "Tools", "Store", "Operations", "Logging")
+_SECTIONS = (
+    "Model",
+    "Network",
+    "Access",
+    "Answers",
+    "Tools",
+    "Store",
+    "Operations",
+    "Logging",
+    "Observation",
+)
 OPTIONS: tuple[Option, ...] = tuple(
     sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
 )

@@ -102,6 +102,17 @@ class Step:
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FirstStep(Step):
+    """A generation's first step, of an engine that knows how long the generation waited."""
+
+    queued: float = 0.0  # seconds until the engine began to compute
+
+
+def queued_of(step: Step) -> float | None:
+    return step.queued if isinstance(step, FirstStep) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
     """What a server needs to know of an engine, whatever its kind."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable
 
-from inference.engine import Finish, InferenceError, Step, TokenLogprob
+from inference.engine import Finish, FirstStep, InferenceError, Step, TokenLogprob
 
 CAPACITY = 256
 PromptScores = tuple[TokenLogprob | None, ...]
@@ -27,6 +28,8 @@ class Outbox:
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprob] = []
         self._cached_tokens = 0
+        self._created = time.monotonic()
+        self._queued: float | None = None  # seconds; the next step takes it along
         self._prompt_scores: PromptScores | None = None
         self._end: Finish | InferenceError | None = None
         self._reader_waits = False
@@ -46,8 +49,10 @@ class Outbox:
             self._end = finish
             self._notify()
 
-    def set_cached(self, tokens: int) -> None:
-        self._cached_tokens = tokens
+    def begun(self, cached_tokens: int) -> None:
+        """The engine begins to compute the prompt; this many of its tokens were in the cache."""
+        self._cached_tokens = cached_tokens
+        self._queued = time.monotonic() - self._created
 
     def set_prompt_scores(self, scores: PromptScores) -> None:
         """Call it before the first token: the reader receives both together."""
@@ -94,8 +99,11 @@ class Outbox:
                 return None, end
             cached, self._cached_tokens = self._cached_tokens, 0
             scores, self._prompt_scores = self._prompt_scores, None
+            queued, self._queued = self._queued, None
         if was_full:
             self._on_room()
+        if queued is not None:
+            return FirstStep(tokens, finish, logprobs or None, cached, scores, queued), end
         return Step(tokens, finish, logprobs or None, cached, scores), end
 
 

@@ -20,6 +20,7 @@ EXTRAS = {
     "httpx2": "mcp",
     "mcp": "mcp",
     "mcp_types": "mcp",
+    "opentelemetry": "otel",
     "triton": "gpu",
 }
 

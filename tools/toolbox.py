@@ -55,6 +55,10 @@ class ToolCounters:
     seconds: float = 0.0
 
 
+OnCall = Callable[[str, str, float], None]
+"""Takes the tool, the outcome (`done`, `failed`, `timeout` or `cancelled`), and the seconds."""
+
+
 class _TimedOut(Exception):
     """The work took too long and was stopped; `abandoned` if it did not stop."""
 
@@ -76,8 +80,12 @@ class Toolbox:
         outputs: OutputLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         owner: Callable[[], str] = str,
+        on_call: OnCall | None = None,
     ) -> None:
-        """`owner` names, in the task that works, whose work it is; see `tools.sessions`."""
+        """`owner` names, in the task that works, whose work it is; see `tools.sessions`.
+
+        `on_call` is called after each call, here and in toolboxes whose parent this is.
+        """
         self._owner = owner
         self._offers: dict[str, Offer] = {}
         self._pools: dict[str, SessionPool] = {}
@@ -90,6 +98,7 @@ class Toolbox:
         self._parent = parent
         self._outputs = outputs or OutputLimits()
         self._counters: dict[str, ToolCounters] = parent._counters if parent is not None else {}
+        self._on_call: OnCall | None = on_call or (parent._on_call if parent is not None else None)
         self._running: set[asyncio.Task[ToolOutput]] = set()
         self._closed = False
 
@@ -263,6 +272,8 @@ class Toolbox:
             cancelled=so_far.cancelled + (outcome == "cancelled"),
             seconds=so_far.seconds + seconds,
         )
+        if self._on_call is not None:
+            self._on_call(name, outcome, seconds)
 
 
 async def _end(name: str, offer: Offer, pool: SessionPool) -> None:

@@ -23,6 +23,7 @@ from gpt_oss_server.http.shared_fields import shown_metadata
 from gpt_oss_server.ops.limits.spending import Spending, no_spending
 from gpt_oss_server.ops.logs.record import note_answer
 from gpt_oss_server.serving.counters import outcome
+from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
@@ -81,13 +82,15 @@ class ChatRun:
         self._id = completion_id
         self._created = int(served.clock())
         self._model = prepared.request.model or served.model_names[0]
+        self._observed = served.observed("chat", completion_id, prepared.request.model)
+        self._observed.usage = self._observed_usage
         self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
         self._has_begun = False
         self._prompt_scores: list[Any] | None = None
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
-        with self._served.counters.counting_cancellation():
+        with self._observed.running():
             try:
                 try:
                     async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
@@ -180,6 +183,7 @@ class ChatRun:
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[ChunkPart], None]:
         stream = choice.stream
+        self._observed.add(choice.transcript)
         begun = choice.turn.prefill(self._prepared.prefill)
         choice.shown = len(self._prepared.prefill)
         yield [*stream.start(), *stream.feed(begun, silently=not self.request.echo)]
@@ -283,8 +287,15 @@ class ChatRun:
         """The usage of the part's choice alone, as in vLLM; that of all choices follows at the end."""
         return usage_of([self._choices[part["index"]].transcript])
 
+    def _observed_usage(self) -> Usage:
+        usage = self._usage()
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        reasoning = usage["completion_tokens_details"]["reasoning_tokens"]
+        return Usage(usage["prompt_tokens"], cached, usage["completion_tokens"], reasoning)
+
     def _log(self) -> None:
         served = self._served
         for choice in self._choices:
-            served.counters.count(outcome(choice.finish, self.error), choice.transcript.departures)
+            status = outcome(choice.finish, self.error)
+            self._observed.turn_ended(status, choice.transcript.departures, self.error)
             log_turn(self._id, served.encoding, choice.transcript, with_text=served.settings.log_prompts)

@@ -7,6 +7,7 @@ as one object. Choice j of prompt i has the index i * n + j. Closing the iterato
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exceptio
 from gpt_oss_server.ops.limits.spending import Spending, no_spending
 from gpt_oss_server.ops.logs.record import note_answer
 from gpt_oss_server.serving.counters import outcome
+from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import beam_search, check_beams_fit
 from gpt_oss_server.turns.logprobs import Speller
@@ -26,11 +28,22 @@ from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.prompting import ignored_fields, sampling_of
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
+from gpt_oss_server.turns.watching import MeasuredSpan, generating, with_trace
 from inference.beams import BeamSearch
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 from inference.grammar import Grammar
 
 Chunk = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is counted of a choice; it outlives the choice, which holds more."""
+
+    position: int  # of its prompt
+    sampled: int = 0
+    cached: int = 0
+    generations: list[MeasuredSpan] = field(default_factory=list)  # one, once it has begun
 
 
 @dataclass(slots=True)
@@ -41,13 +54,15 @@ class _Choice:
     sampling: Sampling
     engine: Engine
     scored: ScoredPrompt | None  # scores the prompt; it is `engine`, or a beam search samples from it
-    sampled: int = 0
-    cached: int = 0
     finish: Finish = Finish.STOP
     ids: list[int] = field(default_factory=list)  # sampled since the last chunk
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
     stopped_by: int | None = None  # a stop id of the request's own
+    seen: _Seen = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seen = _Seen(self.position)
 
 
 class CompletionRun:
@@ -90,6 +105,8 @@ class CompletionRun:
         search = beam_search(request, served.engine)
         for prompt in prompts:
             check_beams_fit(search, len(prompt), request.max_tokens)
+        self._observed = served.observed("completions", completion_id, request.model)
+        self._observed.usage = self._observed_usage
         self._sampled = 0
         self._begun: list[_Choice] = []
         self._cached: dict[int, int] = {}  # the least of the choices of each prompt, by its position
@@ -101,14 +118,14 @@ class CompletionRun:
             for position in range(len(self._prompts))
             for choice in self._choices_of(position)
         )
-        with self._served.counters.counting_cancellation():
+        with self._observed.running():
             try:
                 async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                     async for batch in batches:
                         yield batch
             except Exception as error:
                 self.error = from_exception(error, f"The completion {self._head['id']}")
-                self._served.counters.count(outcome(None, self.error), ())
+                self._observed.turn_ended(outcome(None, self.error), error=self.error)
             finally:
                 self._note()
                 self._spending.settle(self._usage()["total_tokens"])
@@ -186,24 +203,33 @@ class CompletionRun:
         self._begun.append(choice)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
-        async with aclosing(choice.engine.generate(choice.prompt, choice.sampling)) as steps:
-            async for step in steps:
-                if self.request.echo and choice.scored is not None and not choice.has_begun:
-                    yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
-                choice.cached += step.cached_tokens
-                if self.request.max_tokens == 0:  # the client wants only the prompt's scores
-                    choice.finish = Finish.LENGTH
-                    break
-                if chunk := self._feed(choice, text, step):
-                    yield [chunk]
-                if text.stopped is not None:
-                    choice.finish = Finish.STOP
-                    break
+        watch = self._observed.watch
+        with generating(watch, 0, time.monotonic, lambda: choice.seen.sampled) as span:
+            choice.seen.generations.append(span)
+            self._observed.turns.append(choice.seen)
+            read = span.reads.append
+            sampling = with_trace(choice.sampling, span.trace)
+            async with aclosing(choice.engine.generate(choice.prompt, sampling)) as steps:
+                async for step in steps:
+                    read(time.monotonic())
+                    if span.first is None:
+                        span.first_step(step, len(choice.prompt), span.reads[-1])
+                    if self.request.echo and choice.scored is not None and not choice.has_begun:
+                        yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
+                    choice.seen.cached += step.cached_tokens
+                    if self.request.max_tokens == 0:  # the client wants only the prompt's scores
+                        choice.finish = Finish.LENGTH
+                        break
+                    if chunk := self._feed(choice, text, step):
+                        yield [chunk]
+                    if text.stopped is not None:
+                        choice.finish = Finish.STOP
+                        break
         self._count(choice)
         yield [await self._last(choice, text)]
 
     def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
-        choice.sampled += len(step.tokens)
+        choice.seen.sampled += len(step.tokens)
         choice.ids += step.tokens
         choice.finish = step.finish or choice.finish
         step, choice.stopped_by = without_own_stop(step, choice.hidden)
@@ -257,16 +283,25 @@ class CompletionRun:
         # The tokens of a prompt count once; they count as cached if none of its choices computed them.
         return _counted(given, self._sampled, sum(self._cached.values()))
 
+    def _observed_usage(self) -> Usage:
+        """The tokens of all choices that began, those that were cut off included."""
+        begun = [turn for turn in self._observed.turns if isinstance(turn, _Seen)]
+        given = sum(len(self._prompts[position]) for position in {each.position for each in begun})
+        cached: dict[int, int] = {}
+        for each in begun:
+            cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
+        return Usage(given, sum(cached.values()), sum(each.sampled for each in begun))
+
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
-        return _counted(len(choice.prompt), choice.sampled, choice.cached)
+        return _counted(len(choice.prompt), choice.seen.sampled, choice.seen.cached)
 
     def _count(self, choice: _Choice) -> None:
         """Adds an ended choice to the usage and to the server's counters."""
-        self._sampled += choice.sampled
-        least = self._cached.get(choice.position, choice.cached)
-        self._cached[choice.position] = min(least, choice.cached)
-        self._served.counters.count(outcome(choice.finish, None), ())
+        self._sampled += choice.seen.sampled
+        least = self._cached.get(choice.position, choice.seen.cached)
+        self._cached[choice.position] = min(least, choice.seen.cached)
+        self._observed.turn_ended(outcome(choice.finish, None))
 
 
 def _counted(given: int, made: int, cached: int) -> dict[str, Any]:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 import uuid
+from collections.abc import Sequence
+from typing import Protocol
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -18,6 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.http.arrival import ARRIVED
 from gpt_oss_server.http.labels import LABELS, labels_of
 from gpt_oss_server.http.owner import OWNER, owner_of
 from gpt_oss_server.ops.logs.record import RECORD, RequestRecord
@@ -47,9 +51,20 @@ def _record_of(scope: Scope, request_id: str) -> RequestRecord:
     )
 
 
+class EdgeObserver(Protocol):
+    """Learns of every request and every WebSocket. Nothing that it does may fail them."""
+
+    def began(self, scope: Scope) -> None: ...
+
+    def ended(self, scope: Scope, status: int, seconds: float) -> None:
+        """After the body. The status is 0 where no answer began: the client left, or the server stops."""
+        ...
+
+
 class Edge:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, observers: Sequence[EdgeObserver] = ()) -> None:
         self._app = app
+        self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -57,16 +72,21 @@ class Edge:
             return
         scope = _without_last_slash(scope)
         OWNER.set(owner_of(scope))
+        ARRIVED.set(began := time.monotonic())
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
         LABELS.set({HEADER: request_id, **labels_of(scope)})
         record = _record_of(scope, request_id)
         RECORD.set(record)
         record.arrived()
+        for observer in self._observers:
+            observer.began(scope)
         try:
             await self._answer(scope, receive, send, record)
         finally:
             record.ended()
+            for observer in self._observers:
+                observer.ended(scope, record.status, time.monotonic() - began)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
         request_id, started = record.id, False

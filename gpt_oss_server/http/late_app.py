@@ -122,7 +122,7 @@ async def _received(receive: Receive) -> None:
 
 
 def _asks_for_state(scope: Scope) -> bool:
-    return scope["type"] == "http" and scope["path"].rstrip("/") in ("/live", "/health", "/ready")
+    return scope["type"] == "http" and scope["path"].rstrip("/") in ("/live", "/health", "/ready", "/metrics")
 
 
 async def _answer_early(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What an operator needs around the APIs: who may use them and how much, health, the end, the log.
+"""What an operator needs around the APIs: who may use them and how much, health, logs, figures, traces.
 
-Each folder is a room of its own. None of them knows an API.
+Each folder is a room of its own. None of them changes an answer.
 """

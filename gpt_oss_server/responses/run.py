@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from gpt_oss_server.responses.prepare import Prepared
 from gpt_oss_server.responses.resource import usage_of
 from gpt_oss_server.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.serving.counters import outcome
+from gpt_oss_server.serving.observing import Usage
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.events import Continuation, LeaseLost
@@ -97,6 +98,9 @@ class Run:
         self._generates = generates
         self._compaction = prepared.compaction
         self._used: list[Transcript] = []  # their tokens are the usage
+        self._observed = served.observed("responses", response["id"], self.request.model, outlives=outlives)
+        self._observed.usage = lambda: _observed_usage(self._used)
+        self._observed.conversation = prepared.hosted.conversation
         self._summarised: Transcript | None = None  # of the compaction
         self._ending = False
         self._begin(prepared)
@@ -165,7 +169,7 @@ class Run:
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
         stream, finish = self._stream, None
-        with self._counting_cancellation():
+        with self._observed.running():
             try:
                 yield stream.start()
                 for listing in self._prepared.hosted.listings:
@@ -191,6 +195,14 @@ class Run:
                 self._spending.settle(usage_of(*self._used)["total_tokens"])
                 await self._close_tools()
 
+    def over(self) -> None:
+        """Nothing more happens to the run in this process."""
+        self._observed.over()
+
+    def _use(self, transcript: Transcript) -> None:
+        self._used.append(transcript)
+        self._observed.add(transcript)
+
     def _note(self) -> None:
         """Of a run that is stopped, `stopped` notes the end."""
         if self._ending or not self.outlives:
@@ -203,12 +215,8 @@ class Run:
                 reason=None if self.error is None else self.error.message,
             )
 
-    def _counting_cancellation(self) -> AbstractContextManager[None]:
-        """Count a client that disconnects, unless the run continues without its client."""
-        return nullcontext() if self.outlives else self._served.counters.counting_cancellation()
-
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
-        self._used.append(self._transcript)
+        self._use(self._transcript)
         return self._turn.events() if self._generates else self._turn.read_prompt()
 
     def _begun(self) -> list[Event]:
@@ -228,7 +236,7 @@ class Run:
         """Compact the conversation, let the turn begin after it, and return the compaction's item."""
         served = self._served
         transcript = self._summarised = Transcript(compaction.prompt)
-        self._used.append(transcript)
+        self._use(transcript)
         compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
         after_compaction, binding = self._prepared.after_compaction, self._prepared.binding
         assert after_compaction is not None
@@ -321,7 +329,7 @@ class Run:
 
     def _log(self) -> None:
         served, transcript = self._served, self._transcript
-        served.counters.count(self.response["status"], transcript.departures)
+        self._observed.turn_ended(self.response["status"], transcript.departures, self.error)
         with_text = served.settings.log_prompts
         if self._summarised is not None:
             log_turn(f"{self.id} compaction", served.encoding, self._summarised, with_text=with_text)
@@ -349,6 +357,13 @@ class Run:
         if self._trace.size < _LARGE_TRACE:
             return packed(self._trace, origin)
         return await asyncio.to_thread(packed, self._trace, origin)
+
+
+def _observed_usage(transcripts: Sequence[Transcript]) -> Usage:
+    usage = usage_of(*transcripts)
+    cached = usage["input_tokens_details"]["cached_tokens"]
+    reasoning = usage["output_tokens_details"]["reasoning_tokens"]
+    return Usage(usage["input_tokens"], cached, usage["output_tokens"], reasoning)
 
 
 def _not_stored(response_id: str, error: Exception) -> ApiError:

@@ -70,7 +70,11 @@ class ResponsesService:
         )
         stores, settings = served.stores, served.settings
         self.background = BackgroundRuns[Run](
-            encode, stores.events, max_running=settings.background_max_runs, claims=stores.claims
+            encode,
+            stores.events,
+            max_running=settings.background_max_runs,
+            claims=stores.claims,
+            over=Run.over,
         )
         self.continuing = Continuing(served, self.background, self.conversations, self._prepare_again)
 
@@ -180,7 +184,7 @@ class ResponsesService:
             store=False,
             null_user=self._null_user,
         )
-        served.counters.count("failed", ())
+        served.observed("responses", response["id"], request.model).refused(error)
         return RefusedRun(response, error, served.clock)
 
     @property

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Literal
 
 from gpt_oss_server.errors import ApiError
@@ -29,15 +28,6 @@ class Counters:
     def count(self, status: str, slips: Iterable[str]) -> None:
         self.responses[status] += 1
         self.slips.update(slips)
-
-    @contextmanager
-    def counting_cancellation(self) -> Iterator[None]:
-        """Count a client that disconnects before the block ends."""
-        try:
-            yield
-        except BaseException:  # closed, cancelled, or broken by a defect
-            self.cancelled += 1
-            raise
 
     def snapshot(self) -> dict[str, object]:
         return {

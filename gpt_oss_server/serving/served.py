@@ -28,6 +28,7 @@ from gpt_oss_server.ops.keys.keyring import Keyring
 from gpt_oss_server.ops.limits.limiter import Limiter
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.serving.debugging import allows_debugging
+from gpt_oss_server.serving.observing import Api, ObservedRun, RunObserver
 from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
@@ -73,6 +74,7 @@ class Served:
         self.keys = keyring_of(self.settings) if keys is None else keys
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
         self.counters = Counters()
+        self.observers: list[RunObserver] = []
         allowed, most = allows_debugging(self.settings), self.settings.trace_max_bytes
         self.traces = Traces(enabled=allowed, most_bytes=most)
         self.encoding = encoding or load_encoding()
@@ -138,6 +140,11 @@ class Served:
         """The answer's header that names a request's unknown fields, if it has any."""
         return header_of(body, model, self.settings.unknown_fields)
 
+    def observed(self, api: Api, run_id: str, model: str | None, *, outlives: bool = False) -> ObservedRun:
+        """A run of this server, for its counters and observers."""
+        model = model or self.model_names[0]
+        return ObservedRun(api, run_id, model, self.counters, self.observers, outlives=outlives)
+
     def check_room(self) -> None:
         """Refuse a request before any work if the engine would refuse it.
 
@@ -196,6 +203,11 @@ class Served:
         """Calls, failures, time-outs and seconds of each tool since the server started."""
         made = self._tools.made if self._tools is not None else None
         return {name: asdict(each) for name, each in made.toolbox.counters.items()} if made else {}
+
+    def tool_sessions(self) -> dict[str, int]:
+        """The number of conversations that hold state of each tool."""
+        made = self._tools.made if self._tools is not None else None
+        return dict(made.toolbox.sessions) if made else {}
 
     def make_ready(self) -> None:
         """Start work for which the first request would otherwise wait.

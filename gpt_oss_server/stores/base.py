@@ -92,6 +92,15 @@ class Append:
             yield ConversationPart(tuple(items), part.added)
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """What a store holds now."""
+
+    responses: int
+    conversations: int
+    bytes: int
+
+
 class Store(Protocol):
     def of(self, owner: str) -> Store:
         """The same store as this owner sees it."""

@@ -16,7 +16,14 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic_core import to_json
 
-from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import (
+    Append,
+    ConversationPart,
+    Item,
+    StoredConversation,
+    StoredResponse,
+    StoreSize,
+)
 from gpt_oss_server.stores.chain import History, Position, history_of
 from gpt_oss_server.stores.memory_chains import Chains, size_of_addition
 from gpt_oss_server.stores.memory_items import Items
@@ -114,6 +121,9 @@ class MemoryStore:
     @property
     def bytes(self) -> int:
         return self._shared.bytes + self._chains.bytes
+
+    async def size(self) -> StoreSize:
+        return StoreSize(len(self._responses.entries), len(self._conversations.entries), self.bytes)
 
     # --- responses ---------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
-from tools.toolbox import Offer, Toolbox, offer_of
+from tools.toolbox import Offer, OnCall, Toolbox, offer_of
 
 if TYPE_CHECKING:
     from tools.mcp.client import McpTool
@@ -67,8 +67,15 @@ class Toolset:
 class ToolsetMaker:
     """Reads the settings immediately, and makes the toolset once, when a request first needs it."""
 
-    def __init__(self, settings: Settings, hosted: Sequence[HostedTool] = HOSTED_TOOLS) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        hosted: Sequence[HostedTool] = HOSTED_TOOLS,
+        *,
+        on_call: OnCall | None = None,
+    ) -> None:
         self._settings = settings
+        self._on_call = on_call
         try:
             makers = [(tool, tool.maker(settings)) for tool in hosted]
             self._servers = _operator_servers(settings)
@@ -127,7 +134,7 @@ class ToolsetMaker:
         if self._servers or settings.tool_server:
             await asyncio.to_thread(_load_mcp)
             self._add_servers(toolset, offers)
-        toolset.toolbox = Toolbox(offers, owner=OWNER.get)
+        toolset.toolbox = Toolbox(offers, owner=OWNER.get, on_call=self._on_call)
         for offer in offers:
             toolset.refusals.pop(offer.tool.declaration.namespace, None)
         self._missing = list(settings.tool_server)

@@ -15,7 +15,8 @@ from typing import Any
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.stores.sql.codec import decode_tokens, encode_tokens, pack, unpack
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
-from gpt_oss_server.turns.transcript import GenerationSpan, ToolRun
+from gpt_oss_server.turns.transcript import ToolRun
+from gpt_oss_server.turns.watching import GenerationSpan
 
 _FASTEST = 1
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.harmony.recipients import Recipients
-from gpt_oss_server.turns.transcript import GenerationSpan, ToolRun, Transcript
+from gpt_oss_server.turns.transcript import ToolRun, Transcript
+from gpt_oss_server.turns.watching import GenerationSpan
 
 _RUNNING = 4096  # records whose runs have not ended; a run that is abandoned before it begins never does
 _OF_TOKEN = 4
@@ -39,12 +40,16 @@ def tokens_of(transcript: Transcript) -> TokenRecord:
     return TokenRecord(
         array("I", transcript.prompt),
         array("I", transcript.tokens),
-        tuple(replace(span) for span in transcript.generations),
+        tuple(_kept(span) for span in transcript.generations),
         tuple(transcript.tool_runs),
         dict(transcript.scores),
         dict(transcript.alternatives),
         tuple((str(each.kind), each.detail) for each in transcript.warnings),
     )
+
+
+def _kept(span: GenerationSpan) -> GenerationSpan:
+    return GenerationSpan(span.start, span.began, span.first, span.ended, span.end, span.cached)
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
 from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
 from gpt_oss_server.turns.stop_ids import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
+from gpt_oss_server.turns.watching import with_trace
 from inference.engine import Finish, Sampling, Step
 from inference.grammar import Grammar
 
@@ -65,38 +66,42 @@ class Generation:
         return self._passage.prefill(tokens)
 
     async def events(self) -> AsyncGenerator[list[TurnEvent], None]:
-        self._transcript.begin_generation()
-        while True:
-            self._is_cut, is_first = False, True
-            prompt = self._transcript.prompt_so_far(self._plan.renderer.cue)
-            async with aclosing(self._plan.engine.generate(prompt, self._sampling(len(prompt)))) as steps:
-                async for step in steps:
-                    if is_first:
-                        is_first = False
-                        self._transcript.first_step(step.cached_tokens)
-                    step, own_stop = without_own_stop(step, self._plan.hidden_stops)
-                    at = 0
-                    while at < len(step.tokens) and not self._is_cut:
-                        events, at = self._read(step, at)
-                        if events:
-                            yield events
-                        if self._passage.is_complete and self._between is None:
-                            self._between = Between(self._plan.encoding)
-                            for events in self._end_passage():
+        transcript = self._transcript
+        with transcript.generating() as span:
+            read, clock = span.reads.append, transcript.clock
+            while True:
+                self._is_cut, is_first = False, True
+                prompt = transcript.prompt_so_far(self._plan.renderer.cue)
+                sampling = self._sampling(len(prompt), span.trace)
+                async with aclosing(self._plan.engine.generate(prompt, sampling)) as steps:
+                    async for step in steps:
+                        read(clock())
+                        if is_first:
+                            is_first = False
+                            transcript.first_step(step, len(prompt))
+                        step, own_stop = without_own_stop(step, self._plan.hidden_stops)
+                        at = 0
+                        while at < len(step.tokens) and not self._is_cut:
+                            events, at = self._read(step, at)
+                            if events:
                                 yield events
-                    if self._is_cut or self._repeats(step):
-                        break
-                    self.finish = step.finish or self.finish
-                    if own_stop is not None:
-                        self.stopped_by = own_stop
-                        self._transcript.pass_over(own_stop)
-            if not self._passage.is_over_budget:
-                break
-            if events := self._end_reasoning():
-                yield events
-            if not self.has_room():
-                self.finish = Finish.LENGTH
-                break
+                            if self._passage.is_complete and self._between is None:
+                                self._between = Between(self._plan.encoding)
+                                for events in self._end_passage():
+                                    yield events
+                        if self._is_cut or self._repeats(step):
+                            break
+                        self.finish = step.finish or self.finish
+                        if own_stop is not None:
+                            self.stopped_by = own_stop
+                            transcript.pass_over(own_stop)
+                if not self._passage.is_over_budget:
+                    break
+                if events := self._end_reasoning():
+                    yield events
+                if not self.has_room():
+                    self.finish = Finish.LENGTH
+                    break
         if self._between is not None:
             self.finish = Finish.STOP  # even at the limit: every message is complete
             return
@@ -187,10 +192,10 @@ class Generation:
         reasons = self._budget is None or not self._budget.spent
         return self._plan.binding.at(called=self._after_call, reasons=reasons)
 
-    def _sampling(self, prompt: int) -> Sampling:
+    def _sampling(self, prompt: int, trace: str) -> Sampling:
         """The plan's sampling, limited to the tokens that the turn's earlier generations have left."""
         plan, sampled = self._plan, self._transcript.sampled
-        sampling = plan.sampling
+        sampling = with_trace(plan.sampling, trace)
         if plan.parallel:
             sampling = replace(sampling, stop_token_ids=sampling.stop_token_ids - {CALL})
         # Nothing follows an answer, even if the model ends it as an ordinary message.

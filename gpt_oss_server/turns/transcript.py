@@ -8,26 +8,16 @@ conversation's history. It must not know items or HTTP.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gpt_oss_server.harmony.events import MessageFinished, Slip
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
-from inference.engine import TokenLogprob
-
-
-@dataclass(slots=True)
-class GenerationSpan:
-    """Where a generation stands in the turn's tokens, and when it ran, by the transcript's clock."""
-
-    start: int
-    began: float
-    first: float | None = None  # its first token
-    ended: float | None = None
-    end: int | None = None  # None: the end of the tokens
-    cached: int = 0  # of its prompt
+from gpt_oss_server.turns.watching import UNWATCHED, MeasuredSpan, Watch, generating
+from inference.engine import Step, TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +48,10 @@ class Transcript:
     scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
     alternatives: dict[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # likewise
     messages: list[MessageFinished] = field(default_factory=list)
-    generations: list[GenerationSpan] = field(default_factory=list)
+    generations: list[MeasuredSpan] = field(default_factory=list)
     tool_runs: list[ToolRun] = field(default_factory=list)
     clock: Callable[[], float] = time.monotonic
+    watch: Watch = UNWATCHED
     _generation: list[int] = field(default_factory=list)  # sampled since the last `end_generation`
     _ended: int = 0  # how many messages belong to earlier generations
 
@@ -70,16 +61,21 @@ class Transcript:
         self.tokens += tokens
         self.prefilled = len(tokens)
 
-    def begin_generation(self) -> None:
-        self.generations.append(GenerationSpan(len(self.tokens) - len(self._generation), self.clock()))
+    @contextmanager
+    def generating(self) -> Iterator[MeasuredSpan]:
+        """The time in which a generation samples."""
+        start = len(self.tokens) - len(self._generation)
+        with generating(self.watch, start, self.clock, lambda: self.sampled) as span:
+            self.generations.append(span)
+            yield span
 
-    def first_step(self, cached_tokens: int) -> None:
+    def first_step(self, step: Step, prompt: int) -> None:
         """The first step of an engine's call. Later prompts of a turn contain the turn's own tokens."""
         if not self.sampled:
-            self.cached_tokens += cached_tokens
+            self.cached_tokens += step.cached_tokens
         span = self.generations[-1]
         if span.first is None:
-            span.first, span.cached = self.clock(), cached_tokens
+            span.first_step(step, prompt, span.reads[-1])
 
     def sample(self, tokens: Sequence[int], scores: Sequence[TokenLogprob] | None = None) -> None:
         """`scores` are the tokens' log-probabilities, where the request or its debugging needs them."""
@@ -115,6 +111,11 @@ class Transcript:
     def drop_message(self) -> None:
         """Leave out the last message: its tokens count, but belong to no message."""
         self.messages.pop()
+
+    @property
+    def input_tokens(self) -> int:
+        """The prompt, the given beginning of the answer, and what tools gave to the model."""
+        return len(self.prompt) + self.prefilled + self.given
 
     @property
     def departures(self) -> list[str]:

@@ -148,7 +148,9 @@ class Turn:
         assert tools is not None
         assert recipient is not None
         transcript, began = self.transcript, self.transcript.clock()
-        output = await tools.run(recipient, call.arguments)
+        with transcript.watch.tool(recipient) as watched:
+            output = await tools.run(recipient, call.arguments)
+            watched.failed = output.failed
         run = ToolRun(
             len(transcript.generations), recipient, call.arguments, output.text, began, transcript.clock()
         )

@@ -68,7 +68,8 @@ class LocalEngine:
         return self._loop.active
 
     def measures(self) -> dict[str, float]:
-        return {**self._scheduler.measures(), "kv_blocks_used": self._scheduler.cache.used}
+        cache = self._scheduler.cache
+        return {**self._scheduler.measures(), "kv_blocks_used": cache.used, "kv_usage": cache.usage}
 
     def check_room(self) -> None:
         """Raises `EngineBusy` if the engine would refuse a generation now."""

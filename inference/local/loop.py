@@ -169,6 +169,7 @@ class Loop:
             self._flights.append((shares, self._runner.launch([share.part for share in shares])))
         except Exception as error:
             # Any Exception: a defect in the model's code must not end the thread or other generations.
+            self._scheduler.counts.failed_steps += 1
             while self._flights:
                 self._settle()
             self._run_apart(shares, error)
@@ -179,6 +180,7 @@ class Loop:
             outcomes = flight.outcomes()
         except Exception as error:
             # As above. Steps launched after this one built on it.
+            self._scheduler.counts.failed_steps += 1
             later = [share for others, _ in self._flights for share in others]
             self._flights.clear()
             self._fail([*shares, *later], error)

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.benchmark
 STREAMS, TOKENS = 64, 2_000
 TEXT = " The quick brown fox jumps over the lazy dog, and then it runs home to see what is for dinner."
 REPEATS = 5
+COMPARISONS = 24
 
 Report = dict[str, Any]
 
@@ -64,6 +65,11 @@ def printed_rate(name: str, report: Report) -> float:
         f" {report['longest_wait'] * 1e3:7.1f} ms   first delta {report['median_first'] * 1e3:7.1f} ms"
     )
     return rate
+
+
+def processor_seconds(process: subprocess.Popen[str]) -> float:
+    """That the main thread of a process, which runs its event loop, has used so far."""
+    return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def check_complete(report: Report, streams: int, tokens: int) -> None:
@@ -124,3 +130,34 @@ def test_a_token_of_a_long_answer_costs_as_much_as_one_of_a_short_answer(
     )
     assert ratio <= 1.2
     assert within <= 1.2
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's /proc/PID/schedstat")
+def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) -> None:
+    """Processor time of two servers that differ in nothing else, in turns: others disturb both alike."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
+    flags = ("--model", f"scripted:{script}", "--default-max-output-tokens", "none", "--python", "off")
+    used: dict[str, list[float]] = {"off": [], "own": []}
+    with (
+        serving(*flags, "--metrics-names", "off") as off,
+        serving(*flags, "--metrics-names", "own") as own,
+    ):
+        servers = {"off": off, "own": own}
+        for turn in range(COMPARISONS + 1):
+            for names in sorted(servers, reverse=bool(turn % 2)):
+                server = servers[names]
+                host, port = server.url.removeprefix("http://").split(":")
+                before = processor_seconds(server.process)
+                report = load(host, int(port), STREAMS, {"input": "Write.", "stream": True})
+                check_complete(report, STREAMS, TOKENS)
+                if turn:  # the first warms up
+                    used[names].append(processor_seconds(server.process) - before)
+    ratios = sorted(own / off for own, off in zip(used["own"], used["off"], strict=True))
+    low, ratio, high = (ratios[len(ratios) * quarter // 4] for quarter in (1, 2, 3))
+    least = min(used["own"]) / min(used["off"])
+    print(
+        f"\nProcessor time with figures over without, {COMPARISONS} pairs of {STREAMS} streams of"
+        f" {TOKENS:,} tokens: median {ratio:.3f} ({low:.3f} to {high:.3f}), of the least {least:.3f}"
+    )
+    assert min(ratio, least) <= 1.02

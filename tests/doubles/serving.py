@@ -36,9 +36,13 @@ def serving(
     *,
     wrap: Callable[[Any], Any] = lambda app: app,
     limits: ConnectionLimits | None = None,
+    **parts: Any,
 ) -> Iterator[str]:
-    """Yields the base URL, e.g. http://127.0.0.1:41234/v1. `wrap` can wrap the application."""
-    app = wrap(create_app(engine, settings))
+    """Yields the base URL, e.g. http://127.0.0.1:41234/v1. `wrap` can wrap the application.
+
+    `parts` are further arguments of `create_app`.
+    """
+    app = wrap(create_app(engine, settings, **parts))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(

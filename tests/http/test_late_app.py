@@ -81,6 +81,7 @@ async def test_a_request_waits_for_the_application() -> None:
         assert late.loading
         assert [each["status"] for each in await ask(late, "/health") if "status" in each] == [200]
         assert [each["status"] for each in await ask(late, "/ready") if "status" in each] == [503]
+        assert [each["status"] for each in await ask(late, "/metrics") if "status" in each] == [503]
         waiting = asyncio.create_task(ask(late, "/v1/models"))
         await asyncio.sleep(0.05)
         assert not waiting.done()

@@ -10,11 +10,16 @@ import pytest
 
 from gpt_oss_server.errors import ApiError, GenerationFailed
 from gpt_oss_server.serving.counters import Counters, outcome
+from gpt_oss_server.serving.observing import ObservedRun
 from inference.engine import Finish
 
 
+def observed(counters: Counters, *, outlives: bool = False) -> ObservedRun:
+    return ObservedRun("responses", "resp_1", "tiny", counters, (), outlives=outlives)
+
+
 async def numbers(counters: Counters) -> AsyncGenerator[int, None]:
-    with counters.counting_cancellation():
+    with observed(counters).running():
         for number in range(3):
             yield number
 
@@ -36,7 +41,7 @@ async def test_a_cancelled_task_is_counted_once() -> None:
     counters = Counters()
 
     async def wait() -> None:
-        with counters.counting_cancellation():
+        with observed(counters).running():
             await asyncio.Event().wait()
 
     task = asyncio.create_task(wait())

@@ -19,7 +19,8 @@ from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord
 from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
-from gpt_oss_server.turns.transcript import GenerationSpan, ToolRun, Transcript
+from gpt_oss_server.turns.transcript import ToolRun, Transcript
+from gpt_oss_server.turns.watching import MeasuredSpan
 from tests.doubles.serving import scripted, serving
 from tests.doubles.stored import stored
 from tests.traces.test_traces import CALL, HELLO, TOOL, created, trace_of
@@ -61,7 +62,7 @@ def test_a_store_keeps_no_traces_where_clients_may_read_none(tmp_path: Path) -> 
 def test_a_packed_record_loses_nothing() -> None:
     transcript = Transcript(range(100), tokens=[7, 8, 200_008], scores={0: -1.5, 1: -math.inf})
     transcript.alternatives[0] = ((7, -1.5), (9, -2.0))
-    transcript.generations.append(GenerationSpan(0, 1.0, 1.5, 2.0, 3, 64))
+    transcript.generations.append(MeasuredSpan(0, 1.0, 1.5, 2.0, 3, 64))
     transcript.tool_runs.append(ToolRun(1, "python", 'print("\ud800")', "é\n", 3.0, 4.0))
     transcript.warnings.append(TurnWarning(WarningKind.REPETITION, "It repeats."))
     recipients = Recipients(frozenset({"f"}), frozenset({"python"}))

@@ -1,7 +1,7 @@
 """Checks before a model is loaded: settings that would otherwise fail at somebody's first request.
 
-Takes the settings. Raises a sentence about a sandbox, a tool server's command, a key or a name that cannot
-work; logs what may work later.
+Takes the settings. Raises a sentence about a sandbox, a tool server's command, a key, a name or an endpoint
+that cannot work; logs what may work later.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _SECONDS = 20.0  # for a tool server's first answer; one that a package manager 
 
 
 def check_start(settings: Settings) -> None:
+    from gpt_oss_server.ops.tracing.tracing import check_tracing
     from gpt_oss_server.serving.served import keyring_of
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.tooling.toolset import ToolsetMaker
@@ -30,6 +31,7 @@ def check_start(settings: Settings) -> None:
         keyring_of(settings)
     if settings.sealing_key_file is not None:
         server_sealer(settings.sealing_key_file)
+    check_tracing(settings)
     ToolsetMaker(settings)  # raises for backends and servers that are named wrongly
     if settings.python in _CHOSEN_SANDBOXES or settings.mcp:
         asyncio.run(_check_tools(settings))

@@ -72,6 +72,7 @@ _TABLE = {
     "get /v1/containers/{container}/files/{file}": Operation("Containers", "Describe a file"),
     "delete /v1/containers/{container}/files/{file}": Operation("Containers", "Delete a file"),
     "get /v1/containers/{container}/files/{file}/content": Operation("Containers", "Download a file"),
+    "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),
     "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),
     "get /ready": Operation("State", "Whether the server takes requests now", (503,)),

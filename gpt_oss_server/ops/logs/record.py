@@ -67,6 +67,16 @@ class RequestRecord:
         self._status, self.refused = status, status >= 400
         self._left = self._left or status == CLIENT_LEFT
 
+    @property
+    def status(self) -> int:
+        """0 before the answer has begun."""
+        return self._status or 0
+
+    @property
+    def status(self) -> int:
+        """0 before the answer has begun."""
+        return self._status or 0
+
     def read_error(self, body: bytes) -> None:
         """A piece of an error's body, which has the reason."""
         if len(self._body) < _MOST_BODY:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive, Send
 
 from gpt_oss_server.errors import ApiError, InvalidApiKey, SocketLimitReached
+from gpt_oss_server.http.arrival import ARRIVED
 from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
@@ -118,6 +119,7 @@ class SocketConnection:
             del self._lanes[name]
 
     async def _answer(self, request: Create) -> None:
+        ARRIVED.set(request.arrived)
         with part_of_connection("response.create"):
             await self._admit_and_run(request)
 

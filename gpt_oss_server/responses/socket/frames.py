@@ -7,7 +7,8 @@ It must not know connections, and runs nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import to_json
@@ -27,6 +28,7 @@ class Create:
     body: dict[str, Any]
     lane: str | None  # the `stream_id`, which every event of the response echoes
     generates: bool  # False: the engine only reads the prompt, and later requests can continue it
+    arrived: float = field(default_factory=time.monotonic)
 
     @property
     def parent(self) -> str | None:

@@ -6,12 +6,12 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
-from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.base import Store, StoreSize
 from gpt_oss_server.stores.completions import Completions, MemoryCompletions
 from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.kinds.bounds import bounds_of
@@ -25,6 +25,7 @@ from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.secrets import shared_secret
+from gpt_oss_server.stores.sql.statistics import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Sweeper
 from gpt_oss_server.stores.sql.traces import SqlTraces
@@ -44,6 +45,7 @@ class Stores:
     sealing_secret: bytes | None = None  # None: the key is in a file
     allowances: Allowances = field(default_factory=MemoryAllowances)
     sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
+    size: Callable[[], Awaitable[StoreSize]] | None = None  # what the store holds now; None: not known
     traces: SqlTraces | None = None  # None: traces end with the process
 
     def start(self) -> None:
@@ -95,7 +97,7 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         max_conversation_age=settings.store_max_conversation_age,
     )
     completions = MemoryCompletions(most=settings.store_max_responses or _MOST_IN_MEMORY)
-    return Stores(responses, _event_logs_in_memory(settings), completions)
+    return Stores(responses, _event_logs_in_memory(settings), completions, size=responses.size)
 
 
 def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
@@ -105,6 +107,10 @@ def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
 
 
 def _in_database(database: Database, settings: Settings) -> Stores:
+    async def size() -> StoreSize:
+        held = await database.read(statistics)
+        return StoreSize(held.responses, held.conversations, held.bytes)
+
     held = Held()
     secret = None
     if settings.sealing_key_file is None:
@@ -119,6 +125,7 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         sealing_secret=secret,
         allowances=SqlAllowances(database),
         sweeper=Sweeper(database, bounds_of(settings)),
+        size=size,
         traces=SqlTraces(database),
     )
 

@@ -29,13 +29,20 @@ class BackgroundRuns(Generic[R]):
         *,
         max_running: int,
         claims: Claims | None = None,
+        over: Callable[[R], None] = lambda run: None,
     ) -> None:
+        """`over` is called with each run once nothing more happens to it in this process."""
         self.logs = logs
         self.claims = claims
         self._encode = encode
+        self._over = over
         self._max_running = max_running
         self._running: dict[str, BackgroundRun[R]] = {}
         self._starting = 0
+
+    def __len__(self) -> int:
+        """The number of runs of this process."""
+        return len(self._running)
 
     @property
     def count(self) -> int:
@@ -120,3 +127,4 @@ class BackgroundRuns(Generic[R]):
         """Drops the run, which holds prompts and more; its log stays."""
         if self._running.get(ended.run.id) is ended:
             del self._running[ended.run.id]
+        self._over(ended.run)

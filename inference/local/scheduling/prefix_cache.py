@@ -46,6 +46,11 @@ class PrefixCache:
     def used(self) -> int:
         return sum(pool.used for pool in self._pools)
 
+    @property
+    def usage(self) -> float:
+        """The share of blocks in use, from 0 to 1, of the kind of layer that has the fewest left."""
+        return max((pool.used / max(1, pool.count - 1) for pool in self._pools), default=0.0)
+
     # A sequence starts --------------------------------------------------------------------------------
 
     def look_up(self, sequence: Sequence) -> Hit:

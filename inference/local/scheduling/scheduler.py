@@ -50,6 +50,7 @@ class Counts:
     preemptions: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    failed_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class Scheduler:
         if sequence.was_admitted:
             return
         sequence.was_admitted = True
-        sequence.outbox.set_cached(sequence.launched)
+        sequence.outbox.begun(sequence.launched)
         self.counts.cached_tokens += sequence.launched
         self.counts.prompt_tokens += sequence.prompt_length
 

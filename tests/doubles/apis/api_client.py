@@ -18,9 +18,10 @@ def events_in(body: str) -> list[dict[str, Any]]:
 
 
 class Api:
-    def __init__(self, engine: Any, settings: Settings | None = None) -> None:
+    def __init__(self, engine: Any, settings: Settings | None = None, **parts: Any) -> None:
+        """`parts` are further arguments of `create_app`."""
         self.engine = engine
-        self.app = create_app(engine, settings)
+        self.app = create_app(engine, settings, **parts)
         self.service: ResponsesService = self.app.state.service
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=self.app), base_url="http://test/v1"

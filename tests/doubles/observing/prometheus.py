@@ -1,0 +1,93 @@
+"""A real Prometheus that scrapes servers of tests every two seconds."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.doubles.server_process import free_port
+
+_SECONDS = 180  # generous: the machine may be busy
+_CONFIG = """\
+global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s}}
+rule_files: [{rules}]
+scrape_configs:
+  - job_name: gpt-oss-server
+    static_configs: [{{targets: {targets}}}]
+"""
+
+
+class Prometheus:
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **query: str) -> Any:
+        answer = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=_SECONDS)
+        parsed = answer.json()
+        assert parsed["status"] == "success", f"{query}: {parsed.get('error')}"
+        return parsed["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.get("query", query=expression)["result"]
+        return found
+
+    def wait_for(self, expression: str) -> list[dict[str, Any]]:
+        """The first answer that has series."""
+        until = time.monotonic() + _SECONDS
+        while not (found := self.query(expression)):
+            assert time.monotonic() < until, f"{expression} has no series after {_SECONDS} s"
+            time.sleep(0.2)
+        return found
+
+
+def tool(name: str) -> str:
+    """The path of a program of Debian's package, or a skip that says how to install it."""
+    if (found := shutil.which(name)) is None:
+        pytest.skip(f"{name} is not installed: apt install prometheus")
+    return found
+
+
+@contextmanager
+def scraping(servers: Sequence[str], folder: Path, rules: Path) -> Iterator[Prometheus]:
+    """`servers` are URLs without a path."""
+    targets = [server.removeprefix("http://") for server in servers]
+    config = folder / "prometheus.yml"
+    config.write_text(_CONFIG.format(rules=rules, targets=targets))
+    url = f"http://127.0.0.1:{free_port()}"
+    arguments = {
+        "config.file": config,
+        "storage.tsdb.path": folder / "data",
+        "web.listen-address": url.removeprefix("http://"),
+    }
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(
+            [tool("prometheus"), *(f"--{name}={value}" for name, value in arguments.items())],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield _started(Prometheus(url), process, folder)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _started(prometheus: Prometheus, process: subprocess.Popen[bytes], folder: Path) -> Prometheus:
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            if httpx.get(f"{prometheus.url}/-/ready").status_code == 200:
+                return prometheus
+        except httpx.TransportError:
+            pass
+        assert process.poll() is None, (folder / "prometheus.log").read_text()
+        assert time.monotonic() < until, "Prometheus did not start"
+        time.sleep(0.1)
