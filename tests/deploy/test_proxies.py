@@ -20,7 +20,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.doubles.postgres import running_postgres
-from tests.doubles.proxies import NAME, Proxy, caddy, nginx
+from tests.deploy.proxies import NAME, Proxy, caddy, nginx
 from tests.doubles.replicas import ServerProcess
 
 pytestmark = pytest.mark.deploy

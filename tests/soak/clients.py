@@ -155,8 +155,8 @@ class Load:
         if leaves:
             raise Left  # the response runs to its end without its client
         async with asyncio.timeout(_LONGEST):
-            while (await self.http.get(path)).json()["status"] in ("queued", "in_progress"):
-                await asyncio.sleep(0.3)
+            async for _ in self.events(path, None, leaves=False):  # to the end
+                pass
 
     async def chat_streamed(self, leaves: bool) -> None:
         body = {"messages": [{"role": "user", "content": self.body()["input"]}], "stream": True}
@@ -168,10 +168,13 @@ class Load:
         chunks = [one async for one in self.events("/completions", body, leaves)]
         assert chunks[-1]["choices"][0]["finish_reason"] in ("stop", "length"), chunks[-1]
 
-    async def events(self, path: str, body: dict[str, Any], leaves: bool) -> AsyncIterator[dict[str, Any]]:
+    async def events(
+        self, path: str, body: dict[str, Any] | None, leaves: bool
+    ) -> AsyncIterator[dict[str, Any]]:
         """The events of a stream. A client that leaves closes its connection after a few of them."""
         remaining = self.random.randrange(1, 40) if leaves else None
-        async with self.http.stream("POST", path, json=body) as answer:
+        method, query = ("POST", None) if body else ("GET", {"stream": "true"})
+        async with self.http.stream(method, path, json=body, params=query) as answer:
             assert answer.status_code == 200, (await answer.aread()).decode()
             async for line in answer.aiter_lines():
                 if not line.startswith("data: {"):

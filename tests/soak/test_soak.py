@@ -59,7 +59,8 @@ class Sample:
 
     def line(self) -> str:
         memory = self.memory / 2**20
-        return f"{self.minute:5.1f} min  {memory:7.1f} MiB  {self.descriptors} descriptors  {self.threads} threads"
+        open_now = f"{self.descriptors} descriptors  {self.threads} threads"
+        return f"{self.minute:5.1f} min  {memory:7.1f} MiB  {open_now}"
 
 
 def middle(samples: list[Sample], start: float, end: float) -> float:
@@ -167,9 +168,10 @@ def report(
     samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
 ) -> None:
     start, end = middle(samples, 0, 0.15), middle(samples, 0.85, 1)
+    answers, left = load.done.total(), load.left.total()
     print(
-        f"\n{MINUTES:g} minutes, {CLIENTS} clients: {load.done.total()} answers, {load.left.total()} clients left "
-        f"({load.left.total() / (load.done.total() + load.left.total()):.0%}), {len(load.problems)} problems\n"
+        f"\n{MINUTES:g} minutes, {CLIENTS} clients: {answers} answers, {left} clients left "
+        f"({left / (answers + left):.0%}), {len(load.problems)} problems\n"
         f"memory: {start / 2**20:.1f} MiB after the warm-up, {end / 2**20:.1f} MiB at the end "
         f"({end / start - 1:+.1%}); descriptors when idle: {before.total()} before, {after.total()} after\n"
         f"threads: {samples[-1].threads}; children: {samples[-1].children}; engine: {ended['engine']}\n"
