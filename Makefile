@@ -5,6 +5,8 @@
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make docs             write the generated docs
+#   make docs-site        build the documentation as a site, in site/, and check its links
+#   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
 #   make recipe-test      train small models by the recipe of the embedded one
 #   make web-test         install Chromium (Debian, as root) and Playwright, and test the playground in it
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
@@ -44,7 +46,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check wheel wheel-test harmony-compat web-test clients engines attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test harmony-compat web-test clients engines attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -99,7 +101,7 @@ test: $(VENV)/.developing
 
 # The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
 check: $(VENV)/.developing
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check types wheel-test
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check types wheel-test docs-site
 	@$(MAKE) --no-print-directory harmony-compat
 	@$(MAKE) --no-print-directory test
 
@@ -115,6 +117,13 @@ docs: $(VENV)/.developing
 
 docs-check: $(VENV)/.developing
 	@$(BIN)/python docs/generate.py --check
+
+# Its warning of a later MkDocs is for those who choose versions, which constraints.txt pins.
+docs-site: $(VENV)/.developing
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/.developing
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8001
 
 wheel: $(VENV)/.developing
 	@rm -rf build dist
@@ -206,4 +215,4 @@ gpu:
 	@unset OMP_NUM_THREADS; PYTHONPATH=$(CURDIR) $(PYTHON) tests/gpu/run.py gpu.json
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

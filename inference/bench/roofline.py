@@ -1,7 +1,7 @@
-"""The least bytes and operations of a step, from the model's shape alone.
+"""The bytes of a model, and the least bytes and operations of a step, from the model's shape alone.
 
 Takes a config, a batch and its context and returns bytes and floating-point operations. Divided by the
-machine's measured limits, they give the fraction of the roofline.
+machine's measured limits, those of a step give the fraction of the roofline.
 """
 
 from __future__ import annotations
@@ -17,18 +17,32 @@ def expected_experts(config: ModelConfig, tokens: int) -> float:
     return config.experts * (1 - missed)
 
 
+def weight_bytes(config: ModelConfig, width: int) -> float:
+    """Of all weights but biases and norms, which are less than a thousandth. `width`: bytes of a float."""
+    expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
+    ends = 2 * config.vocab_size * config.hidden * width
+    return ends + config.layers * (_attention_bytes(config, width) + config.experts * expert)
+
+
+def kept_bytes(config: ModelConfig, context: int, width: int) -> float:
+    """Of the keys and values of one sequence. `width`: bytes of a float."""
+    keys = sum(min(context, config.window_of(layer) or context) for layer in range(config.layers))
+    return keys * 2 * config.kv_heads * config.head_dim * width
+
+
+def _attention_bytes(config: ModelConfig, width: int) -> float:
+    """Of the projections of one layer, with the router."""
+    heads = 2 * (config.heads + config.kv_heads)
+    return config.hidden * (config.head_dim * heads + config.experts) * width
+
+
 def decode_bytes(config: ModelConfig, batch: int, context: int, width: int) -> float:
     """The bytes that a step reads: needed weights once, all keys and values. `width`: bytes of a float."""
-    heads = config.heads + 2 * config.kv_heads
-    attention = config.hidden * config.head_dim * (heads + config.heads) * width
-    router = config.hidden * config.experts * width
     expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
-    per_key = 2 * config.kv_heads * config.head_dim * width
-    keys = sum(min(context, config.window_of(layer) or context) for layer in range(config.layers))
     return (
-        config.layers * (attention + router + expected_experts(config, batch) * expert)
+        config.layers * (_attention_bytes(config, width) + expected_experts(config, batch) * expert)
         + config.vocab_size * config.hidden * width
-        + batch * keys * per_key
+        + batch * kept_bytes(config, context, width)
     )
 
 

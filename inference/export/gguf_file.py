@@ -16,6 +16,7 @@ import numpy as np
 
 from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
+from inference.export.alternating import alternating
 from inference.export.tensors import F32, MXFP4, Exported, exported
 from inference.export.vocabulary import Vocabulary, merges_of, spelt
 from inference.models.tensor_files import TensorFiles
@@ -45,7 +46,9 @@ def write_gguf(
         ) from error
     folder = find_checkpoint(folder)
     config = read_config(folder / "config.json", any_vocabulary=any_vocabulary)
-    tensors = list(exported(TensorFiles(folder), config))
+    # llama.cpp gives every second layer a window, whatever the checkpoint states.
+    files, config = alternating(TensorFiles(folder), config)
+    tensors = list(exported(files, config))
     try:
         # Next to its place, so that the rename is one step; the name of the user's file never holds half.
         handle, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
@@ -64,12 +67,6 @@ def write_gguf(
         raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         Path(made).unlink(missing_ok=True)
-
-
-def same_windows_in_llama_cpp(folder: Path) -> bool:
-    """Whether llama.cpp computes what the checkpoint states: there, every second layer has a window."""
-    config = read_config(find_checkpoint(folder) / "config.json")
-    return config.sliding_layers == tuple(layer % 2 == 0 for layer in range(config.layers))
 
 
 def _describe(gguf: Any, writer: Any, config: ModelConfig, tensors: list[Exported], name: str) -> None:

@@ -19,8 +19,8 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.doubles.postgres import running_postgres
 from tests.deploy.proxies import NAME, Proxy, caddy, nginx
+from tests.doubles.postgres import running_postgres
 from tests.doubles.replicas import ServerProcess
 
 pytestmark = pytest.mark.deploy

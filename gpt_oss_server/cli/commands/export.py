@@ -33,17 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 def run(args: argparse.Namespace, settings: Settings) -> int:
     path = Path(args.path).expanduser()
     _check_place(path, replaces=args.force)
-    from inference.export.gguf_file import same_windows_in_llama_cpp, write_gguf
+    from inference.export.gguf_file import write_gguf
     from inference.registry import checkpoint_folder
 
-    folder = checkpoint_folder(settings.model)
-    write_gguf(folder, path, harmony_vocabulary(), name=settings.model.rstrip("/").rpartition("/")[2])
+    name = settings.model.rstrip("/").rpartition("/")[2]
+    write_gguf(checkpoint_folder(settings.model), path, harmony_vocabulary(), name=name)
     console.out(f"{path} is written. Run it with: llama-server -m {path}")
-    if not same_windows_in_llama_cpp(folder):
-        console.err(
-            "llama.cpp gives every second layer a window, but this checkpoint gives windows to other layers: "
-            "beyond the window's length, llama.cpp's texts differ and are worse."
-        )
     return 0
 
 

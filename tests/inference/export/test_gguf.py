@@ -14,7 +14,7 @@ from gpt_oss_server.cli.main import main
 from gpt_oss_server.harmony.encoding import load_encoding
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
-from inference.export.gguf_file import same_windows_in_llama_cpp, write_gguf
+from inference.export.gguf_file import write_gguf
 from inference.export.vocabulary import Vocabulary, merges_of, spelt
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint
@@ -111,15 +111,21 @@ def test_a_file_is_whole_or_missing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_checkpoint_with_other_windows_is_recognised(whole_vocabulary: Path, tmp_path: Path) -> None:
-    assert same_windows_in_llama_cpp(whole_vocabulary)
-    for file in whole_vocabulary.iterdir():
+def test_layers_that_do_not_alternate_get_layers_of_zeros_between_them(
+    checkpoint: Path, config: ModelConfig, tmp_path: Path
+) -> None:
+    for file in checkpoint.iterdir():
         (tmp_path / file.name).symlink_to(file)
-    config = json.loads((whole_vocabulary / "config.json").read_text())
-    config["layer_types"] = ["full_attention"] * config["num_hidden_layers"]
+    fields = json.loads((checkpoint / "config.json").read_text())
+    fields["layer_types"] = ["full_attention"] * config.layers
     (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert not same_windows_in_llama_cpp(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    write_gguf(tmp_path, tmp_path / "made.gguf", SMALL, name="small", any_vocabulary=True)
+    written, tensors = read(tmp_path / "made.gguf")
+    assert written["gpt-oss.block_count"] == 2 * config.layers
+    assert not np.array(tensors["blk.0.attn_output.weight"].data).any()  # type: ignore[attr-defined]
+    assert not np.array(tensors["blk.0.ffn_down_exps.weight"].data).any()  # type: ignore[attr-defined]
+    assert np.array(tensors["blk.1.attn_output.weight"].data).any()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

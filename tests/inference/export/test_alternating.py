@@ -1,0 +1,52 @@
+"""A model whose layers are made to alternate computes what it computed before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.config import ModelConfig
+from inference.export.alternating import alternating, places_of
+from inference.models.gpt_oss import GptOss
+from inference.models.tensor_files import TensorFiles
+from inference.models.weights import find_checkpoint, weights_of
+
+
+@pytest.mark.parametrize(
+    ("slides", "places"),
+    [
+        ("SFSF", [0, 1, 2, 3]),
+        ("SFS", [0, 1, 2]),
+        ("FS", [None, 0, 1]),
+        ("SS", [0, None, 1]),
+        ("SFSFFFF", [0, 1, 2, 3, None, 4, None, 5, None, 6]),
+        ("FF", [None, 0, None, 1]),
+    ],
+)
+def test_layers_are_inserted_where_two_of_one_kind_meet(slides: str, places: list[int | None]) -> None:
+    assert places_of([kind == "S" for kind in slides]) == places
+
+
+def test_layers_that_alternate_stay(checkpoint: Path, config: ModelConfig) -> None:
+    files = TensorFiles(find_checkpoint(checkpoint))
+    assert alternating(files, config) == (files, config)
+
+
+@pytest.mark.parametrize("slides", [(False, True), (True, True), (False, False)])
+def test_the_logits_stay_the_same(slides: tuple[bool, ...], checkpoint: Path, config: ModelConfig) -> None:
+    config = replace(config, sliding_layers=(slides * config.layers)[: config.layers])
+    files = TensorFiles(find_checkpoint(checkpoint))
+    wider, widened = alternating(files, config)
+    assert widened.layers > config.layers
+    assert widened.sliding_layers == tuple(layer % 2 == 0 for layer in range(widened.layers))
+    found, wanted = (
+        GptOss(each, weights_of(source, each, device=torch.device("cpu"), dtype=torch.float32))
+        for source, each in ((wider, widened), (files, config))
+    )
+    tokens = torch.randint(config.vocab_size, (3 * config.sliding_window,)).tolist()
+    assert torch.equal(
+        found.all_logits(tokens, found.new_cache()), wanted.all_logits(tokens, wanted.new_cache())
+    )
