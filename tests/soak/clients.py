@@ -123,7 +123,10 @@ class Load:
         assert answer.status_code == 200, answer.text
         response = answer.json()
         assert response["status"] in ("completed", "incomplete"), response["status"]
-        self.last = response["id"]
+        if all(
+            item["type"] != "function_call" for item in response["output"]
+        ):  # else its result is due first
+            self.last = response["id"]
 
     async def continued(self, leaves: bool) -> None:
         await self.whole(leaves, previous_response_id=self.last if self.random.random() < 0.8 else None)

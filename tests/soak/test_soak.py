@@ -26,7 +26,7 @@ MINUTES = float(os.environ.get("MINUTES", "60"))
 CLIENTS = int(os.environ.get("CLIENTS", "8"))
 CONCURRENT = 8
 WARM_UP = 0.2  # of the time: caches fill, and what opens at first use is opened
-MOST_CHANGE = 0.05  # of the resident memory, between the beginning and the end of what follows
+MOST_CHANGE = 0.05  # of the memory, between the beginning and the end of what follows
 _EVERY = 5.0
 _SETTLING = 120.0  # seconds in which a server that is left alone becomes idle
 FLAGS = (
@@ -40,7 +40,8 @@ FLAGS = (
 @dataclass(frozen=True)
 class Sample:
     minute: float
-    memory: int  # bytes
+    memory: int  # bytes that the process itself fills (RssAnon)
+    resident: int  # also pages of files, which the machine drops when others need memory
     descriptors: int
     threads: int
     children: int
@@ -51,6 +52,7 @@ class Sample:
         fields = dict(line.split(":", 1) for line in status.splitlines())
         return Sample(
             minute,
+            int(fields["RssAnon"].split()[0]) * 1024,
             int(fields["VmRSS"].split()[0]) * 1024,
             len(os.listdir(f"/proc/{pid}/fd")),
             int(fields["Threads"]),
@@ -58,13 +60,13 @@ class Sample:
         )
 
     def line(self) -> str:
-        memory = self.memory / 2**20
+        memory, resident = self.memory / 2**20, self.resident / 2**20
         open_now = f"{self.descriptors} descriptors  {self.threads} threads"
-        return f"{self.minute:5.1f} min  {memory:7.1f} MiB  {open_now}"
+        return f"{self.minute:5.1f} min  {memory:7.1f} MiB of {resident:.1f} resident  {open_now}"
 
 
 def middle(samples: list[Sample], start: float, end: float) -> float:
-    """The median of the resident memory in a part of the time, both borders between 0 and 1."""
+    """The median of the memory in a part of the time, both borders between 0 and 1."""
     last = samples[-1].minute
     return statistics.median(each.memory for each in samples if start * last <= each.minute <= end * last)
 
