@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 LEAVING = 0.2  # of all requests: the client disconnects before the end
 _PAUSE = 0.5  # seconds on average between two requests of a client
@@ -91,7 +92,7 @@ class Load:
                 self.done[kind] += 1
             except Left:
                 self.left[kind] += 1
-            except (httpx.HTTPError, OSError, AssertionError) as error:
+            except (httpx.HTTPError, ConnectionClosed, OSError, AssertionError) as error:
                 self.problems.append(f"{kind}: {error!r:.300}")
             await asyncio.sleep(self.random.expovariate(1 / _PAUSE))
 
@@ -132,7 +133,8 @@ class Load:
         await self.whole(leaves, previous_response_id=self.last if self.random.random() < 0.8 else None)
 
     async def over_websocket(self, leaves: bool) -> None:
-        async with connect(f"ws{self.url.removeprefix('http')}/responses", max_size=None) as socket:
+        url = f"ws{self.url.removeprefix('http')}/responses"
+        async with connect(url, max_size=None, ping_timeout=_LONGEST) as socket:
             await socket.send(json.dumps({"type": "response.create", **self.body()}))
             remaining = self.random.randrange(1, 40) if leaves else None
             async with asyncio.timeout(_LONGEST):
