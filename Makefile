@@ -17,6 +17,7 @@
 #   make deploy-test      run nginx, Caddy, helm and linters on what deploy/ holds; HELM=PATH
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
+#   make release-check    is this checkout ready for a release?  PYTHONS="python3.11 python3.12 python3.13"
 #   make harmony-compat   run the tests with openai-harmony in place of oss-harmony
 #   make gpu              on a machine with a card: run its tests and the bench with $(PYTHON), unmodified
 #   make clean            remove the environment and the builds
@@ -46,7 +47,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test harmony-compat web-test clients engines attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -131,6 +132,10 @@ wheel: $(VENV)/.developing
 
 wheel-test: wheel
 	@$(BIN)/python tests/meta/wheel.py dist/*.whl
+
+PYTHONS ?= python3.11 python3.12 python3.13
+release-check: $(VENV)/.developing
+	@$(BIN)/python tests/meta/release.py $(PYTHONS)
 
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
 # its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports

@@ -87,6 +87,22 @@ class Settings(NetworkSettings, StoreSettings):
         "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
         also=("--kv-cache-memory-bytes",),
     )
+    weights: str = setting(
+        "auto",
+        choice("auto", "fp8"),
+        "Model",
+        "`fp8` stores attention's weights and the head in 8 bits, for a GPU of Ada, Hopper or later: a third "
+        "less to read, slightly less exact (`bench --weights fp8 --compare bf16` measures it; not yet run "
+        "on a card). `auto` is bf16, on a CPU float32; experts stay in 4 bits.",
+    )
+    kv_dtype: str = setting(
+        "auto",
+        choice("auto", "fp8"),
+        "Model",
+        "`fp8` stores keys and values in 8 bits, on the same GPUs: twice the tokens in the same memory, less "
+        "exact (not yet run on a card). `auto` is bf16, on a CPU float32.",
+        also=("--kv-cache-dtype",),
+    )
     speculation: bool = setting(
         False,
         switch(),

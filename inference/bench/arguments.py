@@ -15,7 +15,8 @@ def add_step_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--prefill", metavar="N[,…]", help="prompts of prefill (512,2048,8192; CPU: 128)")
     parser.add_argument(
         "--compare",
-        choices=["reference"],
-        metavar="reference",
-        help="also time transformers on the same weights, where they fit",
+        choices=["reference", "bf16"],
+        metavar="reference|bf16",
+        help="reference: also time transformers on the same weights, where they fit; bf16: with --weights "
+        "fp8 or --kv-dtype fp8, measure how far the model is from itself without, on 10,000 sampled tokens",
     )

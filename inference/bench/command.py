@@ -18,15 +18,17 @@ import torch
 
 from inference.bench.arguments import add_step_arguments
 from inference.bench.compare import compare
+from inference.bench.divergence import divergence
 from inference.bench.machine import Machine, measure_machine
 from inference.bench.measure import Row, Workload, fits
 from inference.bench.profile import kernels_of
 from inference.bench.report import Report
 from inference.engine import InferenceError
 from inference.models.gpt_oss import GptOss, load_model
+from inference.models.precision import CHOICES, Precision
 from inference.models.random_weights import RandomTensors, random_model
 from inference.models.tensor_files import TensorFiles, TensorSource
-from inference.models.weights import find_checkpoint
+from inference.models.weights import AS_COMPUTED, find_checkpoint
 from inference.registry import checkpoint_folder
 from inference.shapes import SHAPES
 
@@ -42,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_step_arguments(parser)
     parser.add_argument("--model", help="a folder with a checkpoint, a Hugging Face repo, or tiny")
     parser.add_argument("--device", help="such as cuda:0 or cpu (default: a GPU if available)")
+    parser.add_argument("--weights", choices=CHOICES, default="auto", help="attention and head in FP8")
+    parser.add_argument("--kv-dtype", choices=CHOICES, default="auto", help="keys and values in FP8")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parsed = parser.parse_args(arguments)
     try:
@@ -67,11 +71,16 @@ def run(parsed: argparse.Namespace) -> Report:
     )
     random.seed(0)
     torch.manual_seed(0)
+    precision = Precision(weights=parsed.weights, kv=parsed.kv_dtype)
+    if parsed.compare == "bf16" and not precision.flags:
+        raise ValueError("--compare bf16 needs --weights fp8 or --kv-dtype fp8: without, nothing differs.")
     machine = measure_machine(device)
-    name, model, source = _model(parsed, device)
+    name, model, source = _model(parsed, device, precision)
     rows, profiles, missing = _measured(model, machine, batches, contexts, lengths)
-    compared = {}
-    if parsed.compare:
+    compared, apart = {}, None
+    if parsed.compare == "bf16":
+        apart = divergence(_model(parsed, device, AS_COMPUTED)[1], model)
+    elif parsed.compare:
         compared = compare(model.config, source, device, [n for n in batches if n <= 8], contexts[0])
     return Report(
         model=name,
@@ -82,6 +91,8 @@ def run(parsed: argparse.Namespace) -> Report:
         not_measured=missing,
         profiles=profiles,
         compared=compared,
+        rounding=model.rounding,
+        divergence=apart,
     )
 
 
@@ -89,17 +100,20 @@ def write(report: Report, path: Path) -> None:
     path.write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
 
 
-def _model(parsed: argparse.Namespace, device: torch.device) -> tuple[str, GptOss, TensorSource]:
+def _model(
+    parsed: argparse.Namespace, device: torch.device, precision: Precision
+) -> tuple[str, GptOss, TensorSource]:
+    asked = f", {precision.flags}" if precision.flags else ""
     if parsed.random:
         config = SHAPES[parsed.shape or "20b"]
-        name = f"gpt-oss {parsed.shape or '20b'}, random weights"
-        return name, random_model(config, device), RandomTensors(device)
+        name = f"gpt-oss {parsed.shape or '20b'}, random weights{asked}"
+        return name, random_model(config, device, precision=precision), RandomTensors(device)
     if parsed.shape:
         raise ValueError("--shape needs --random; a checkpoint defines its own shape.")
     folder = checkpoint_folder(parsed.model or "tiny")
     return (
-        str(parsed.model or "tiny"),
-        load_model(folder, device=device),
+        f"{parsed.model or 'tiny'}{asked}",
+        load_model(folder, device=device, precision=precision),
         TensorFiles(find_checkpoint(folder)),
     )
 

@@ -17,18 +17,20 @@ import torch
 
 from inference.bench.machine import Machine, settle
 from inference.bench.machine import seconds as median_seconds
-from inference.bench.roofline import decode_bytes, prefill_flops
+from inference.bench.roofline import Widths, decode_bytes, prefill_flops
 from inference.engine import Sampling
 from inference.local.cuda_runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
 from inference.local.cuda_runner import CudaRunner
 from inference.local.scheduling.step import PENDING, Flight, Runner, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss
+from inference.ops.choice import runs_fp8
 from inference.ops.pages import BLOCK_SIZE
 
 CHUNK = {"cuda": 4096, "cpu": 256}
 STEPS = {"cuda": 40, "cpu": 8}
 REPEATS = 3
+BLOCKS_AT_ONCE = 4096  # filled with random numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,15 @@ class Workload:
         )
         for layer in self.runner._memory.layers:
             for part in layer:
-                part.normal_()
+                for block in torch.split(part, BLOCKS_AT_ONCE):  # FP8 has no normal_
+                    block.copy_(torch.randn(block.shape, device=block.device))
 
     def decode(self, batch: int, context: int) -> Row:
         """Each sequence has `context` tokens and samples one per step."""
         steps = STEPS[self._device.type]
         found = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
         seconds = statistics.median(found)
-        needed = decode_bytes(self._model.config, batch, context + steps // 2, self._model.dtype.itemsize)
+        needed = decode_bytes(self._model.config, batch, context + steps // 2, widths_of(self._model))
         return Row(
             "decode", batch, context, seconds * 1e3, batch / seconds,
             needed / self._machine.copy_bytes_per_s / seconds,
@@ -140,10 +143,19 @@ class Workload:
         return random.randrange(self._model.config.vocab_size)
 
 
+def widths_of(model: GptOss) -> Widths:
+    plain, one = model.dtype.itemsize, 1
+    return Widths(
+        plain,
+        weights=one if model.precision.weights == "fp8" and runs_fp8(model.device) else plain,
+        kv=model.kv_dtype.itemsize,
+    )
+
+
 def fits(model: GptOss, tokens: int) -> bool:
     """Whether memory holds the keys and values of `tokens` tokens, with a tenth to spare."""
     if model.device.type != "cuda":
         return True
     config = model.config
-    per_token = 2 * config.layers * config.kv_heads * config.head_dim * model.dtype.itemsize
+    per_token = 2 * config.layers * config.kv_heads * config.head_dim * model.kv_dtype.itemsize
     return tokens * per_token < 0.9 * torch.cuda.mem_get_info(model.device)[0]

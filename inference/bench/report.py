@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from inference.bench.divergence import Divergence
 from inference.bench.machine import Machine
 from inference.bench.measure import Row
 
@@ -23,6 +24,8 @@ class Report:
     not_measured: Sequence[str] = ()  # sentences
     profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # case → kernel → µs per step
     compared: Mapping[str, Any] = field(default_factory=dict)
+    rounding: float | None = None  # with FP8 weights, their relative error
+    divergence: Divergence | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,5 +53,9 @@ class Report:
                 f"  {name}: {value:,.1f}" if isinstance(value, float) else f"  {name}: {value}"
                 for name, value in self.compared.items()
             ]
+        if self.rounding is not None:
+            lines += ["", f"FP8 weights: relative error {self.rounding:.2%}"]
+        if self.divergence is not None:
+            lines += ["", f"FP8 against the same model without, {self.divergence.describe()}."]
         lines += ["", *[f"Not measured: {sentence}" for sentence in self.not_measured]]
         return "\n".join(lines).rstrip() + "\n"

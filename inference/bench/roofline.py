@@ -6,6 +6,8 @@ machine's measured limits, those of a step give the fraction of the roofline.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from inference.config import ModelConfig
 
 MXFP4_BYTES = 17 / 32  # of one weight, its scale included
@@ -17,11 +19,20 @@ def expected_experts(config: ModelConfig, tokens: int) -> float:
     return config.experts * (1 - missed)
 
 
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Bytes of a number."""
+
+    plain: int
+    weights: int  # of attention's weights and the head
+    kv: int  # keys and values
+
+
 def weight_bytes(config: ModelConfig, width: int) -> float:
     """Of all weights but biases and norms, which are less than a thousandth. `width`: bytes of a float."""
     expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
     ends = 2 * config.vocab_size * config.hidden * width
-    return ends + config.layers * (_attention_bytes(config, width) + config.experts * expert)
+    return ends + config.layers * (_attention_bytes(config, width, width) + config.experts * expert)
 
 
 def kept_bytes(config: ModelConfig, context: int, width: int) -> float:
@@ -30,19 +41,20 @@ def kept_bytes(config: ModelConfig, context: int, width: int) -> float:
     return keys * 2 * config.kv_heads * config.head_dim * width
 
 
-def _attention_bytes(config: ModelConfig, width: int) -> float:
+def _attention_bytes(config: ModelConfig, width: int, router: int) -> float:
     """Of the projections of one layer, with the router."""
     heads = 2 * (config.heads + config.kv_heads)
-    return config.hidden * (config.head_dim * heads + config.experts) * width
+    return config.hidden * (config.head_dim * heads * width + config.experts * router)
 
 
-def decode_bytes(config: ModelConfig, batch: int, context: int, width: int) -> float:
-    """The bytes that a step reads: needed weights once, all keys and values. `width`: bytes of a float."""
+def decode_bytes(config: ModelConfig, batch: int, context: int, widths: Widths) -> float:
+    """The bytes that a step reads: needed weights once, all keys and values."""
+    attention = _attention_bytes(config, widths.weights, widths.plain)
     expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
     return (
-        config.layers * (_attention_bytes(config, width) + expected_experts(config, batch) * expert)
-        + config.vocab_size * config.hidden * width
-        + batch * kept_bytes(config, context, width)
+        config.layers * (attention + expected_experts(config, batch) * expert)
+        + config.vocab_size * config.hidden * widths.weights
+        + batch * kept_bytes(config, context, widths.kv)
     )
 
 

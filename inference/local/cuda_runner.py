@@ -47,7 +47,7 @@ class CudaRunner:
         self.block_size = block_size
         self._model, self._device = model, model.device
         self._windows = model.config.windows
-        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
+        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
         self._clear_padding_block()
         width = -(-model.config.context_length // block_size) + 2
         self._tables = Tables(max_concurrent, width, len(self._windows), model.device)

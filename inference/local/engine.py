@@ -32,6 +32,7 @@ from inference.local.scheduling.drafts import Drafter
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
+from inference.models.precision import Precision
 from inference.outbox import Outbox, steps_through
 from inference.threads import let_idle_threads_sleep
 
@@ -130,14 +131,23 @@ def load_local(
     let_idle_threads_sleep()
     from inference.models.gpt_oss import load_model
 
-    on = None if device is None else device_of(device)
-    model = load_model(folder, device=on, context=context, progress=progress, any_vocabulary=any_vocabulary)
+    on = device_of(device)
+    options = options or LocalOptions()
+    check_precision(options.precision, on)
+    model = load_model(
+        folder,
+        device=on,
+        context=context,
+        progress=progress,
+        any_vocabulary=any_vocabulary,
+        precision=options.precision,
+    )
     defaults = read_generation_defaults(folder)
     info = EngineInfo(
         name=name,
         context_length=model.config.context_length,
         vocab_size=model.config.vocab_size,
-        description=f"{about}gpt-oss of {model.config.layers} layers on {model.device}.",
+        description=f"{about}{described(model)}",
         temperature=defaults.get("temperature", 1.0),
         top_p=defaults.get("top_p", 1.0),
         enforces_grammar=True,
@@ -145,7 +155,27 @@ def load_local(
         is_demo=is_demo,
         loops=loops,
     )
-    return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)
+    return engine_of(model, info, options, may_shorten=context is None, progress=progress)
+
+
+def described(model: GptOss) -> str:
+    """A sentence for the operator."""
+    text = f"gpt-oss of {model.config.layers} layers on {model.device}"
+    if model.rounding is not None:
+        text += f", attention and head in FP8 (relative error of the weights {model.rounding:.2%})"
+    return f"{text}, keys and values in FP8." if model.precision.kv == "fp8" else f"{text}."
+
+
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """Raises `CheckpointError` if FP8 is requested where nothing would be gained by it."""
+    from inference.ops.choice import runs_fp8
+
+    if precision.flags and not runs_fp8(device):
+        raise CheckpointError(
+            f"{precision.flags} needs an NVIDIA GPU with FP8 (Ada, Hopper or later) and Triton; the model "
+            f"would run on {device.type!r}, without gain. Omit it. `bench --compare bf16` measures its error "
+            "on any device."
+        )
 
 
 def device_of(device: str | None) -> torch.device:
@@ -216,7 +246,7 @@ def _runner(model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: 
 def layer_kinds(model: GptOss) -> list[LayerKind]:
     """In the order of the config's windows."""
     config = model.config
-    per_layer = 2 * config.kv_heads * config.head_dim * model.dtype.itemsize
+    per_layer = 2 * config.kv_heads * config.head_dim * model.kv_dtype.itemsize
     counts = [
         sum(config.window_of(layer) == window for layer in range(config.layers)) for window in config.windows
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inference.engine import CheckpointError, EngineInfo, ModelNotFound
-from inference.local.engine import LocalEngine, device_of, engine_of
+from inference.local.engine import LocalEngine, check_precision, described, device_of, engine_of
 from inference.local.options import LocalOptions
 from inference.shapes import SHAPES
 
@@ -28,7 +28,9 @@ def load_random(
     if shape not in SHAPES:
         known = ", ".join(f"random:{name}" for name in SHAPES)
         raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
+    options = options or LocalOptions()
     on = device_of(device)
+    check_precision(options.precision, on)
     from inference.config import VOCABULARY
     from inference.models.random_weights import random_model
 
@@ -39,13 +41,13 @@ def load_random(
                 f"The requested context is {context} tokens; the shape {shape} has {config.context_length}."
             )
         config = replace(config, context_length=context)
-    model = random_model(config, on, progress=progress)
+    model = random_model(config, on, progress=progress, precision=options.precision)
     info = EngineInfo(
         name=f"random-{shape}",
         context_length=config.context_length,
         vocab_size=config.vocab_size,
-        description=f"{ABOUT}gpt-oss of {config.layers} layers on {model.device}.",
+        description=f"{ABOUT}{described(model)}",
         enforces_grammar=True,
         scores_prompts=True,
     )
-    return engine_of(model, info, options or LocalOptions(), may_shorten=context is None, progress=progress)
+    return engine_of(model, info, options, may_shorten=context is None, progress=progress)

@@ -43,7 +43,7 @@ class TorchRunner:
         self.block_size = block_size
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
-        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.dtype)
+        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)

@@ -17,18 +17,20 @@ from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
 from inference.models.head import PackedHead
 from inference.models.kv_cache import KVCache, PagedMemory
-from inference.models.weights import Weights, find_checkpoint, load_weights
+from inference.models.precision import Precision
+from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.choice import ops_for
 from inference.ops.pages import Pages
+from inference.ops.scaled import FP8
 
 
 class GptOss:
-    def __init__(self, config: ModelConfig, weights: Weights) -> None:
-        self.config = config
+    def __init__(self, config: ModelConfig, weights: Weights, precision: Precision = AS_COMPUTED) -> None:
+        self.config, self.precision = config, precision
         self._weights = weights
         self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
-        self._device, self._dtype = weights.norm.device, weights.layers[0].qkv.dtype
+        self._device, self._dtype = weights.norm.device, weights.layers[0].router.dtype
         self._ops = ops_for(self._device)
         cos, sin = reference.rope_tables(config.rope, config.head_dim, config.context_length)
         self._cos, self._sin = cos.to(self._device), sin.to(self._device)
@@ -39,8 +41,18 @@ class GptOss:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of activations, keys and values."""
+        """The type of activations."""
         return self._dtype
+
+    @property
+    def kv_dtype(self) -> torch.dtype:
+        """The type of keys and values."""
+        return FP8 if self.precision.kv == "fp8" else self._dtype
+
+    @property
+    def rounding(self) -> float | None:
+        """With FP8 weights, their relative error."""
+        return self._weights.rounding
 
     @property
     def waits_for_device(self) -> bool:
@@ -95,7 +107,7 @@ class GptOss:
     # One sequence alone -------------------------------------------------------------------------------
 
     def new_cache(self) -> KVCache:
-        return KVCache(self.config, self._device, self._dtype)
+        return KVCache(self.config, self._device, self.kv_dtype)
 
     def extend(self, tokens: Sequence[int], cache: KVCache) -> None:
         """Reads a part of a prompt without computing logits."""
@@ -124,8 +136,11 @@ def load_model(
     context: int | None = None,
     progress: bool | None = None,
     any_vocabulary: bool = False,
+    precision: Precision = AS_COMPUTED,
 ) -> GptOss:
     """The model of a checkpoint folder: float32 on the CPU, where bf16 products are far slower, else bf16.
+
+    Where no kernel reads FP8, weights in FP8 are the floats that it stands for: the same results, no gain.
 
     `any_vocabulary` is for tests, whose small models speak no Harmony.
     """
@@ -139,4 +154,5 @@ def load_model(
         config = replace(config, context_length=context)
     on = device if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.float32 if on.type == "cpu" else torch.bfloat16
-    return GptOss(config, load_weights(found, config, device=on, dtype=dtype, progress=progress))
+    weights = load_weights(found, config, device=on, dtype=dtype, precision=precision, progress=progress)
+    return GptOss(config, weights, precision)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss
-from inference.models.weights import weights_of
+from inference.models.precision import Precision
+from inference.models.weights import AS_COMPUTED, weights_of
 
 # A 4-bit value has a root mean square of 2.9; times 2^-7 or 2^-8 that is about 1/√2880.
 LEAST_SCALE, MOST_SCALE = 119, 121
@@ -48,7 +49,14 @@ class RandomTensors:
         return values * (shape[1] ** -0.5 if len(shape) == 2 and "bias" not in name else 0.1)
 
 
-def random_model(config: ModelConfig, device: torch.device, *, progress: bool | None = None) -> GptOss:
+def random_model(
+    config: ModelConfig,
+    device: torch.device,
+    *,
+    progress: bool | None = None,
+    precision: Precision = AS_COMPUTED,
+) -> GptOss:
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     files = RandomTensors(device)
-    return GptOss(config, weights_of(files, config, device=device, dtype=dtype, progress=progress))
+    weights = weights_of(files, config, device=device, dtype=dtype, precision=precision, progress=progress)
+    return GptOss(config, weights, precision)

@@ -11,6 +11,7 @@ from types import ModuleType
 import torch
 
 MIN_CAPABILITY = (8, 0)  # bf16 products and asynchronous copies
+FP8_CAPABILITY = (8, 9)  # conversions from and to FP8
 
 
 def runs_kernels(device: torch.device) -> bool:
@@ -19,6 +20,11 @@ def runs_kernels(device: torch.device) -> bool:
         and importlib.util.find_spec("triton") is not None
         and torch.cuda.get_device_capability(device) >= MIN_CAPABILITY
     )
+
+
+def runs_fp8(device: torch.device) -> bool:
+    """Whether kernels read FP8 numbers as they are stored."""
+    return runs_kernels(device) and torch.cuda.get_device_capability(device) >= FP8_CAPABILITY
 
 
 def ops_for(device: torch.device) -> ModuleType:

@@ -12,12 +12,13 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
-from inference.ops import launches
+from inference.ops import launches, scaled_products
 from inference.ops.expert_kernels import Mixture
 from inference.ops.kernels import attention_decode, attention_prefill, dense, norm, router, vector
 from inference.ops.launches import PLAIN
 from inference.ops.pages import Pages
 from inference.ops.reference import MixtureWeights
+from inference.ops.scaled import Rows, ScaledRows
 
 VECTOR_TOKENS = 2  # up to this many rows, a program reads whole weight rows
 SKINNY_TOKENS = 16  # up to this many rows, kernels of this package multiply; above, the library does
@@ -40,7 +41,7 @@ def qkv(
     x: Tensor,
     norm_weight: Tensor,
     eps: float,
-    weight: Tensor,
+    weight: Rows,
     bias: Tensor | None,
     cos: Tensor,
     sin: Tensor,
@@ -54,78 +55,119 @@ def qkv(
     query = torch.empty(tokens, heads, size, dtype=x.dtype, device=x.device)
     after = (cos, sin, query, keys, values, pages.slots)
     if tokens > SKINNY_TOKENS:
-        projected = functional.linear(rms_norm(x, norm_weight, eps), weight, bias)
+        parts = _parts(rms_norm(x, norm_weight, eps), weight, bias)
         grid = (triton.cdiv(tokens, 16), heads + 2 * kv_heads)
         dense.rotate_and_write[grid](
-            projected, *after, tokens, heads, kv_heads, *strides_of(keys, values),
-            SIZE=size, TOKENS=16, num_warps=1, **launches.early("rotate"),
+            parts, *after, tokens, heads, kv_heads, *strides_of(keys, values),
+            SIZE=size, TOKENS=16, SPLITS=len(parts), num_warps=1, **launches.early("rotate"),
         )  # fmt: skip
         return query
-    whole = (x, norm_weight, weight, weight if bias is None else bias, *after)
+    values_of_rows, scales, is_scaled = _stored(weight)
+    whole = (x, norm_weight, values_of_rows, scales, scales if bias is None else bias, *after)
     if tokens <= VECTOR_TOKENS:
-        width, half = triton.next_power_of_2(hidden), min(launches.QKV_WHOLE.half, size // 2)
+        each = launches.SCALED_QKV_WHOLE if is_scaled else launches.QKV_WHOLE
+        width, half = triton.next_power_of_2(hidden), min(each.half, size // 2)
         vector.qkv[(len(weight) // (2 * half),)](
             *whole, hidden, heads, kv_heads, *strides_of(keys, values), eps,
-            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width,
-            num_warps=launches.QKV_WHOLE.warps, **launches.early("qkv"),
+            SCALED=is_scaled, HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width,
+            num_warps=each.warps, **launches.early("qkv"),
         )  # fmt: skip
     else:
-        how = launches.QKV
+        how = launches.SCALED_QKV if is_scaled else launches.QKV
         half = min(how.half, size // 2)
         dense.qkv[(len(weight) // (2 * half),)](
             *whole, tokens, hidden, heads, kv_heads, *strides_of(keys, values), eps,
-            HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16,
+            SCALED=is_scaled, HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16,
             COLUMNS=columns_of(hidden, how.columns), SHARERS=how.warps, PLAIN=PLAIN,
             num_warps=how.warps, num_stages=how.stages, **launches.early("qkv"),
         )  # fmt: skip
     return query
 
 
-def project_out(attended: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+def _parts(x: Tensor, weight: Rows, bias: Tensor | None) -> Tensor:
+    """x·Wᵀ + b as parts to be added, P × T × R."""
+    if not isinstance(weight, ScaledRows):
+        return functional.linear(x, weight, bias).unsqueeze(0)
+    if len(x) > scaled_products.MOST_TOKENS:
+        return scaled_products.linear(x, weight, bias).unsqueeze(0)
+    return scaled_products.parts_of(x, weight, bias, None, x.dtype)
+
+
+def _stored(weight: Rows) -> tuple[Tensor, Tensor, bool]:
+    """The rows as stored, their scales (if none, any tensor), and whether they have scales."""
+    if isinstance(weight, ScaledRows):
+        return weight.values, weight.scales, True
+    return weight, weight, False
+
+
+def project_out(attended: Tensor, weight: Rows, bias: Tensor | None, residual: Tensor) -> Tensor:
+    if len(attended) <= VECTOR_TOKENS:
+        return _project_whole(attended, weight, bias, residual, None, 0.0, residual.dtype)
+    if isinstance(weight, ScaledRows):
+        return scaled_products.project(attended, weight, bias, residual, residual.dtype)
     if len(attended) > SKINNY_TOKENS:
         return functional.linear(attended, weight, bias) + residual
-    return _project(attended, weight, bias, residual, None, 0.0, residual.dtype)
+    return _project(attended, weight, bias, residual, residual.dtype)
 
 
-def head_logits(x: Tensor, norm_weight: Tensor, eps: float, head: Tensor) -> Tensor:
-    if len(x) > SKINNY_TOKENS:
-        return (rms_norm(x, norm_weight, eps) @ head).float()
+def head_logits(x: Tensor, norm_weight: Tensor, eps: float, head: Rows) -> Tensor:
+    rows = head if isinstance(head, ScaledRows) else head.t()
     if len(x) <= VECTOR_TOKENS:
-        return _project(x, head.t(), None, None, norm_weight, eps, torch.float32)
-    return _project(rms_norm(x, norm_weight, eps), head.t(), None, None, None, eps, torch.float32)
+        return _project_whole(x, rows, None, None, norm_weight, eps, torch.float32)
+    normed = rms_norm(x, norm_weight, eps)
+    if isinstance(rows, ScaledRows):
+        return scaled_products.project(normed, rows, None, None, torch.float32)
+    if len(x) > SKINNY_TOKENS:
+        return functional.linear(normed, rows).float()
+    return _project(normed, rows, None, None, torch.float32)
 
 
-def _project(
+def _project_whole(
     x: Tensor,
-    weight: Tensor,
+    weight: Rows,
     bias: Tensor | None,
     residual: Tensor | None,
     norm_weight: Tensor | None,
     eps: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """For few rows. A norm is applied only up to VECTOR_TOKENS rows."""
+    """For up to VECTOR_TOKENS rows, normalised first with `norm_weight`."""
+    stored, scales, is_scaled = _stored(weight)
+    assert stored.is_contiguous(), "a weight's rows must be contiguous"
+    tokens, columns = x.shape
+    rows = len(stored)
+    out = torch.empty(tokens, rows, dtype=dtype, device=x.device)
+    if norm_weight is None:
+        how = launches.SCALED_OUT_WHOLE if is_scaled else launches.OUT_WHOLE
+    else:
+        how = launches.SCALED_HEAD_WHOLE if is_scaled else launches.HEAD_WHOLE
+    vector.project[(triton.cdiv(rows, how.rows),)](
+        x, scales if norm_weight is None else norm_weight, stored, scales, scales if bias is None else bias,
+        out if residual is None else residual, out, columns, rows, eps,
+        SCALED=is_scaled, HAS_NORM=norm_weight is not None, HAS_BIAS=bias is not None,
+        HAS_RESIDUAL=residual is not None, TOKENS=tokens, ROWS=how.rows,
+        WIDTH=triton.next_power_of_2(columns), num_warps=how.warps,
+        **launches.early("out" if norm_weight is None else "head"),
+    )  # fmt: skip
+    return out
+
+
+def _project(
+    x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """For up to SKINNY_TOKENS rows."""
     assert weight.is_contiguous(), "a weight's rows must be contiguous"
     tokens, columns = x.shape
     rows = len(weight)
     out = torch.empty(tokens, rows, dtype=dtype, device=x.device)
-    flags = {"HAS_BIAS": bias is not None, "HAS_RESIDUAL": residual is not None}
-    shared = (weight, weight if bias is None else bias, out if residual is None else residual, out)
-    overlap = launches.early("out" if norm_weight is None else "head")
-    if tokens <= VECTOR_TOKENS:
-        whole = launches.OUT_WHOLE if norm_weight is None else launches.HEAD_WHOLE
-        vector.project[(triton.cdiv(rows, whole.rows),)](
-            x, weight if norm_weight is None else norm_weight, *shared, columns, rows, eps,
-            HAS_NORM=norm_weight is not None, **flags, TOKENS=tokens, ROWS=whole.rows,
-            WIDTH=triton.next_power_of_2(columns), num_warps=whole.warps, **overlap,
-        )  # fmt: skip
-    else:
-        tile = 64 if rows > 16 * PROGRAMS * 4 else 16
-        dense.project[(triton.cdiv(rows, tile),)](
-            x, *shared, tokens, columns, rows,
-            **flags, TOKENS=16, ROWS=tile, COLUMNS=columns_of(columns), PLAIN=PLAIN,
-            num_warps=4 if tile > 16 else 2, num_stages=4, **overlap,
-        )  # fmt: skip
+    tile = 64 if rows > 16 * PROGRAMS * 4 else 16
+    dense.project[(triton.cdiv(rows, tile),)](
+        x, weight, weight if bias is None else bias, out if residual is None else residual, out,
+        tokens, columns, rows,
+        HAS_BIAS=bias is not None, HAS_RESIDUAL=residual is not None, TOKENS=16, ROWS=tile,
+        COLUMNS=columns_of(columns), PLAIN=PLAIN, num_warps=4 if tile > 16 else 2, num_stages=4,
+        **launches.early("out"),
+    )  # fmt: skip
     return out
 
 

@@ -59,6 +59,18 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaled:
+    """A product with FP8 weights."""
+
+    rows: int  # of the weights, per program
+    columns: int  # per turn of the loop; with `by_columns` per warp
+    warps: int
+    stages: int
+    by_columns: bool = False  # warps divide the columns, not the rows
+    splits: int = 1  # programs that divide the columns
+
+
+@dataclass(frozen=True, slots=True)
 class Routed:
     part: int  # experts per program
     columns: int  # per turn of the loop
@@ -93,6 +105,25 @@ QKV = Rotated(half=16, columns=32, warps=4, stages=5)
 QKV_WHOLE = RotatedWhole(half=2, warps=4)
 OUT_WHOLE = Whole(rows=2, warps=4)
 HEAD_WHOLE = Whole(rows=4, warps=4)
+# The same with FP8 weights: twice the rows are as many bytes.
+SCALED_QKV = Rotated(half=16, columns=64, warps=4, stages=5)
+SCALED_QKV_WHOLE = RotatedWhole(half=4, warps=4)
+SCALED_OUT_WHOLE = Whole(rows=4, warps=4)
+SCALED_HEAD_WHOLE = Whole(rows=4, warps=4)
+# The largest number of rows of x, and the launch for it: of a layer's products, and of the head's.
+SCALED = (
+    (16, Scaled(16, 64, 4, 5, by_columns=True)),
+    (32, Scaled(32, 64, 4, 4, by_columns=True)),
+    (64, Scaled(64, 128, 4, 4, splits=3)),
+    (128, Scaled(64, 128, 4, 4, splits=3)),
+)
+SCALED_LARGE = (
+    (16, Scaled(64, 128, 4, 4)),
+    (32, Scaled(64, 128, 4, 4)),
+    (64, Scaled(128, 128, 8, 4)),
+    (128, Scaled(128, 128, 8, 3)),
+)
+LARGE_ROWS = 16_384  # of weights: enough programs without splits
 ROUTE_FEW = Routed(part=2, columns=4096, warps=8)
 ROUTE = Routed(part=4, columns=1024, warps=8)
 _FEW = 16  # rows: at 8 ROUTE_FEW takes half the time of ROUTE, at 64 a quarter more
@@ -102,6 +133,7 @@ _FEW = 16  # rows: at 8 ROUTE_FEW takes half the time of ROUTE, at 64 a quarter 
 # about 40 combinations on an H200, for steps of one sequence and of 64. Full overlap was slower than none.
 EARLY = {
     "qkv": 1, "decode": 3, "combine": 3, "out": 3, "route": 1, "gate_up": 5, "down": 1, "gather": 2,
+    "scaled": 0, "add_parts": 0, "unpack": 0,
     "place": 5, "count": 5, "rms_norm": 3, "rotate": 0, "choose": 5, "prefill": 5, "head": 0,
 }  # fmt: skip
 
@@ -117,6 +149,11 @@ def early(launch: str) -> dict[str, int | bool]:
 @functools.cache
 def _overlaps() -> bool:
     return not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (9, 0)
+
+
+def of_scaled(tokens: int, rows: int) -> Scaled:
+    table = SCALED_LARGE if rows >= LARGE_ROWS else SCALED
+    return next(how for most, how in table if tokens <= most)
 
 
 def of_routes(tokens: int) -> Routed:

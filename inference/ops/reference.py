@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from inference.config import RopeConfig
 from inference.ops.pages import Pages, Span, Together
+from inference.ops.scaled import FP8, LARGEST
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by code.
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
@@ -97,9 +98,18 @@ def qkv(
 
 
 def write_kv(keys: Tensor, values: Tensor, new_keys: Tensor, new_values: Tensor, pages: Pages) -> None:
-    """Writes T×K×D keys and values to the slots of `pages`. Padding rows write to block 0."""
+    """Writes T×K×D keys and values, in the blocks' type, to the slots of `pages`. Padding rows write to block
+    0."""
     for blocks, new in ((keys, new_keys), (values, new_values)):
-        by_head(blocks).flatten(1, 2).index_copy_(1, pages.slots, new.transpose(0, 1))
+        places, rows = by_head(blocks).flatten(1, 2), new.transpose(0, 1)
+        if blocks.dtype == FP8:  # index_copy_ knows no FP8
+            places, rows = places.view(torch.uint8), fp8(rows).view(torch.uint8)
+        places.index_copy_(1, pages.slots, rows)
+
+
+def fp8(values: Tensor) -> Tensor:
+    """The nearest FP8 numbers; larger ones than the largest become the largest."""
+    return values.clamp(-LARGEST, LARGEST).to(FP8)
 
 
 def by_head(blocks: Tensor) -> Tensor:
@@ -110,9 +120,9 @@ def by_head(blocks: Tensor) -> Tensor:
 def paged_attention(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages) -> Tensor:
     """Grouped-query attention over paged memory, which already holds the step's own keys and values.
 
-    query is T×N×D, keys and values blocks×size×K×D, sinks N; returns T × N·D. A query of position p sees
-    positions 0 to p, on layers with a window the last `window` of these. A sink is one more logit per head,
-    in the denominator only. The results of padding rows (of length 0) are undefined.
+    query is T×N×D, keys and values blocks×size×K×D in any type, sinks N; returns T × N·D. A query of position
+    p sees positions 0 to p, on layers with a window the last `window` of these. A sink is one more logit per
+    head, in the denominator only. The results of padding rows (of length 0) are undefined.
     """
     together = pages.together
     first = 0 if together is None else len(together.lengths)
@@ -130,7 +140,7 @@ def _attend_together(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor,
     count, heads, size = query.shape
     kv_heads = keys.shape[2]
     seen_keys, seen_values = (
-        by_head(blocks).index_select(1, among.blocks).view(kv_heads, count, -1, size)
+        _taken(by_head(blocks), among.blocks, query.dtype).view(kv_heads, count, -1, size)
         for blocks in (keys, values)
     )
     # The padding holds values of other sequences, or NaN.
@@ -139,7 +149,7 @@ def _attend_together(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor,
     scores = torch.matmul(grouped, seen_keys.transpose(2, 3))
     scores = scores.masked_fill_(among.hidden.view(1, count, 1, -1), -math.inf)
     sink = sinks.view(kv_heads, 1, -1, 1).to(scores.dtype).expand(-1, count, -1, -1)
-    weights = torch.softmax(torch.cat((scores, sink), -1), -1, dtype=torch.float32).to(values.dtype)
+    weights = torch.softmax(torch.cat((scores, sink), -1), -1, dtype=torch.float32).to(query.dtype)
     out = torch.matmul(weights[..., :-1], seen_values)
     return out.transpose(0, 1).reshape(count, heads * size)
 
@@ -147,7 +157,9 @@ def _attend_together(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor,
 def _attend_span(
     query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages, span: Span
 ) -> Tensor:
-    seen_keys, seen_values = (_seen(by_head(blocks), span, pages.block_size) for blocks in (keys, values))
+    seen_keys, seen_values = (
+        _seen(by_head(blocks), span, pages.block_size, query.dtype) for blocks in (keys, values)
+    )
     if span.queries == 1:
         return attention(query, seen_keys, seen_values, sinks)
     positions = torch.arange(span.first, span.length, device=query.device)
@@ -156,13 +168,22 @@ def _attend_span(
     )
 
 
-def _seen(blocks: Tensor, span: Span, size: int) -> Tensor:
-    """The K×L×D that a span's queries see: a view if its blocks follow each other, else a copy."""
+def _taken(blocks: Tensor, numbers: Tensor, dtype: torch.dtype) -> Tensor:
+    """The numbered blocks, along the second dimension, in `dtype`."""
+    if blocks.dtype == FP8:  # index_select knows no FP8
+        return blocks.view(torch.uint8).index_select(1, numbers).view(FP8).to(dtype)
+    return blocks.index_select(1, numbers).to(dtype)
+
+
+def _seen(blocks: Tensor, span: Span, size: int, dtype: torch.dtype) -> Tensor:
+    """The K×L×D that a span's queries see, in `dtype`: a view if its blocks follow each other and need no
+    conversion, else a copy."""
     begin = span.first % size
     if span.run and span.blocks:
-        found = blocks[:, span.blocks[0] : span.blocks[0] + len(span.blocks)]
+        found = blocks[:, span.blocks[0] : span.blocks[0] + len(span.blocks)].to(dtype)
     else:
-        found = blocks.index_select(1, torch.tensor(span.blocks, dtype=torch.int64, device=blocks.device))
+        numbers = torch.tensor(span.blocks, dtype=torch.int64, device=blocks.device)
+        found = _taken(blocks, numbers, dtype)
     return found.flatten(1, 2)[:, begin : begin + span.length - span.first]
 
 
@@ -215,7 +236,7 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, sink: Tensor, hidden: T
     if hidden is not None:
         scores = scores.masked_fill_(hidden, -math.inf)
     scores = torch.cat((scores, sink.expand(-1, -1, count, -1)), -1)
-    weights = torch.softmax(scores, -1, dtype=torch.float32).to(values.dtype)
+    weights = torch.softmax(scores, -1, dtype=torch.float32).to(query.dtype)
     out = torch.bmm(weights[..., :-1].reshape(kv_heads, group * count, -1), values)
     return out.view(kv_heads, group, count, size)
 

@@ -31,8 +31,10 @@ from inference.engine import Engine, Sampling
 EXAMPLES = """\
 examples:
   gpt-oss-server bench openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
-  gpt-oss-server bench --shape 20b --random --json figures.json"""
+  gpt-oss-server bench --shape 20b --random --json figures.json
+  gpt-oss-server bench tiny --weights fp8 --compare bf16"""
 
+FLAGS = ("model", "device", "context", "weights", "kv_dtype", "log_level")
 TEXT_TOKENS = 199_998  # ids below are text; random ones make a prompt that is in no cache
 
 
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
     )
     add_step_arguments(parser)
     add_model(parser)
-    add_flags(parser, only=("model", "device", "context", "log_level"), everything=everything)
+    add_flags(parser, only=FLAGS, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -91,6 +93,7 @@ def _run_steps(args: argparse.Namespace, settings: Settings) -> int:
 
     args.model = settings.model
     args.device = None if settings.device == "auto" else settings.device
+    args.weights, args.kv_dtype = settings.weights, settings.kv_dtype
     try:
         report = command.run(args)
     except ValueError as error:

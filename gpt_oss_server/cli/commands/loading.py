@@ -14,6 +14,7 @@ def load_engine(settings: Settings) -> Engine:
     """Loads the engine and shows progress, perhaps for minutes. Raises `InferenceError`."""
     import inference
     from inference.local.options import LocalOptions
+    from inference.models.precision import Precision
     from inference.remote.address import RemoteOptions
 
     device = None if settings.device == "auto" else settings.device
@@ -21,6 +22,7 @@ def load_engine(settings: Settings) -> Engine:
         max_concurrent=settings.max_concurrent,
         max_waiting=settings.max_waiting,
         kv_memory=settings.kv_memory,
+        precision=Precision(weights=settings.weights, kv=settings.kv_dtype),
         speculation=settings.speculation,
     )
     remote = RemoteOptions(

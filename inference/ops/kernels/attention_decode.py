@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from inference.ops.kernels.early import begin_next, wait_for_previous
+from inference.ops.kernels.fp8 import widened
 
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
@@ -51,14 +52,14 @@ def decode(
         block = tl.load(tables_ptr + sequence * table_width + position // BLOCK, mask=seen, other=0)
         place = (block.to(tl.int64) * BLOCK + position % BLOCK) * slot_stride + kv_head * head_stride
         keys = tl.load(keys_ptr + place[None, :] + dim[:, None], mask=seen[None, :], other=0.0)
-        scores = _dot(query, keys, PLAIN) * (scale * LOG2_E)
+        scores = _dot(query, widened(keys, query.dtype), PLAIN) * (scale * LOG2_E)
         scores = tl.where(seen[None, :], scores, float("-inf"))
         higher = tl.maximum(peak, tl.max(scores, 1))
         factor = tl.exp2(peak - higher)
         shares = tl.exp2(scores - higher[:, None])
         weight = weight * factor + tl.sum(shares, 1)
         values = tl.load(values_ptr + place[:, None] + dim[None, :], mask=seen[:, None], other=0.0)
-        sums = sums * factor[:, None] + _dot(shares, values, PLAIN)
+        sums = sums * factor[:, None] + _dot(shares, widened(values, query.dtype), PLAIN)
         peak = higher
     if SPLITS == 1:
         sink = tl.load(sinks_ptr + head, mask=valid, other=0.0).to(tl.float32) * LOG2_E

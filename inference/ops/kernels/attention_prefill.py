@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from inference.ops.kernels.early import begin_next, wait_for_previous
+from inference.ops.kernels.fp8 import widened
 
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
@@ -39,6 +40,7 @@ def _keys(
         else:
             keys = tl.load(keys_ptr + at[None, :] + dim[:, None])
             values = tl.load(values_ptr + at[:, None] + dim[None, :])
+        keys, values = widened(keys, query.dtype), widened(values, query.dtype)
         if PLAIN:
             scores = tl.dot(query.to(tl.float32), keys.to(tl.float32), input_precision="ieee")
         else:

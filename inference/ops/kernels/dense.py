@@ -9,12 +9,14 @@ import triton
 import triton.language as tl
 
 from inference.ops.kernels.early import begin_next, wait_for_previous
+from inference.ops.kernels.fp8 import stored, widened
 
 
 @triton.jit
 def _dot(x, weight, total, PLAIN: tl.constexpr):
     if PLAIN:
         return total + tl.dot(x.to(tl.float32), weight.to(tl.float32), input_precision="ieee")
+    weight = widened(weight, tl.bfloat16)
     return tl.dot(x.to(weight.dtype), weight, total)
 
 
@@ -87,12 +89,16 @@ def _normed_product(
 
 @triton.jit
 def qkv(
-    x_ptr, norm_ptr, weight_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr,
-    tokens, hidden, heads, kv_heads, slot_stride, head_stride, eps,
-    HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
+    x_ptr, norm_ptr, weight_ptr, scales_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr,
+    slots_ptr, tokens, hidden, heads, kv_heads, slot_stride, head_stride, eps,
+    SCALED: tl.constexpr, HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr,
+    TOKENS: tl.constexpr, COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Writes queries, and keys and values to their slots. A program takes HALF of a head's SIZE / 2 pairs."""
+    """Writes queries, and keys and values to their slots. A program takes HALF of a head's SIZE / 2 pairs.
+
+    SCALED: the weights are FP8, with a scale for each row.
+    """
     begin_next(EARLY)
     token = tl.arange(0, TOKENS)
     here = token < tokens
@@ -106,6 +112,8 @@ def qkv(
         x_ptr, norm_ptr, weight_ptr, row.to(tl.int64), token, here, hidden, eps,
         TOKENS, 2 * HALF, COLUMNS, SHARERS, PLAIN,
     )  # fmt: skip
+    if SCALED:
+        total *= tl.load(scales_ptr + row)[None, :]
     if HAS_BIAS:
         total += tl.load(bias_ptr + row).to(tl.float32)[None, :]
     low, high = tl.split(tl.permute(tl.reshape(total, (TOKENS, 2, HALF)), (0, 2, 1)))
@@ -136,19 +144,23 @@ def _rotate_and_write(
         kv_head = ((head - heads) % kv_heads).to(tl.int64)
         at = slot[:, None] * slot_stride + kv_head * head_stride + pair[None, :]
         if head < heads + kv_heads:
-            tl.store(keys_ptr + at, low.to(keys_ptr.dtype.element_ty), mask=whole)
-            tl.store(keys_ptr + at + SIZE // 2, high.to(keys_ptr.dtype.element_ty), mask=whole)
+            tl.store(keys_ptr + at, stored(low, keys_ptr.dtype.element_ty), mask=whole)
+            tl.store(keys_ptr + at + SIZE // 2, stored(high, keys_ptr.dtype.element_ty), mask=whole)
         else:
-            tl.store(values_ptr + at, low.to(values_ptr.dtype.element_ty), mask=whole)
-            tl.store(values_ptr + at + SIZE // 2, high.to(values_ptr.dtype.element_ty), mask=whole)
+            tl.store(values_ptr + at, stored(low, values_ptr.dtype.element_ty), mask=whole)
+            tl.store(values_ptr + at + SIZE // 2, stored(high, values_ptr.dtype.element_ty), mask=whole)
 
 
 @triton.jit
 def rotate_and_write(
     projected_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr, tokens, heads, kv_heads,
-    slot_stride, head_stride, SIZE: tl.constexpr, TOKENS: tl.constexpr, EARLY: tl.constexpr,
+    slot_stride, head_stride, SIZE: tl.constexpr, TOKENS: tl.constexpr, SPLITS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
-    """As `qkv`, for finished products, tokens × (N + 2K)·D. A program takes TOKENS rows of one head."""
+    """As `qkv`, for finished products, the sum of SPLITS parts of tokens × (N + 2K)·D.
+
+    A program takes TOKENS rows of one head.
+    """
     begin_next(EARLY)
     wait_for_previous(EARLY)
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
@@ -158,6 +170,10 @@ def rotate_and_write(
     at = (token[:, None] * (heads + 2 * kv_heads) + head) * SIZE + pair[None, :]
     low = tl.load(projected_ptr + at, mask=here[:, None], other=0.0).to(tl.float32)
     high = tl.load(projected_ptr + at + SIZE // 2, mask=here[:, None], other=0.0).to(tl.float32)
+    for split in tl.static_range(1, SPLITS):
+        part = at + split * (tokens.to(tl.int64) * (heads + 2 * kv_heads) * SIZE)
+        low += tl.load(projected_ptr + part, mask=here[:, None], other=0.0).to(tl.float32)
+        high += tl.load(projected_ptr + part + SIZE // 2, mask=here[:, None], other=0.0).to(tl.float32)
     _rotate_and_write(
         low, high, token, here, head, pair, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr,
         heads, kv_heads, slot_stride, head_stride, SIZE,

@@ -31,8 +31,12 @@ def wait_for_previous(EARLY: tl.constexpr):
 
 @triton.jit
 def as_loaded(values, EARLY: tl.constexpr):
-    """Returns the same bf16 values; keeps the compiler from converting them before the wait."""
-    if WAITS & EARLY:
+    """Returns the same values, bf16 or FP8; keeps the compiler from converting them before the wait."""
+    if WAITS & EARLY and values.dtype == tl.float8e4nv:
+        values = tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [values], dtype=tl.float8e4nv, is_pure=False, pack=4
+        )
+    elif WAITS & EARLY:
         values = tl.inline_asm_elementwise(
             "mov.b32 $0, $1;", "=r,r", [values], dtype=tl.bfloat16, is_pure=False, pack=2
         )

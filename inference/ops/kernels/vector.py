@@ -1,7 +1,8 @@
-"""Products with plain weights for one row or two: each program loads whole weight rows.
+"""Products with bf16 or FP8 weights for one row or two: each program loads whole weight rows.
 
 A program starts all its loads before it uses the first value, which keeps the memory busy; it then multiplies
-each row with the weights in registers. It fuses the same ops as `dense`.
+each row with the weights in registers. It fuses the same ops as `dense`. SCALED: the weights are FP8, with a
+scale for each row.
 """
 
 import triton
@@ -25,9 +26,9 @@ def _row(x_ptr, norm_ptr, token, columns, eps, HAS_NORM: tl.constexpr, WIDTH: tl
 
 @triton.jit
 def project(
-    x_ptr, norm_ptr, weight_ptr, bias_ptr, residual_ptr, out_ptr, columns, rows, eps,
-    HAS_NORM: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, TOKENS: tl.constexpr,
-    ROWS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,
+    x_ptr, norm_ptr, weight_ptr, scales_ptr, bias_ptr, residual_ptr, out_ptr, columns, rows, eps,
+    SCALED: tl.constexpr, HAS_NORM: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
+    TOKENS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """out = residual + norm(x)·Wᵀ + b, for TOKENS rows of x; WIDTH is the power of two that holds a row."""
     begin_next(EARLY)
@@ -39,12 +40,16 @@ def project(
         mask=inside[:, None] & (column < columns)[None, :],
         other=0.0,
     )
+    if SCALED:
+        scale = tl.load(scales_ptr + row, mask=inside, other=0.0)
     if HAS_BIAS:
         bias = tl.load(bias_ptr + row, mask=inside, other=0.0).to(tl.float32)
     wait_for_previous(EARLY)
     for token in tl.static_range(TOKENS):
         x = _row(x_ptr, norm_ptr, token, columns, eps, HAS_NORM, WIDTH)
         total = tl.sum(as_loaded(weight, EARLY).to(tl.float32) * x[None, :], 1)
+        if SCALED:
+            total *= scale
         if HAS_BIAS:
             total += bias
         if HAS_RESIDUAL:
@@ -54,10 +59,10 @@ def project(
 
 @triton.jit
 def qkv(
-    x_ptr, norm_ptr, weight_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr, slots_ptr,
-    hidden, heads, kv_heads, slot_stride, head_stride, eps,
-    HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
-    EARLY: tl.constexpr,
+    x_ptr, norm_ptr, weight_ptr, scales_ptr, bias_ptr, cos_ptr, sin_ptr, query_ptr, keys_ptr, values_ptr,
+    slots_ptr, hidden, heads, kv_heads, slot_stride, head_stride, eps,
+    SCALED: tl.constexpr, HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr,
+    TOKENS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Writes queries, and keys and values to their slots. A program takes HALF of a head's SIZE / 2 pairs."""
     begin_next(EARLY)
@@ -72,12 +77,16 @@ def qkv(
         mask=(column < hidden)[None, :],
         other=0.0,
     )
+    if SCALED:
+        scale = tl.load(scales_ptr + row)
     if HAS_BIAS:
         bias = tl.load(bias_ptr + row).to(tl.float32)
     wait_for_previous(EARLY)
     for token in tl.static_range(TOKENS):
         x = _row(x_ptr, norm_ptr, token, hidden, eps, True, WIDTH)
         total = tl.sum(as_loaded(weight, EARLY).to(tl.float32) * x[None, :], 1)
+        if SCALED:
+            total *= scale
         if HAS_BIAS:
             total += bias
         low, high = tl.split(tl.permute(tl.reshape(total, (1, 2, HALF)), (0, 2, 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from inference.ops import expert_kernels, fused, fused_sampling
 from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
+from inference.ops.scaled import FP8, Rows, ScaledRows
 
 META = torch.device("meta")
 HIDDEN, HEADS, KV_HEADS, SIZE, BLOCK, VOCABULARY = 2880, 64, 8, 64, 64, 201_088
@@ -33,11 +35,16 @@ def every_case() -> Iterator[Case]:
     for tokens in (1, 8, 64):
         yield Case(f"qkv {tokens}", partial(run_qkv, tokens))
         yield Case(f"out {tokens}", partial(run_out, tokens))
-    for window in (None, 128):
-        yield Case(f"decode {window}", partial(run_attention, [1], window))
-        yield Case(f"decode {window}", partial(run_attention, [1] * 64, window))
-        yield Case(f"prefill {window}", partial(run_attention, [2048], window))
-        yield Case(f"prefill {window}", partial(run_attention, [1, 1, 40], window))
+    for tokens in (1, 2, 8, 32, 64, 128, 256):
+        yield Case(f"scaled_qkv {tokens}", partial(run_qkv, tokens, fp8=True))
+        yield Case(f"fp8_qkv {tokens}", partial(run_qkv, tokens, kept=FP8))
+        yield Case(f"scaled_out {tokens}", partial(run_out, tokens, fp8=True))
+        yield Case(f"scaled_head {tokens}", partial(run_head, tokens, fp8=True))
+    for window, (prefix, kept) in itertools.product((None, 128), (("", torch.bfloat16), ("fp8_", FP8))):
+        yield Case(f"{prefix}decode {window}", partial(run_attention, [1], window, kept))
+        yield Case(f"{prefix}decode {window}", partial(run_attention, [1] * 64, window, kept))
+        yield Case(f"{prefix}prefill {window}", partial(run_attention, [2048], window, kept))
+        yield Case(f"{prefix}prefill {window}", partial(run_attention, [1, 1, 40], window, kept))
     for experts, tokens in ((32, 1), (32, 4), (32, 64), (32, 256), (32, 2048), (128, 1), (128, 8), (128, 64)):
         yield Case(f"experts {experts} {tokens}", partial(run_experts, tokens, experts))
     for rows in (1, 8):
@@ -58,27 +65,34 @@ def pages_of(queries: list[int], window: int | None) -> Pages:
     )
 
 
-def memory() -> Tensor:
-    return of(KV_HEADS, 1000, BLOCK, SIZE).permute(1, 2, 0, 3)
+def memory(kept: torch.dtype) -> Tensor:
+    return of(KV_HEADS, 1000, BLOCK, SIZE, dtype=kept).permute(1, 2, 0, 3)
 
 
-def run_qkv(tokens: int) -> None:
+def rows_of(rows: int, columns: int, fp8: bool) -> Rows:
+    if fp8:
+        return ScaledRows(of(rows, columns, dtype=FP8), of(rows, dtype=torch.float32))
+    return of(rows, columns)
+
+
+def run_qkv(tokens: int, fp8: bool = False, kept: torch.dtype = torch.bfloat16) -> None:
     rows = (HEADS + 2 * KV_HEADS) * SIZE
+    weight = rows_of(rows, HIDDEN, fp8)
     cos, sin = (of(tokens, SIZE, dtype=torch.float32) for _ in range(2))
     fused.qkv(
-        of(tokens, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, of(rows, HIDDEN), of(rows), cos, sin,
-        memory(), memory(), pages_of([1] * tokens, None),
+        of(tokens, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, weight, of(rows), cos, sin,
+        memory(kept), memory(kept), pages_of([1] * tokens, None),
     )  # fmt: skip
 
 
-def run_out(tokens: int) -> None:
-    fused.project_out(of(tokens, HEADS * SIZE), of(HIDDEN, HEADS * SIZE), of(HIDDEN), of(tokens, HIDDEN))
+def run_out(tokens: int, fp8: bool = False) -> None:
+    weight = rows_of(HIDDEN, HEADS * SIZE, fp8)
+    fused.project_out(of(tokens, HEADS * SIZE), weight, of(HIDDEN), of(tokens, HIDDEN))
 
 
-def run_attention(queries: list[int], window: int | None) -> None:
-    fused.paged_attention(
-        of(sum(queries), HEADS, SIZE), memory(), memory(), of(HEADS), pages_of(queries, window)
-    )
+def run_attention(queries: list[int], window: int | None, kept: torch.dtype) -> None:
+    query, pages = of(sum(queries), HEADS, SIZE), pages_of(queries, window)
+    fused.paged_attention(query, memory(kept), memory(kept), of(HEADS), pages)
 
 
 def packed(experts: int, rows: int) -> PackedRows:
@@ -96,8 +110,10 @@ def run_experts(tokens: int, experts: int) -> None:
     fused.experts_block(of(tokens, HIDDEN), norm, EPS, of(experts, HIDDEN), of(experts), 4, mixture)
 
 
-def run_head(rows: int) -> None:
-    fused.head_logits(of(rows, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, of(VOCABULARY, HIDDEN).t())
+def run_head(rows: int, fp8: bool = False) -> None:
+    head = rows_of(VOCABULARY, HIDDEN, fp8)
+    norm = of(HIDDEN, dtype=torch.float32)
+    fused.head_logits(of(rows, HIDDEN), norm, EPS, head.t() if isinstance(head, Tensor) else head)
 
 
 def run_sample(rows: int, extras: bool) -> None:

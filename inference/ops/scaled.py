@@ -1,0 +1,83 @@
+"""Weights in 8 bits: FP8 numbers (E4M3) and one scale for each row.
+
+Takes rows of floats and returns FP8 numbers and scales, or the floats that these stand for. A scale is the
+smallest power of two with which the row's largest number fits. So bf16 holds every number times its scale
+exactly, and every way to multiply with the rows, as they are or converted first, multiplies the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FP8 = torch.float8_e4m3fn
+LARGEST = 448.0  # of E4M3; conversion makes NaN of larger numbers
+ROWS_AT_ONCE = 8192  # limits the memory that conversion takes
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledRows:
+    """values R×C (float8_e4m3fn), scales R (float32): row r of the weights is values[r] · scales[r]."""
+
+    values: Tensor
+    scales: Tensor
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def columns(self) -> int:
+        return self.values.shape[1]
+
+    def floats(self, dtype: torch.dtype) -> Tensor:
+        """The rows that the numbers stand for; exact in bf16 and wider types."""
+        out = torch.empty(self.values.shape, dtype=dtype, device=self.values.device)
+        for at in range(0, len(self), ROWS_AT_ONCE):
+            part = slice(at, at + ROWS_AT_ONCE)
+            out[part] = self.values[part].float() * self.scales[part, None]
+        return out
+
+
+Rows = Tensor | ScaledRows
+
+
+def scaled(rows: Tensor) -> ScaledRows:
+    """The nearest FP8 numbers of each row, on the rows' device."""
+    values = torch.empty(rows.shape, dtype=FP8, device=rows.device)
+    scales = torch.empty(len(rows), dtype=torch.float32, device=rows.device)
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[at : at + ROWS_AT_ONCE].float()
+        scale = _scales(part.abs().amax(1))
+        scales[at : at + len(part)] = scale
+        values[at : at + len(part)] = (part / scale[:, None]).to(FP8)
+    return ScaledRows(values, scales)
+
+
+def _scales(largest: Tensor) -> Tensor:
+    """2^k with largest ≤ 448 · 2^k; 1 for a row of zeros. The smallest is 2^-110, far from a float's end."""
+    mantissa, exponent = torch.frexp(largest / LARGEST)  # largest / 448 = mantissa · 2^exponent
+    exponent = torch.where(mantissa > 0.5, exponent, exponent - 1).clamp(min=-110)
+    return torch.where(largest > 0, torch.ldexp(torch.ones_like(largest), exponent), torch.ones_like(largest))
+
+
+class Rounding:
+    """Sums how far FP8 numbers are from the weights that they replace."""
+
+    def __init__(self) -> None:
+        self._wrong: list[Tensor] = []
+        self._total: list[Tensor] = []
+
+    def count(self, rows: Tensor, found: ScaledRows) -> None:
+        for at in range(0, len(rows), ROWS_AT_ONCE):
+            part = slice(at, at + ROWS_AT_ONCE)
+            right = rows[part].float()
+            wrong = found.values[part].float() * found.scales[part, None] - right
+            self._wrong.append(wrong.square_().sum())
+            self._total.append(right.square().sum())
+
+    def relative_error(self) -> float:
+        """‖found − rows‖ / ‖rows‖ over everything counted."""
+        total = float(torch.stack(self._total).sum()) if self._total else 0.0
+        return (float(torch.stack(self._wrong).sum()) / total) ** 0.5 if total else 0.0

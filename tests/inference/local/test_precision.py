@@ -1,0 +1,138 @@
+"""FP8 weights, keys and values in the engine: where they are refused, the plan of memory, and tokens."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.bench import roofline
+from inference.bench.divergence import divergence, sampled
+from inference.bench.measure import widths_of
+from inference.engine import CheckpointError, EngineInfo, Sampling
+from inference.local.cuda_runner import CudaRunner
+from inference.local.engine import check_precision, described, engine_of, layer_kinds, load_local
+from inference.local.options import LocalOptions
+from inference.local.random_model import load_random
+from inference.local.scheduling.step import StepPart
+from inference.models.gpt_oss import GptOss, load_model
+from inference.models.precision import Precision
+from inference.models.random_weights import random_model
+from inference.ops.scaled import FP8
+from inference.shapes import SHAPES
+
+CPU = torch.device("cpu")
+BOTH = Precision(weights="fp8", kv="fp8")
+GREEDY = Sampling(temperature=0.0, max_tokens=30, stop_token_ids=frozenset())
+PROMPT = [at * 31 % 500 for at in range(40)]
+
+
+@pytest.fixture(scope="module")
+def plain(checkpoint: Path) -> GptOss:
+    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> GptOss:
+    return load_model(checkpoint, device=CPU, any_vocabulary=True, precision=BOTH)
+
+
+def greedy(model: GptOss, count: int) -> list[int]:
+    cache, last, found = model.new_cache(), PROMPT, []
+    for _ in range(count):
+        last = [int(model.next_logits(last, cache).argmax())]
+        found += last
+    return found
+
+
+@pytest.mark.parametrize(
+    ("precision", "flags"),
+    [
+        (Precision(weights="fp8"), "--weights fp8 needs"),
+        (Precision(kv="fp8"), "--kv-dtype fp8 needs"),
+        (BOTH, "--weights fp8 and --kv-dtype fp8 needs"),
+    ],
+)
+def test_without_kernels_fp8_is_refused_before_anything_is_loaded(
+    checkpoint: Path, precision: Precision, flags: str
+) -> None:
+    options = LocalOptions(precision=precision)
+    with pytest.raises(CheckpointError, match=flags):
+        load_local(checkpoint, name="model", device="cpu", any_vocabulary=True, options=options)
+    with pytest.raises(CheckpointError, match=flags):
+        load_random("tiny", device="cpu", options=options)
+
+
+def test_without_fp8_every_device_is_right() -> None:
+    check_precision(Precision(), CPU)
+
+
+async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss) -> None:
+    info = EngineInfo(name="fp8", context_length=1024, vocab_size=500)
+    engine = engine_of(model, info, LocalOptions(), may_shorten=True)
+    tokens: list[int] = []
+    async with aclosing(engine.generate(PROMPT, GREEDY)) as steps:
+        async for step in steps:
+            tokens += step.tokens
+    await engine.close()
+    assert tokens == greedy(model, 30)
+
+
+def test_the_runner_of_a_gpu_samples_the_same_tokens(model: GptOss) -> None:
+    runner = CudaRunner(model, [20] * len(model.config.windows), 2, 16, graphs=False)
+    picker = runner.picker(GREEDY)
+    tables = [list(range(1, 8))] * len(model.config.windows)
+    parts, found = StepPart(0, PROMPT, 0, tables, 1, picker), []
+    for at in range(20):
+        found.append(runner.launch([parts]).outcomes()[0].sampled[0].token)
+        parts = StepPart(0, found[-1:], len(PROMPT) + at, tables, 1, picker)
+    assert found == greedy(model, 20)
+
+
+def test_keys_and_values_take_a_byte_each(model: GptOss, plain: GptOss) -> None:
+    assert model.new_cache().memory.layers[0][0].dtype == FP8
+    for own, other in zip(layer_kinds(model), layer_kinds(plain), strict=True):
+        assert own.bytes_per_token * 4 == other.bytes_per_token
+    assert model.new_cache().memory.byte_size * 4 == plain.new_cache().memory.byte_size
+
+
+def test_the_description_states_what_is_in_fp8(model: GptOss, plain: GptOss) -> None:
+    assert "FP8" not in described(plain)
+    assert model.rounding is not None
+    assert f"error of the weights {model.rounding:.2%})" in described(model)
+    assert described(model).endswith(", keys and values in FP8.")
+
+
+def test_experts_router_and_embedding_are_unchanged(model: GptOss, plain: GptOss) -> None:
+    assert torch.equal(model._weights.embedding, plain._weights.embedding)
+    for own, other in zip(model._weights.layers, plain._weights.layers, strict=True):
+        assert torch.equal(own.router, other.router)
+        assert not torch.equal(own.qkv, other.qkv)  # type: ignore[arg-type]
+        assert not torch.equal(own.out, other.out)  # type: ignore[arg-type]
+
+
+def test_the_divergence_is_zero_from_itself_and_small_from_fp8() -> None:
+    plain, other = (
+        random_model(SHAPES["tiny"], CPU, progress=False, precision=each) for each in (Precision(), BOTH)
+    )
+    none = divergence(plain, plain, 160)
+    assert (none.mean, none.most, none.same_best) == (0, 0, 1)
+    assert none.loss == none.other_loss
+    some = divergence(plain, other, 160)
+    assert some.tokens == 160
+    assert 0 < some.mean < 0.1
+    assert some.mean < some.p99 <= some.most
+    assert 0.5 < some.same_best <= 1
+    assert some.loss == none.loss
+    assert sampled(plain, 2, 9) == sampled(plain, 2, 9)
+
+
+def test_the_roofline_counts_fp8_only_where_it_is_stored(model: GptOss) -> None:
+    config = SHAPES["20b"]
+    whole = roofline.decode_bytes(config, 1, 1024, roofline.Widths(2, 2, 2))
+    weights = roofline.decode_bytes(config, 1, 1024, roofline.Widths(2, 1, 2))
+    attention = 24 * 2880 * 64 * (80 + 64)
+    assert whole - weights == attention + 201_088 * 2880
+    assert widths_of(model) == roofline.Widths(4, 4, 1)  # on a CPU, the weights are the floats
