@@ -10,7 +10,7 @@
 #   make recipe-test      train small models by the recipe of the embedded one
 #   make web-test         install Chromium (Debian, as root) and Playwright, and test the playground in it
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
-#   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH
+#   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make soak             load a server for MINUTES=60 while clients leave; nothing may grow or leak
@@ -185,7 +185,7 @@ web-test: $(VENV)/.developing
 	@$(PIP) --no-build-isolation --editable '.[web-test]'
 	@$(BIN)/python -m pytest -m browser tests/web
 
-# LLAMA_SERVER=PATH: the program, if it is not on the path. Without it, the tests are skipped.
+# LLAMA_SERVER=PATH VLLM=PATH: the program, if it is not on the path. Without it, the tests are skipped.
 engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote
 

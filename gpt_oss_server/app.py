@@ -6,7 +6,6 @@ this module does not import torch.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -25,20 +24,16 @@ from gpt_oss_server.chat.api import chat_router
 from gpt_oss_server.chat.service import ChatService
 from gpt_oss_server.completions.api import completions_router
 from gpt_oss_server.containers.api import containers_router
-from gpt_oss_server.errors import (
-    ApiError,
-    EngineUnavailable,
-    InvalidRequest,
-    MethodNotAllowed,
-    NotFound,
-    StoreUnavailable,
-)
+from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
+from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.edge import Edge
 from gpt_oss_server.http.hosts import HostGuard, Hosts
 from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi_document import describe
 from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.ops.keys.guard import KeyGuard
+from gpt_oss_server.ops.limits.guard import LimitGuard
 from gpt_oss_server.pages.router import pages_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
@@ -72,11 +67,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+        served.keys.start()
         tools.start()
         served.make_ready()
         served.stores.start()
         service.continuing.start()
         yield
+        await served.keys.close()
         await service.close()
 
     # A redirect would bypass a proxy in front of the server; see Edge.
@@ -102,10 +99,19 @@ def create_app(
     describe(app)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_middleware(OriginGuard, origins=origins)
-    app.add_middleware(HostGuard, hosts=Hosts(settings))
-    app.add_middleware(Edge)
+    _guard(app, served, origins)
     return app
+
+
+def _guard(app: FastAPI, served: Served, origins: Origins) -> None:
+    """Adds the layers around the routes, from the inside out."""
+    if served.limiter.is_needed:
+        app.add_middleware(LimitGuard, limiter=served.limiter)
+    if not served.keys.is_open:
+        app.add_middleware(KeyGuard, keys=served.keys)
+    app.add_middleware(OriginGuard, origins=origins)
+    app.add_middleware(HostGuard, hosts=Hosts(served.settings))
+    app.add_middleware(Edge)
 
 
 def _as_engine(given: Engine | InferNextToken) -> Engine:
@@ -115,14 +121,7 @@ def _as_engine(given: Engine | InferNextToken) -> Engine:
 
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    headers = {} if error.may_pass else {"x-should-retry": "false"}
-    if isinstance(error, EngineUnavailable | StoreUnavailable):
-        headers["retry-after"] = str(math.ceil(error.retry_after))
-    if error.status == 426:
-        headers["upgrade"] = "websocket"
-    if isinstance(error, MethodNotAllowed):
-        headers["allow"] = ", ".join(error.allowed)
-    return JSONResponse(error.body(), status_code=error.status, headers=headers)
+    return error_answer(error)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:

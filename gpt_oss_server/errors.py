@@ -17,6 +17,8 @@ ApiError                          500  server_error
 │   ├── PreviousResponseNotFound  400  code previous_response_not_found, like OpenAI's service
 │   ├── ContextLengthExceeded     400  code context_length_exceeded
 │   ├── SocketLimitReached        400  code websocket_stream_limit_reached
+│   ├── InvalidApiKey             401  code invalid_api_key: none, or not one of this server's
+│   ├── ToolNotAllowed            403  code tool_not_allowed: the request's key may not use the tool
 │   ├── OriginNotAllowed          403  code origin_not_allowed: a web page of another site
 │   ├── HostNotAllowed            403  code host_not_allowed: a name that is not this server's
 │   ├── RequestTimeout            408  code request_timeout: the request did not arrive in time
@@ -33,6 +35,8 @@ ApiError                          500  server_error
 ├── MethodNotAllowed              405  code method_not_allowed
 ├── UpgradeRequired               426  code upgrade_required
 ├── TooManyContainers             429  code too_many_containers: the client's own, or those of all
+├── RateLimitExceeded             429  code rate_limit_exceeded: a limit of the key, or of all clients
+│   └── TokenLimitExceeded        429  the same, of tokens
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
 ├── StoreUnavailable              503  code store_unavailable: try again later
 ├── GenerationFailed              500  code server_error: the engine failed
@@ -71,7 +75,7 @@ class ApiError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     code: ClassVar[str | None] = "server_error"
-    may_pass: ClassVar[bool] = True  # the same request may succeed when it is sent again
+    may_pass: bool = True  # the same request may succeed when it is sent again
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         self.message = _shortened(message, _MESSAGE)
@@ -143,6 +147,16 @@ class ContextLengthExceeded(InvalidRequest):
 
 class SocketLimitReached(InvalidRequest):
     code = "websocket_stream_limit_reached"
+
+
+class InvalidApiKey(InvalidRequest):
+    status = 401
+    code = "invalid_api_key"
+
+
+class ToolNotAllowed(InvalidRequest):
+    status = 403
+    code = "tool_not_allowed"
 
 
 class OriginNotAllowed(InvalidRequest):
@@ -236,6 +250,23 @@ class TooManyContainers(ApiError):
     type = "rate_limit_error"
     code = "too_many_containers"
     may_pass = False  # until the client deletes one
+
+
+class RateLimitExceeded(ApiError):
+    """`retry_after`: seconds until the same request may succeed; None: not by waiting alone."""
+
+    status = 429
+    type = "requests"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, param=param)
+        self.retry_after = retry_after
+        self.may_pass = retry_after is not None
+
+
+class TokenLimitExceeded(RateLimitExceeded):
+    type = "tokens"
 
 
 class EngineUnavailable(ApiError):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from gpt_oss_server.access_settings import AccessSettings
 from gpt_oss_server.network_settings import NetworkSettings
 from gpt_oss_server.options import (
     AUTO,
@@ -39,7 +40,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NetworkSettings, StoreSettings):
+class Settings(NetworkSettings, AccessSettings, StoreSettings):
     """The configuration of one server. The constructor checks the values."""
 
     model: str = setting(
@@ -47,7 +48,8 @@ class Settings(NetworkSettings, StoreSettings):
         text("MODEL"),
         "Model",
         "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL` or `vllm:URL` "
-        "(a server that runs elsewhere), `scripted:FILE`, or `random:20b` (random weights, for measuring).",
+        "(a server that runs elsewhere, or several: `URL,URL`), `scripted:FILE`, or `random:20b` (random "
+        "weights, for measuring).",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
     )
@@ -291,7 +293,7 @@ class Settings(NetworkSettings, StoreSettings):
             option.check(getattr(self, option.name))
 
 
-_SECTIONS = ("Model", "Network", "Answers", "Tools", "Store", "Logging")
+_SECTIONS = ("Model", "Network", "Access", "Answers", "Tools", "Store", "Logging")
 OPTIONS: tuple[Option, ...] = tuple(
     sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
 )

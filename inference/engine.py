@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from inference.grammar import Grammar
+from inference.grammar import Grammar, Notation
 
 SAMPLING_FIELDS = frozenset(
     {
@@ -72,6 +72,8 @@ class Sampling:
     cache_salt: str | None = None
     owner: str = ""
     priority: int = 0
+    # By header: names under which other programs' engines, routers and traces know the request.
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,9 @@ class EngineInfo:
     # grammar.
     takes_begun_calls: bool = False
     enforces_grammar: bool = False  # whether it obeys `Sampling.grammar`
+    # How grammars must be written for it, if it takes them as text. It obeys those that can be written so; a
+    # server checks what they leave free.
+    notation: Notation | None = None
     # Whether it obeys `Sampling.prompt_logprobs`. The scores of such an engine are a distribution's, and its
     # next token depends on the prompt alone, so that beam search works on it.
     scores_prompts: bool = False

@@ -2,13 +2,22 @@
 
 The caller makes a `Grammar` and passes it to `generate` in `Sampling.grammar`. An engine that enforces
 grammars (`EngineInfo.enforces_grammar`) starts it once per generation and requests a mask before every token.
-An engine must not know what a grammar is made of.
+An engine must not know what a grammar is made of. An engine of another program cannot request masks: it takes
+the grammar as a text, if the grammar can be written in the notation that it reads (`EngineInfo.notation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
+
+
+class Notation(StrEnum):
+    """How a grammar is written down. In both, single tokens are named by their ids."""
+
+    GBNF = "gbnf"  # llama.cpp's
+    XGRAMMAR = "xgrammar"  # the EBNF of the library xgrammar
 
 
 class GrammarState(Protocol):
@@ -40,6 +49,35 @@ class Grammar(Protocol):
     """Any number of generations may share one, from any thread."""
 
     def start(self) -> GrammarState: ...
+
+
+class Spelling(Protocol):
+    """The text of a grammar as one generation goes on. Used by one thread at a time."""
+
+    def take(self, tokens: Iterable[int]) -> None:
+        """Records sampled tokens. Cheap: what they mean is computed when the rest is requested."""
+        ...
+
+    def rest(self, notation: Notation) -> str | None:
+        """What is left of the grammar; None if it cannot be written here. Slow for long outputs."""
+        ...
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that the text leaves out. An engine must allow them where it is complete, and end there."""
+        ...
+
+    @property
+    def is_inside_character(self) -> bool:
+        """Whether the tokens end in the middle of a character: then `rest` is about the next token alone."""
+        ...
+
+
+@runtime_checkable
+class SpelledGrammar(Grammar, Protocol):
+    """A grammar that can be written down."""
+
+    def spelling(self) -> Spelling: ...
 
 
 def masks_of(states: Sequence[GrammarState]) -> list[bytes | Exception]:

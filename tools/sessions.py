@@ -29,6 +29,7 @@ class SessionLimits:
     age: float = 14_400.0
     count: int = 64
     per_owner: int = 64
+    own: Callable[[], int | None] = lambda: None  # in place of `per_owner`, for whom the task works
     spared: float = 0.0  # seconds since its last use in which no session gives way to another owner's
 
 
@@ -95,11 +96,10 @@ class SessionPool:
         if (entry := self._entries.get(conversation)) is not None:
             entry.used = self._clock()
 
-    @property
-    def conversations(self) -> tuple[str, ...]:
-        """The conversations that have a session, the oldest first."""
+    def conversations(self, owner: str | None = None) -> tuple[str, ...]:
+        """The conversations that have a session, the oldest first; with `owner`, only this owner's."""
         self.sweep()
-        return tuple(self._entries)
+        return tuple(name for name, entry in self._entries.items() if owner in (None, entry.owner))
 
     def discard(self, conversation: str) -> None:
         """Ends a session whose state is not reliable; the next call gets a new one."""
@@ -140,7 +140,8 @@ class SessionPool:
 
     def _make_room(self, owner: str, *, replaces: bool) -> None:
         own = {name: entry for name, entry in self._entries.items() if entry.owner == owner}
-        if len(own) >= self._limits.per_owner:
+        most = self._limits.own()
+        if len(own) >= (self._limits.per_owner if most is None else most):
             self._replace(own if replaces else {}, of_owner=True)
         if len(self._entries) >= self._limits.count:
             since = self._clock() - self._limits.spared

@@ -133,10 +133,10 @@ class Toolbox:
         if (box := self._find(namespace)) is not None:
             box._pools[namespace].touch(conversation)
 
-    def conversations(self, namespace: str) -> tuple[str, ...]:
-        """The conversations with an open session of a tool, the oldest first."""
+    def conversations(self, namespace: str, owner: str | None = None) -> tuple[str, ...]:
+        """The conversations with an open session of a tool, the oldest first; with `owner`, of this owner."""
         box = self._find(namespace)
-        return box._pools[namespace].conversations if box is not None else ()
+        return box._pools[namespace].conversations(owner) if box is not None else ()
 
     def open(self, conversation: str, namespace: str) -> Session:
         """The same, but opens a session if there is none. Raises TooManySessions or ToolUnavailable."""

@@ -20,6 +20,7 @@ from gpt_oss_server.chat.usage import usage_of
 from gpt_oss_server.chat.writers import ChunkPart
 from gpt_oss_server.errors import ApiError, from_exception
 from gpt_oss_server.http.shared_fields import shown_metadata
+from gpt_oss_server.ops.limits.spending import Spending, no_spending
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.tooling.hosted import HostedTools
@@ -58,10 +59,16 @@ class ChatRun:
     """Iterate once over `chunks()`; `error` is then set if it failed."""
 
     def __init__(
-        self, prepared: PreparedChat, served: Served, completion_id: str, keep: Keep | None = None
+        self,
+        prepared: PreparedChat,
+        served: Served,
+        completion_id: str,
+        keep: Keep | None = None,
+        spending: Spending | None = None,
     ) -> None:
-        """`keep` stores the completion."""
+        """`keep` stores the completion; `spending` holds the tokens that were reserved for it."""
         self._keep = keep
+        self._spending = spending or no_spending()
         self._kept = Folded()
         self.request = prepared.request
         self.error: ApiError | None = None
@@ -95,6 +102,7 @@ class ChatRun:
                     self.error = from_exception(error, f"The chat completion {self._id}")
                 yield self._end()
             finally:
+                self._spending.settle(self._usage()["total_tokens"])
                 for choice in self._choices:
                     await choice.hosted.close(keeps_conversation=False)
 

@@ -17,6 +17,8 @@ from gpt_oss_server.chat.stored import StoredCompletions
 from gpt_oss_server.chat.structured import read_form
 from gpt_oss_server.chat.tools import read_tools
 from gpt_oss_server.http.large_work import in_thread_if_large
+from gpt_oss_server.ops.limits.limiter import reserve
+from gpt_oss_server.ops.limits.spending import Spending
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import check_beams_fit
 from gpt_oss_server.turns.prompting import begun_call
@@ -25,15 +27,33 @@ from gpt_oss_server.turns.prompting import begun_call
 class ChatService:
     def __init__(self, served: Served) -> None:
         self.served = served
-        self.stored = StoredCompletions(served.stores.completions, served.ids)
+        self.stored = StoredCompletions(lambda: served.completions, served.ids)
 
     async def start(self, body: object) -> ChatRun:
         """Does all work before the first token: after it returns, only the engine can fail."""
         self.served.check_room()
         completion_id = self.served.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
         request = await self._parsed(body)
+        if request.store:
+            await self.served.check_stored()
         keep = partial(self.stored.keep, request) if request.store else None
-        return ChatRun(await self._prepare(request), self.served, completion_id, keep)
+        prepared = await self._prepare(request)
+        spending = await self._reserved(prepared)
+        return ChatRun(prepared, self.served, completion_id, keep, spending)
+
+    async def _reserved(self, prepared: PreparedChat) -> Spending:
+        """The tokens of all choices, within the limits of the request's key."""
+        request, most = prepared.request, prepared.sampling.max_tokens
+        count, prompt = request.n or 1, len(prepared.prompt) + len(prepared.prefill)
+        try:
+            return await reserve(
+                prompt,
+                None if request.limit is None else count * request.limit,
+                None if most is None else count * most,
+            )
+        except BaseException:
+            await prepared.hosted.close(keeps_conversation=True)
+            raise
 
     async def prompt(self, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""

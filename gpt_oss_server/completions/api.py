@@ -20,6 +20,7 @@ from gpt_oss_server.completions.tokens import (
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import in_thread_if_large, json_answer
+from gpt_oss_server.ops.limits.limiter import reserve
 from gpt_oss_server.serving.chunks import answer
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.prompting import check_can_fit
@@ -73,4 +74,7 @@ async def start(body: object, served: Served) -> CompletionRun:
 
     prompts = await in_thread_if_large(encode, request.prompt)
     grammar = await grammar_of(request, served)
-    return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1), grammar)
+    choices = len(prompts) * max(request.n or 1, request.best_of or 1)
+    most = choices * info.context_length
+    spending = await reserve(sum(map(len, prompts)), choices * request.limit, most)
+    return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1), grammar, spending)

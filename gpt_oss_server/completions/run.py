@@ -15,6 +15,7 @@ from typing import Any
 from gpt_oss_server.completions.request import CreateCompletion
 from gpt_oss_server.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
+from gpt_oss_server.ops.limits.spending import Spending, no_spending
 from gpt_oss_server.serving.counters import outcome
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.turns.beams import beam_search, check_beams_fit
@@ -58,7 +59,10 @@ class CompletionRun:
         served: Served,
         completion_id: str,
         grammar: Grammar | None = None,
+        spending: Spending | None = None,
     ) -> None:
+        """`spending` holds the tokens that were reserved for it."""
+        self._spending = spending or no_spending()
         self.request = request
         self.error: ApiError | None = None
         self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
@@ -103,6 +107,8 @@ class CompletionRun:
             except Exception as error:
                 self.error = from_exception(error, f"The completion {self._head['id']}")
                 self._served.counters.count(outcome(None, self.error), ())
+            finally:
+                self._spending.settle(self._usage()["total_tokens"])
             if self.error is not None:
                 yield [dict(self.error.body())]
             elif self.request.includes_usage:

@@ -2,7 +2,8 @@
 
 Takes the allowed calls, the form of the answer, and whether a call is required, in terms of no API. Returns a
 `Binding`, or raises a 400 that names the schema's keyword and place. An engine that enforces grammars gets
-one for every turn, so that headers are always legal; for other engines the finished turn is checked.
+one for every turn, so that headers are always legal. One that takes them as text gets one too, and the
+finished turn is checked for what such a text leaves free. For all others there is only the check.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
@@ -35,17 +36,21 @@ from gpt_oss_server.constraints.matcher import (
     grammars_of,
 )
 from gpt_oss_server.constraints.schema_support import SchemaRefused
+from gpt_oss_server.constraints.spelled_turn import SpelledTurn, spelled_turn
 from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.constraints.turn_check import TurnCheck
 from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedGrammar, UnsupportedSchema
 from gpt_oss_server.harmony.encoding import Encoding
-from inference.grammar import Grammar
+from inference.engine import EngineInfo
+from inference.grammar import Grammar, Notation
 from tools.tool import Declaration
 
 _log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
 _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
+_PARTS = ("headers", "calls", "schemas", "grammars", "banned")  # of a turn's form
+_Compile = Callable[[TurnShape], CompiledGrammar | SpelledTurn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,16 @@ class Binding:
         if reasons:
             return self.later if called else self.grammar
         return self.unreasoned_later if called else self.unreasoned
+
+
+def enforced(info: EngineInfo) -> dict[str, str]:
+    """How an engine is held to each part of a turn's form: while it samples, by a check, or both."""
+    sampling, both, check = "sampling", "sampling and check", "check"
+    if info.enforces_grammar:
+        return dict.fromkeys(_PARTS, sampling)
+    if info.notation is None:
+        return {"headers": "none", **dict.fromkeys(_PARTS[1:], check)}
+    return {"headers": sampling, "calls": sampling, "schemas": both, "grammars": both, "banned": check}
 
 
 def make_ready(encoding: Encoding, *, after: float = 0.0) -> threading.Thread:
@@ -86,36 +101,62 @@ def _warn(missing: str) -> None:
     _log.warning("Headers are not constrained to their grammar, and schemas are refused. %s", missing)
 
 
-def bind(wanted: Wanted, encoding: Encoding, *, enforces: bool, guides: bool = False) -> Binding:
+def bind(
+    wanted: Wanted,
+    encoding: Encoding,
+    *,
+    enforces: bool,
+    guides: bool = False,
+    notation: Notation | None = None,
+) -> Binding:
     """Compiles the binding. Too slow for the event loop: a second the first time, then milliseconds.
 
-    With `guides`, and an engine that enforces grammars, `wanted.guides` apply.
+    `notation` is that of an engine which takes grammars as text. With `guides`, and an engine that takes
+    grammars in any way, `wanted.guides` apply.
     """
-    if not wanted.binds and not enforces:
+    if not wanted.binds and not enforces and notation is None:
         return Binding()
     try:
         grammars = grammars_of(encoding)
     except GrammarsMissing as error:
-        if not wanted.needs_grammars:
-            return _checked_by_header(wanted)
-        raise ToolNotAvailable(str(error), param=wanted.param) from None
+        if wanted.needs_grammars:
+            raise ToolNotAvailable(str(error), param=wanted.param) from None
+        unchecked = _headers_alone(wanted, encoding) if notation is not None else Binding()
+        return replace(unchecked, check=_header_check(wanted))
     answer = None if wanted.answer is None else _form(grammars, wanted.answer)
     bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
-    callees = [c for c in _callees(wanted, bodies) if wanted.only is None or c.recipient in wanted.only]
+    callees = _callees(wanted, bodies)
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is required, but no tool can be called.", param=wanted.choice_param)
-    if not enforces:
-        check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only, wanted.banned)
+    check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only, wanted.banned)
+    if not enforces and notation is None:
         return Binding(check=check)
-    if guides and (guided := _guided(grammars, wanted, callees)) != callees:
+    guided = _guided(grammars, wanted, callees) if guides else callees
+    if not enforces:
+        bound = _enforced(wanted, answer, guided, lambda shape: spelled_turn(shape, encoding))
+        return replace(bound, check=check if wanted.binds else None)
+    return _compiled(grammars, wanted, answer, callees, guided)
+
+
+def _compiled(
+    grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequence[Callee], guided: Sequence[Callee]
+) -> Binding:
+    def compiled(shape: TurnShape) -> CompiledGrammar:
+        return _compile(grammars, turn_grammar(shape))
+
+    if guided != callees:
         try:
-            return _enforced(grammars, wanted, answer, guided)
+            return _enforced(wanted, answer, guided, compiled)
         except GrammarError as error:  # a guide must not refuse a request
             _log.info("The schemas of all tools together are too large to guide their calls: %s", error)
     try:
-        return _enforced(grammars, wanted, answer, callees)
+        return _enforced(wanted, answer, callees, compiled)
     except GrammarError as error:
         raise _too_large(wanted, error) from None
+
+
+def _headers_alone(wanted: Wanted, encoding: Encoding) -> Binding:
+    return _enforced(wanted, None, _callees(wanted, {}), lambda shape: spelled_turn(shape, encoding))
 
 
 def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
@@ -125,7 +166,7 @@ def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
     )
 
 
-def _enforced(grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequence[Callee]) -> Binding:
+def _enforced(wanted: Wanted, answer: Body, callees: Sequence[Callee], compiled: _Compile) -> Binding:
     """Raises `GrammarError` if all of it together is too large."""
     # A turn whose whole output has a form has no place for preambles.
     preambles = () if wanted.answers_only or (answer is not None and not callees) else _PREAMBLES
@@ -140,15 +181,12 @@ def _enforced(grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequenc
     )
     later = replace(first, may_answer=True)
 
-    def compiled(shape: TurnShape, *, reasons: bool = True) -> CompiledGrammar:
-        return _compile(grammars, turn_grammar(shape if reasons else replace(shape, asides=preambles)))
-
     bound = Binding(compiled(first), compiled(later))
     if wanted.begun:
         bound = replace(bound, begun=_begun(compiled(first), wanted))
     if not wanted.bounds_reasoning:
         return bound
-    unreasoned = compiled(first, reasons=False), compiled(later, reasons=False)
+    unreasoned = [compiled(replace(shape, asides=preambles)) for shape in (first, later)]
     return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
 
 
@@ -165,10 +203,11 @@ def bind_plain(wanted: Wanted, encoding: Encoding) -> Grammar:
         raise _too_large(wanted, error) from None
 
 
-def _checked_by_header(wanted: Wanted) -> Binding:
+def _header_check(wanted: Wanted) -> TurnCheck | None:
     """The check of which tools the turn calls and of banned strings, which needs no grammars."""
-    check = TurnCheck(None, None, {}, wanted.must_call, wanted.only, wanted.banned)
-    return Binding(check=check) if wanted.binds else Binding()
+    if not wanted.binds:
+        return None
+    return TurnCheck(None, None, {}, wanted.must_call, wanted.only, wanted.banned)
 
 
 def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:
@@ -204,13 +243,14 @@ def _form(grammars: Grammars, form: Schema | TextGrammar) -> JsonBody | TextBody
 
 
 def _callees(wanted: Wanted, bodies: Mapping[str, JsonBody | TextBody]) -> list[Callee]:
+    """The recipients that the turn may call."""
     found = []
     for call in wanted.calls:
         body = bodies.get(call.recipient, None if call.raw else ANY_OBJECT)
         found.append(Callee(call.recipient, body, types=_TYPES_OF_TEXT if call.raw else ("json",)))
     for declaration in wanted.declarations:
         found += _tool_callees(declaration)
-    return found
+    return [callee for callee in found if wanted.only is None or callee.recipient in wanted.only]
 
 
 _TYPES_OF_TEXT = ("code", "text")
@@ -226,7 +266,7 @@ def _tool_callees(declaration: Declaration) -> list[Callee]:
     ]
 
 
-def _begun(grammar: CompiledGrammar, wanted: Wanted) -> Grammar:
+def _begun(grammar: CompiledGrammar | SpelledTurn, wanted: Wanted) -> Grammar:
     try:
         return grammar.after(wanted.begun)
     except GrammarError:

@@ -2,8 +2,8 @@
 
 Takes `cntr_…`, the id that a conversation's calls report as their container, and names and bytes of files.
 Returns `Container`s, their JSON and that of their files, and the files' bytes. A container lives as long as
-the python session of its conversation. Whoever has its id may use it; a list has only those that its reader
-created.
+the python session of its conversation. Whoever has its id may use it, unless requests need keys: then only
+its owner may. A list has only those that its reader created.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gpt_oss_server.errors import (
 )
 from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
 from gpt_oss_server.hosted.container_names import IDLE_MINUTES, container_id, conversation_of
+from gpt_oss_server.ops.keys.access import ACCESS, owner
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
 from tools.sessions import TooManySessions
@@ -59,6 +60,7 @@ class Containers:
 
     async def find(self, container: str) -> Container:
         """Finds a container for use: as with OpenAI's, every use resets the idle time."""
+        _check_allowed()
         toolset = await self._tools.ready()
         conversation = _conversation(toolset, container)
         session = _session(toolset, conversation)
@@ -108,6 +110,7 @@ class Containers:
         toolset.toolbox.forget(_conversation(toolset, container), _PYTHON)
 
     async def _ready_with_python(self) -> Toolset:
+        _check_allowed()
         toolset = await self._tools.ready()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
@@ -210,8 +213,13 @@ class Container:
         return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
 
 
+def _check_allowed() -> None:
+    ACCESS.get().check_tool(_PYTHON, param=None)
+
+
 def _conversation(toolset: Toolset, container: str) -> str:
-    return conversation_of(container, toolset.toolbox.conversations(_PYTHON))
+    """The conversation of a container. Where requests need keys, it must belong to the key's owner."""
+    return conversation_of(container, toolset.toolbox.conversations(_PYTHON, owner() or None))
 
 
 def _session(toolset: Toolset, conversation: str) -> PythonSession | None:

@@ -13,6 +13,7 @@ from gpt_oss_server.hosted.container_names import container_id, container_of
 from gpt_oss_server.hosted.tool import HostedCall, HostedTool, Maker, PastCall, Tool
 from gpt_oss_server.item_builder import Event, Item, ItemBuilder
 from gpt_oss_server.json_values import dicts_of
+from gpt_oss_server.ops.keys.access import ACCESS
 from gpt_oss_server.settings import Settings
 from tools.sessions import SessionLimits
 from tools.tool import ToolOutput
@@ -55,6 +56,7 @@ class CodeInterpreter(HostedTool):
             sessions = SessionLimits(
                 count=settings.python_max_sessions,
                 per_owner=settings.python_max_sessions_per_client,
+                own=lambda: ACCESS.get().limits.kernels,
                 spared=_SPARED,
             )
             return offer_of(tool, timeout, sessions=sessions)

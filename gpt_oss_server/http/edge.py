@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.http.labels import LABELS, labels_of
 from gpt_oss_server.http.owner import OWNER, owner_of
 
 HEADER = "x-request-id"
@@ -47,6 +48,7 @@ class Edge:
         OWNER.set(owner_of(scope))
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
+        LABELS.set({HEADER: request_id, **labels_of(scope)})
         started = False
 
         async def send_with_id(message: Message) -> None:

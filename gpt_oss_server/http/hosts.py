@@ -12,10 +12,10 @@ import re
 import socket
 from collections.abc import Sequence
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpt_oss_server.errors import ApiError, HostNotAllowed, InvalidHttp
+from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.settings import Settings
 from tools.addresses import is_literal, is_of_this_machine
 
@@ -73,7 +73,7 @@ class HostGuard:
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await JSONResponse(refusal.body(), status_code=refusal.status)(scope, receive, send)
+            await error_answer(refusal)(scope, receive, send)
         else:
             await refuse_socket(refusal, scope, receive, send)
 
@@ -81,6 +81,6 @@ class HostGuard:
 async def refuse_socket(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answers a handshake with an error body, if the ASGI server can."""
     if "websocket.http.response" in scope.get("extensions", {}):
-        await JSONResponse(error.body(), status_code=error.status)(scope, receive, send)
+        await error_answer(error)(scope, receive, send)
     else:
         await send({"type": "websocket.close"})  # this ASGI server can only answer 403

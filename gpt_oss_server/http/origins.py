@@ -24,6 +24,13 @@ _PROGRAM_SCHEMES = frozenset({"app", "capacitor", "file", "tauri", "vscode-file"
 _EXPOSED_HEADERS = (
     "x-request-id",
     "retry-after",
+    "retry-after-ms",
+    "www-authenticate",
+    *(
+        f"x-ratelimit-{which}-{of}"
+        for which in ("limit", "remaining", "reset")
+        for of in ("requests", "tokens")
+    ),
     "x-should-retry",
     "x-ignored-fields",
 )  # a page may read these

@@ -38,7 +38,7 @@ footer {{ border-top: 1px solid var(--line); margin-top: 2.5rem; opacity: .7; pa
 <dl>
 <dt>Model</dt><dd><code>{names}</code></dd>
 <dt>Context</dt><dd>{context} tokens</dd>
-<dt>API</dt><dd><code>{base}v1</code>, the base URL for clients; any API key</dd>
+<dt>API</dt><dd><code>{base}v1</code>, the base URL for clients; {keys}</dd>
 <dt>Speaks</dt><dd>Responses, Chat Completions, Completions, Conversations</dd>
 <dt>Reference</dt><dd><a href="{base}docs">all operations, to read and to try</a>, or as
 <a href="{base}openapi.json">OpenAPI</a></dd>
@@ -46,12 +46,12 @@ footer {{ border-top: 1px solid var(--line); margin-top: 2.5rem; opacity: .7; pa
 <a href="{base}v1/models">models</a></dd>
 </dl>
 <h2>From a terminal</h2>
-<pre>curl {base}v1/responses -H "Content-Type: application/json" \\
+<pre>curl {base}v1/responses -H "Content-Type: application/json"{header} \\
   -d '{{"input": "Who are you?"}}'</pre>
 <h2>With OpenAI's SDK for Python</h2>
 <pre>from openai import OpenAI
 
-client = OpenAI(base_url="{base}v1", api_key="unused")
+client = OpenAI(base_url="{base}v1", api_key="{key}")
 print(client.responses.create(input="Who are you?").output_text)</pre>
 <footer>gpt-oss-server {version}</footer>
 </body>
@@ -59,7 +59,9 @@ print(client.responses.create(input="Who are you?").output_text)</pre>
 """
 
 
-def landing_page(info: EngineInfo, names: Sequence[str], base: str, version: str) -> str:
+def landing_page(
+    info: EngineInfo, names: Sequence[str], base: str, version: str, *, needs_key: bool = False
+) -> str:
     """`base` is the server's address with a slash at its end."""
     return _PAGE.format(
         name=escape(names[0]),
@@ -67,5 +69,8 @@ def landing_page(info: EngineInfo, names: Sequence[str], base: str, version: str
         description=escape(info.description),
         context=f"{info.context_length:,}",
         base=escape(base),
+        keys="each request needs an API key" if needs_key else "any API key",
+        key="YOUR_KEY" if needs_key else "unused",
+        header=' -H "Authorization: Bearer YOUR_KEY"' if needs_key else "",
         version=escape(version),
     )

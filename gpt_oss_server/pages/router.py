@@ -50,7 +50,9 @@ def pages_router(served: Served) -> APIRouter:
     @router.api_route("/", methods=["GET", "HEAD"])
     async def landing(request: Request) -> Response:
         info = served.engine.info
-        page = landing_page(info, served.model_names, str(request.base_url), __version__)
+        page = landing_page(
+            info, served.model_names, str(request.base_url), __version__, needs_key=not served.keys.is_open
+        )
         return HTMLResponse(page, headers=_POLICY)
 
     @router.api_route("/docs", methods=["GET", "HEAD"])

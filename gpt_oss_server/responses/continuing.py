@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.ids import SeededIds
+from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.responses.blueprint import Blueprint, new_seed
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.past import Past
@@ -120,11 +121,11 @@ class Continuing:
 
     async def running_elsewhere(self, response_id: str) -> StoredResponse | None:
         """The current response of a run of another process."""
-        request = await self._claims.request(response_id) if self._claims is not None else None
+        request = await self._claims.request(response_id, owner()) if self._claims is not None else None
         return None if request is None else await self._snapshot(response_id, Blueprint.read(request))
 
     async def is_running(self, response_id: str) -> bool:
-        return self._claims is not None and await self._claims.is_running(response_id)
+        return self._claims is not None and await self._claims.is_running(response_id, owner())
 
     async def ended(self, response_id: str) -> None:
         """Returns when a cancelled run of another process has ended."""

@@ -53,17 +53,22 @@ class CreateItems(Body):
 class Conversations:
     def __init__(
         self,
-        store: Store,
+        store: Callable[[], Store],
         renderer: Renderer,
         ids: Ids,
         clock: Callable[[], float],
         sealer: Callable[[], Sealer],
     ) -> None:
-        self.store = store
+        """`store` returns the store of the owner that the task works for."""
+        self._store = store
         self._renderer = renderer
         self._ids = ids
         self._clock = clock
         self._sealer = sealer
+
+    @property
+    def store(self) -> Store:
+        return self._store()
 
     async def create(self, body: object) -> dict[str, Any]:
         given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')

@@ -21,6 +21,7 @@ def conversations_router(service: ResponsesService) -> APIRouter:
 
     @router.post("", openapi_extra=documented(CreateConversation))
     async def create(request: Request) -> Response:
+        await service.served.check_stored()
         return JSONResponse(await conversations.create(await body_of(request)))
 
     @router.get("/{conversation}")
@@ -41,6 +42,7 @@ def conversations_router(service: ResponsesService) -> APIRouter:
 
     @router.post("/{conversation}/items", openapi_extra=documented(CreateItems))
     async def add_items(conversation: str, request: Request) -> Response:
+        await service.served.check_stored()
         return JSONResponse(await conversations.add_items(conversation, await body_of(request)))
 
     @router.get("/{conversation}/items/{item}")

@@ -17,6 +17,8 @@ from typing import Any
 from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
+from gpt_oss_server.ops.keys.access import owner
+from gpt_oss_server.ops.limits.spending import Spending, no_spending
 from gpt_oss_server.responses.compaction import Compaction
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
@@ -64,17 +66,20 @@ class Run:
         outlives: bool = False,
         tape: Tape | None = None,
         stored: StoredResponse | None = None,
+        spending: Spending | None = None,
     ) -> None:
         """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt.
 
         If it `outlives` its connection, only its cancellation ends it early. With a `tape`, another process
         can continue it. `stored` is the response of a run whose process stopped after it had stored the
-        response, but before its last event.
+        response, but before its last event. `spending` holds the tokens that were reserved for it.
         """
         self.outlives = outlives
         self.tape = tape
         self.continuation: Continuation | None = None  # with which another process can continue it
         self._stored = stored
+        self._spending = spending or no_spending()
+        self.owner = owner()
         self.request = prepared.request
         self.error: ApiError | None = None
         self.kept = store is not None  # whether the store has the response once it has ended
@@ -120,7 +125,9 @@ class Run:
         """Only of what is stored: a client that wants nothing kept has no trace either."""
         if self._store is not None and self._served.traces.enabled:
             request = self.request.model_dump(exclude_unset=True, mode="json")
-            record = TraceRecord(request, self.response, prepared.recipients, self._transcript)
+            record = TraceRecord(
+                request, self.response, prepared.recipients, self._transcript, owner=self.owner
+            )
             self._served.traces.begin(self.id, record)
 
     @property
@@ -147,6 +154,7 @@ class Run:
 
     async def abandon(self) -> None:
         """End a run whose events nobody will read."""
+        self._spending.settle(0)
         await self._prepared.hosted.close(keeps_conversation=True)
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
@@ -173,6 +181,7 @@ class Run:
                     self.error = from_exception(error, f"The response {self.id}")
                 yield await self._finish(outcome(finish, self.error))
             finally:
+                self._spending.settle(usage_of(*self._used)["total_tokens"])
                 await self._close_tools()
 
     def _counting_cancellation(self) -> AbstractContextManager[None]:

@@ -22,6 +22,9 @@ from gpt_oss_server.errors import (
 )
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
+from gpt_oss_server.ops.keys.access import ACCESS, owner
+from gpt_oss_server.ops.limits.limiter import reserve
+from gpt_oss_server.ops.limits.spending import Spending
 from gpt_oss_server.responses.continuing import Continuing
 from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.responses.input.compacted import compaction_item
@@ -62,7 +65,7 @@ class ResponsesService:
     def __init__(self, served: Served) -> None:
         self.served = served
         self.conversations = Conversations(
-            served.store, served.renderer, served.ids, served.clock, lambda: served.sealer
+            lambda: served.store, served.renderer, served.ids, served.clock, lambda: served.sealer
         )
         stores, settings = served.stores, served.settings
         self.background = BackgroundRuns[Run](
@@ -109,6 +112,8 @@ class ResponsesService:
         outlives = bool(request.background) or (outlives and keep and on_disconnect == "continue")
         if outlives:
             self.background.check_room()
+        if keep or request.conversation is not None:
+            await served.check_stored()
         if generates:
             served.check_room()
         else:
@@ -131,10 +136,12 @@ class ResponsesService:
             background=bool(request.background),
             null_user=self._null_user,
         )
+        spending = await self._reserved(request, prepared, outlives=outlives)
         run = Run(
             prepared,
             served,
             response,
+            spending=spending,
             store=store if store is not None or not keep else served.store,
             conversations=self.conversations,
             generates=generates,
@@ -144,6 +151,19 @@ class ResponsesService:
         if recording is not None:
             run.continuation = recording.continuation(run, prepared)
         return run
+
+    async def _reserved(self, request: CreateResponse, prepared: Prepared, *, outlives: bool) -> Spending:
+        """The tokens of a run, within the limits of its key."""
+        try:
+            return await reserve(
+                len(prepared.prompt),
+                request.max_output_tokens,
+                prepared.sampling.max_tokens,
+                outlives=outlives,
+            )
+        except BaseException:
+            await prepared.hosted.close(keeps_conversation=True)
+            raise
 
     def _refused(self, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, info = self.served, self.served.engine.info
@@ -191,11 +211,13 @@ class ResponsesService:
         compaction = prepared.compaction
         assert compaction is not None
         response_id, transcript = served.ids("resp"), Transcript(compaction.prompt)
+        spending = await self._reserved(request, prepared, outlives=False)
         try:
             compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
         except InferenceError as error:
             raise from_inference(error) from error
         finally:
+            spending.settle(usage_of(transcript)["total_tokens"])
             await prepared.hosted.close(keeps_conversation=True)
             log_turn(
                 f"{response_id} compaction",
@@ -213,7 +235,7 @@ class ResponsesService:
         }
 
     async def retrieve(self, response_id: str) -> StoredResponse:
-        running = self.background.running(response_id)
+        running = self.background.running(response_id, owner())
         if running is not None:
             return running.snapshot
         stored = await self.served.store.get(response_id)
@@ -232,14 +254,15 @@ class ResponsesService:
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
         await self._stop(response_id)
-        await self.background.logs.delete(response_id)
+        await self.background.logs.delete(response_id, owner())
         self.served.traces.forget(response_id)
         await self.served.store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
     async def cancel(self, response_id: str) -> dict[str, Any]:
         """The cancelled response. Cancelling it again changes nothing."""
-        was_running = await self._is_running(response_id)
+        if not (was_running := await self._is_running(response_id)):
+            await self.retrieve(response_id)  # raises if there is no such response
         await self._stop(response_id)
         response = (await self.retrieve(response_id)).response
         if not response["background"] and not was_running:
@@ -256,23 +279,24 @@ class ResponsesService:
 
     async def _stop(self, response_id: str) -> None:
         """Returns when the run has ended, whichever process it is in."""
-        await self.background.stop(response_id)
+        await self.background.stop(response_id, owner())
         await self.continuing.ended(response_id)
 
     async def run_in_background(self, run: Run) -> EventLog:
         """Run to the end, even if nobody reads the log."""
+        limit = ACCESS.get().limits.background
         try:
             try:
-                return await self.background.start(run, run.continuation)
+                return await self.background.start(run, run.continuation, most=limit)
             except UnknownParent:  # what it continues is deleted, so that only this process can run it
-                return await self.background.start(run)
+                return await self.background.start(run, most=limit)
         except ApiError:  # another run took the last slot
             await run.abandon()
             raise
 
     async def event_log(self, response_id: str, after: int) -> EventLog:
         """The log of a background response; it still holds all events after number `after`."""
-        log = await self.background.logs.open(response_id)
+        log = await self.background.logs.open(response_id, owner())
         if log is None:
             await self.retrieve(response_id)  # raises if there is no such response
             raise EventsForgotten(
@@ -352,7 +376,7 @@ class ResponsesService:
             return replace(prepared, compaction=compaction)
 
     async def _is_running(self, response_id: str) -> bool:
-        if self.background.running(response_id) is not None:
+        if self.background.running(response_id, owner()) is not None:
             return True
         return await self.continuing.is_running(response_id)
 

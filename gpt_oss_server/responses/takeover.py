@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
+from gpt_oss_server.ops.keys.access import Access, serve_as
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.stores.events import Claimed, Claims
 from gpt_oss_server.stores.repeated import Repeated
@@ -56,14 +57,14 @@ class Takeover:
             await self._claims.renew()
             self._renewed = now
         for run_id in await self._claims.cancelled():
-            if self._background.running(run_id) is not None:
-                task = asyncio.create_task(self._background.stop(run_id))
-                self._stopping.add(task)
-                task.add_done_callback(self._stopping.discard)
+            task = asyncio.create_task(self._background.stop_here(run_id))
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
         while self._background.has_room and (claimed := await self._claims.claim()) is not None:
             await self._continue(claimed)
 
     async def _continue(self, claimed: Claimed) -> None:
+        serve_as(Access(claimed.owner))  # with the tools that its request was allowed
         try:
             run = await self._build(claimed)
         except StoreUnavailable:

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.errors import DebuggingOff, TraceNotFound
+from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.traces.document import trace_of
 from gpt_oss_server.traces.records import TraceRecord
@@ -40,7 +41,7 @@ def _records(service: ResponsesService, response_id: str, *, whole: bool) -> lis
     found: list[TraceRecord] = []
     named: str | None = response_id
     while named is not None and len(found) < _MOST_RESPONSES:
-        record = service.served.traces.get(named)
+        record = service.served.traces.get(named, owner())
         if record is None:
             break
         found.insert(0, record)

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from gpt_oss_server import __version__
+from gpt_oss_server.constraints.binding import enforced
 from gpt_oss_server.serving.served import Served
 
 
@@ -26,6 +27,7 @@ def models_router(served: Served) -> APIRouter:
             "context_length": info.context_length,
             "description": info.description,
             "is_demo": info.is_demo,
+            "enforces": enforced(info),
         }
 
     @router.api_route("/v1/models", methods=["GET", "HEAD"])

@@ -17,16 +17,21 @@ from functools import cached_property
 
 from gpt_oss_server.constraints.binding import Binding, bind, make_ready
 from gpt_oss_server.constraints.wanted import Wanted
-from gpt_oss_server.errors import ModelNotServed, from_inference
+from gpt_oss_server.errors import ModelNotServed, RateLimitExceeded, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.hosted.table import BY_NAMESPACE
 from gpt_oss_server.http.fields import Body
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.ops.keys.access import ACCESS, MCP, owner
+from gpt_oss_server.ops.keys.keyring import Keyring
+from gpt_oss_server.ops.limits.limiter import Limiter
 from gpt_oss_server.serving.counters import Counters
 from gpt_oss_server.serving.debugging import allows_debugging
 from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.kinds.table import Stores, stores_of
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from gpt_oss_server.tooling.bind import bind_tools
@@ -43,6 +48,11 @@ _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
 
+def keyring_of(settings: Settings) -> Keyring:
+    """Raises `SettingsError` for a file of keys that cannot be used."""
+    return Keyring(settings, (*BY_NAMESPACE, MCP))
+
+
 class Served:
     def __init__(
         self,
@@ -55,11 +65,13 @@ class Served:
         clock: Callable[[], float] = time.time,
         encoding: Encoding | None = None,
         tools: ToolsetMaker | None = None,
+        keys: Keyring | None = None,
     ) -> None:
         self.engine = engine
         self.settings = settings or Settings()
         self.stores = stores or stores_of(self.settings, store)
-        self.store = self.stores.responses
+        self.keys = keyring_of(self.settings) if keys is None else keys
+        self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
         self.counters = Counters()
         self.traces = Traces(enabled=allows_debugging(self.settings))
         self.encoding = encoding or load_encoding()
@@ -68,11 +80,26 @@ class Served:
         self.clock = clock
         self._tools = tools
         if self.settings.sealing_key_file is not None:
-            self.sealer  # noqa: B018 – an unusable key file must fail at start-up
+            self._sealer  # noqa: B018 – an unusable key file must fail at start-up
+
+    @property
+    def store(self) -> Store:
+        """The stored responses and conversations of the owner that this task works for."""
+        return self.stores.responses.of(whose) if (whose := owner()) else self.stores.responses
+
+    @property
+    def completions(self) -> Completions:
+        """The stored chat completions of the owner that this task works for."""
+        return self.stores.completions.of(whose) if (whose := owner()) else self.stores.completions
+
+    @property
+    def sealer(self) -> Sealer:
+        """Seals data that clients keep for this server; another owner's client cannot use it."""
+        return self._sealer.of(owner())
 
     @cached_property
-    def sealer(self) -> Sealer:
-        """Seals data that clients keep for this server. It reads its key at first use."""
+    def _sealer(self) -> Sealer:
+        """It reads its key at first use."""
         if self.stores.sealing_secret is not None:
             return Sealer(self.stores.sealing_secret)
         return server_sealer(self.settings.sealing_key_file)
@@ -120,6 +147,19 @@ class Served:
             except InferenceError as error:
                 raise from_inference(error) from error
 
+    async def check_stored(self) -> None:
+        """Refuse to store more for a key that has as much in the store as it may."""
+        most = ACCESS.get().limits.stored
+        if most is None:
+            return
+        used = await self.store.used_bytes() + await self.completions.used_bytes()
+        if used >= most:
+            raise RateLimitExceeded(
+                f"This API key has {used:,} bytes in the store, and may have {most:,}. Delete responses, "
+                "conversations or chat completions, or send `store: false`.",
+                param="store",
+            )
+
     @property
     def parallel_choices(self) -> int:
         """How many choices of one request run simultaneously, so that many prompts leave room for others."""
@@ -164,11 +204,15 @@ class Served:
 
     async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
         """How this engine binds a turn to the form that the request requires."""
-        enforces = by_grammar and self.engine.info.enforces_grammar
-        if not wanted.binds and not enforces:
+        info = self.engine.info
+        enforces = by_grammar and info.enforces_grammar
+        notation = info.notation if by_grammar else None
+        if not wanted.binds and not enforces and notation is None:
             return Binding()
         guides = self.settings.guide_arguments
-        return await asyncio.to_thread(bind, wanted, self.encoding, enforces=enforces, guides=guides)
+        return await asyncio.to_thread(
+            bind, wanted, self.encoding, enforces=enforces, guides=guides, notation=notation
+        )
 
     async def stop(self) -> None:
         """Close the tools and the engine; running generations then end by themselves."""
@@ -180,4 +224,5 @@ class Served:
         """Close the resources that runs need until they end. Call `stop` first."""
         if self._tools is not None:
             await self._tools.wait_closed()
+        await self.limiter.close()
         await self.stores.close()

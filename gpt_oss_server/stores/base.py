@@ -13,6 +13,9 @@ it: the first turn, a compacted turn, and a turn that dropped the oldest turns t
 deleted with its last holder. A deleted response disappears immediately, with its items. Its children continue
 as before, and its body does not outlive its deletion, as it would with a tombstone.
 
+**Owners.** Every record belongs to an owner, a name. A store as it is opened belongs to the owner ""; `of`
+returns the same store as another owner sees it: what it stores is that owner's, and it finds nothing else.
+
 **Plain data.** All records hold only text, numbers, and dicts and lists of them, so that a database can store
 them as bytes.
 """
@@ -38,6 +41,7 @@ class StoredResponse:
     added: Addition = field(default_factory=Addition)
     session: str = ""  # the key of the tools' sessions: the id of the chain's first response
     results: Mapping[str, str] = field(default_factory=dict)  # item id → the call's result for the model
+    owner: str = ""  # set by the store
 
     @property
     def id(self) -> str:
@@ -64,6 +68,7 @@ class StoredConversation:
     created_at: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0  # counts the changes
+    owner: str = ""  # set by the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,14 @@ class Append:
 
 
 class Store(Protocol):
+    def of(self, owner: str) -> Store:
+        """The same store as this owner sees it."""
+        ...
+
+    async def used_bytes(self) -> int:
+        """About how much the owner has stored."""
+        ...
+
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
         """Stores the response and appends its turn to a conversation: both, or neither where this raises.
 

@@ -6,10 +6,13 @@ which they were stored. A new store passes `tests/contracts/completions_contract
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from pydantic_core import to_json
 
 Completion = dict[str, Any]
 
@@ -28,6 +31,16 @@ class StoredCompletion:
 
 
 class Completions(Protocol):
+    """A store as it is opened belongs to the owner ""; see `stores/base`."""
+
+    def of(self, owner: str) -> Completions:
+        """The same store as this owner sees it."""
+        ...
+
+    async def used_bytes(self) -> int:
+        """About how much the owner has stored."""
+        ...
+
     async def put(self, stored: StoredCompletion) -> None: ...
 
     async def get(self, completion_id: str) -> StoredCompletion | None: ...
@@ -50,29 +63,56 @@ class MemoryCompletions:
 
     def __init__(self, *, most: int = 10_000) -> None:
         self._most = most
-        self._kept: OrderedDict[str, StoredCompletion] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # of all owners
+        self._owner = ""
+
+    def of(self, owner: str) -> MemoryCompletions:
+        seen = copy.copy(self)  # shares all but the owner
+        seen._owner = owner
+        return seen
+
+    async def used_bytes(self) -> int:
+        return sum(kept.size for kept in self._kept.values() if kept.owner == self._owner)
 
     async def put(self, stored: StoredCompletion) -> None:
         self._kept.pop(stored.id, None)
-        self._kept[stored.id] = stored
+        self._kept[stored.id] = _Kept(self._owner, stored, _size_of(stored))
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
 
     async def get(self, completion_id: str) -> StoredCompletion | None:
-        return self._kept.get(completion_id)
+        kept = self._own(completion_id)
+        return None if kept is None else kept.stored
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Completion] | None:
-        ids = list(reversed(self._kept)) if newest_first else list(self._kept)
-        if after is not None and after not in self._kept:
+        ids = [each for each, kept in self._kept.items() if kept.owner == self._owner]
+        if newest_first:
+            ids.reverse()
+        if after is not None and self._own(after) is None:
             return None
         start = 0 if after is None else ids.index(after) + 1
-        return [self._kept[each].completion for each in ids[start : start + most]]
+        return [self._kept[each].stored.completion for each in ids[start : start + most]]
 
     async def set_metadata(self, completion_id: str, metadata: Mapping[str, Any]) -> StoredCompletion | None:
-        if (kept := self._kept.get(completion_id)) is None:
+        if (kept := self._own(completion_id)) is None:
             return None
-        self._kept[completion_id] = kept.with_metadata(metadata)
-        return self._kept[completion_id]
+        kept.stored = kept.stored.with_metadata(metadata)
+        return kept.stored
 
     async def delete(self, completion_id: str) -> bool:
-        return self._kept.pop(completion_id, None) is not None
+        return self._own(completion_id) is not None and self._kept.pop(completion_id) is not None
+
+    def _own(self, completion_id: str) -> _Kept | None:
+        kept = self._kept.get(completion_id)
+        return kept if kept is not None and kept.owner == self._owner else None
+
+
+@dataclass(slots=True)
+class _Kept:
+    owner: str
+    stored: StoredCompletion
+    size: int
+
+
+def _size_of(stored: StoredCompletion) -> int:
+    return len(to_json(stored.completion)) + len(to_json(stored.messages))

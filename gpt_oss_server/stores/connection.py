@@ -7,6 +7,7 @@ store: if a turn's parent is in the other store, the turn begins a chain.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,14 @@ class ConnectionStore:
     def __init__(self, below: Store) -> None:
         self._below = below
         self._own = MemoryStore(max_responses=MAX_RESPONSES, max_bytes=MAX_BYTES, max_age=float("inf"))
+
+    def of(self, owner: str) -> ConnectionStore:
+        seen = copy.copy(self)
+        seen._below, seen._own = self._below.of(owner), self._own.of(owner)
+        return seen
+
+    async def used_bytes(self) -> int:
+        return await self._own.used_bytes() + await self._below.used_bytes()
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
         parent = stored.parent

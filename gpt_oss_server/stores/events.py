@@ -21,6 +21,14 @@ class LeaseLost(Exception):
     """Another process has claimed the run, or it was deleted. This process must not go on with it."""
 
 
+class TooManyRuns(Exception):
+    """The owner of a new run has as many running as it may."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
+
+
 class EventLog(Protocol):
     """The events of one run, for readers."""
 
@@ -56,15 +64,25 @@ NO_RECORDS = Records()
 
 
 class EventLogs(Protocol):
-    """The logs of all runs, by the id of the run."""
+    """The logs of all runs, by the id of the run. Readers find those of their own runs alone."""
 
     @property
     def linger(self) -> float:
         """Seconds between appends that are worth their cost; 0: append each event at once."""
         ...
 
-    async def begin(self, run_id: str, continuation: Continuation | None = None) -> EventLog:
-        """Raises `UnknownParent` where the store does not hold the parent."""
+    async def begin(
+        self,
+        run_id: str,
+        continuation: Continuation | None = None,
+        *,
+        owner: str = "",
+        most: int | None = None,
+    ) -> EventLog:
+        """Raises `UnknownParent` where the store does not hold the parent.
+
+        Raises `TooManyRuns` where `most` runs of the owner have not ended.
+        """
         ...
 
     async def append(
@@ -81,15 +99,15 @@ class EventLogs(Protocol):
         """Ends the log: readers end after its last event. The records are deleted."""
         ...
 
-    async def open(self, run_id: str) -> EventLog | None:
+    async def open(self, run_id: str, owner: str = "") -> EventLog | None:
         """The log of a run that is running, or that has ended and whose log is still kept."""
         ...
 
-    async def request_cancel(self, run_id: str) -> None:
+    async def request_cancel(self, run_id: str, owner: str = "") -> None:
         """Marks the run, so that its next `append` returns true, in any process."""
         ...
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_id: str, owner: str = "") -> None:
         """Deletes the log of a run that has ended."""
         ...
 
@@ -106,6 +124,7 @@ class Claimed:
     events: int  # how many are in the log
     attempts: int  # this one included
     cancelled: bool
+    owner: str = ""
 
 
 class Claims(Protocol):
@@ -127,11 +146,11 @@ class Claims(Protocol):
         """The runs of this process that any process requested to cancel."""
         ...
 
-    async def is_running(self, run_id: str) -> bool:
+    async def is_running(self, run_id: str, owner: str = "") -> bool:
         """Whether any process runs it, or is about to."""
         ...
 
-    async def request(self, run_id: str) -> bytes | None:
+    async def request(self, run_id: str, owner: str = "") -> bytes | None:
         """The request of a run that has not ended, in whichever process."""
         ...
 

@@ -2,16 +2,17 @@
 
 A conversation lives until it is deleted, unless its age is bounded; that counts from its last change. The
 bytes are an estimate of everything that the store keeps alive: the turn of a deleted response counts as long
-as a child needs it.
+as a child needs it. Those of an owner are the sum of its responses and conversations.
 """
 
 from __future__ import annotations
 
+import copy
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic_core import to_json
 
@@ -29,6 +30,11 @@ class _Response:
     position: Position
     size: int  # without its link
     changed: float
+    added: int = 0  # the size of its link
+
+    @property
+    def owner(self) -> str:
+        return self.stored.owner
 
 
 @dataclass(slots=True)
@@ -36,13 +42,25 @@ class _Conversation:
     record: StoredConversation
     size: int  # without its links
     changed: float
+    added: int = 0  # the size of its links
     parts: list[tuple[Item, ...]] = field(default_factory=list)  # one link each
     tip: Position | None = None  # the last part's link
     item_ids: set[str] = field(default_factory=set)
 
     @property
+    def owner(self) -> str:
+        return self.record.owner
+
+    @property
     def items(self) -> tuple[Item, ...]:
         return tuple(item for part in self.parts for item in part)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the views of all owners share and change."""
+
+    bytes: int = 0  # without links
 
 
 K = TypeVar("K", _Response, _Conversation)
@@ -78,53 +96,61 @@ class MemoryStore:
         self._conversations = _Shelf[_Conversation](max_conversations, max_conversation_age)
         self._items = Items()
         self._chains = Chains()
-        self._bytes = 0  # without links
+        self._of_owners: Counter[str] = Counter()  # bytes, links included
+        self._shared = _Shared()
+        self._owner = ""
+
+    def of(self, owner: str) -> Self:
+        seen = copy.copy(self)  # shares all but the owner
+        seen._owner = owner
+        return seen
+
+    async def used_bytes(self) -> int:
+        return self._of_owners[self._owner]
 
     def __len__(self) -> int:
         return len(self._responses.entries) + len(self._conversations.entries)
 
     @property
     def bytes(self) -> int:
-        return self._bytes + self._chains.bytes
+        return self._shared.bytes + self._chains.bytes
 
     # --- responses ---------------------------------------------------------------------------------
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
-        size = _size_of_response(stored)
+        stored = replace(stored, owner=self._owner)
+        size, added = _size_of_response(stored), size_of_addition(stored.added)
         parts = self._unique_parts(append)
         position = self._chains.add(stored.parent, stored.added)  # the last step that can raise
         self._drop_response(stored.id)
-        self._responses.entries[stored.id] = _Response(stored, position, size, self._clock())
-        self._bytes += size
-        self._items.add(stored.id, stored.items, stored.results)
+        self._responses.entries[stored.id] = _Response(stored, position, size, self._clock(), added)
+        self._count(self._owner, size, added)
+        self._items.add(stored.id, self._owner, stored.items, stored.results)
         if append is not None and parts is not None:
             self._append(append.conversation_id, parts)
         self._evict()
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        self._evict()
-        kept = self._responses.entries.get(response_id)
+        kept = self._response(response_id)
         return kept.stored if kept else None
 
     async def history(self, response_id: str) -> History | None:
-        self._evict()
-        kept = self._responses.entries.get(response_id)
+        kept = self._response(response_id)
         return self._history(kept.position, kept.stored.session) if kept else None
 
     async def history_at(self, position: Position | None, session: str) -> History:
         return self._history(position, session)
 
     async def delete(self, response_id: str) -> bool:
-        self._evict()
-        return self._drop_response(response_id)
+        return self._response(response_id) is not None and self._drop_response(response_id)
 
     async def item(self, item_id: str) -> Item | None:
         self._evict()
-        return self._items.item(item_id)
+        return self._items.item(item_id, self._owner)
 
     async def result(self, item_id: str) -> str | None:
         self._evict()
-        return self._items.result(item_id)
+        return self._items.result(item_id, self._owner)
 
     # --- conversations -----------------------------------------------------------------------------
 
@@ -132,9 +158,10 @@ class MemoryStore:
         self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
     ) -> None:
         self._drop_conversation(conversation.id)
+        conversation = replace(conversation, owner=self._owner)
         kept = _Conversation(conversation, _size_of_metadata(conversation), self._clock())
         self._conversations.entries[conversation.id] = kept
-        self._bytes += kept.size
+        self._count(self._owner, kept.size)
         for part in parts:
             self._extend(kept, part)
         self._evict()
@@ -193,26 +220,36 @@ class MemoryStore:
         return True
 
     async def delete_conversation(self, conversation_id: str) -> bool:
-        self._evict()
-        return self._drop_conversation(conversation_id)
+        found = self._conversation(conversation_id) is not None
+        return found and self._drop_conversation(conversation_id)
 
     async def close(self) -> None:
         for shelf in (self._responses, self._conversations):
             shelf.entries.clear()
         self._items.clear()
-        self._chains = Chains()
-        self._bytes = 0
+        self._chains.clear()
+        self._of_owners.clear()
+        self._shared.bytes = 0
 
     def _history(self, position: Position | None, session: str) -> History:
         return history_of(self._chains.read(position), session=session, position=position)
 
+    def _response(self, response_id: str) -> _Response | None:
+        self._evict()
+        kept = self._responses.entries.get(response_id)
+        return kept if kept is not None and kept.owner == self._owner else None
+
     def _conversation(self, conversation_id: str) -> _Conversation | None:
         self._evict()
-        return self._conversations.entries.get(conversation_id)
+        return self._own_conversation(conversation_id)
+
+    def _own_conversation(self, conversation_id: str) -> _Conversation | None:
+        kept = self._conversations.entries.get(conversation_id)
+        return kept if kept is not None and kept.owner == self._owner else None
 
     def _unique_parts(self, append: Append | None) -> list[ConversationPart] | None:
         """The parts with unique item ids; None: no such conversation."""
-        kept = self._conversations.entries.get(append.conversation_id) if append else None
+        kept = self._own_conversation(append.conversation_id) if append else None
         return list(append.unique(kept.item_ids.__contains__)) if append and kept else None
 
     def _append(self, conversation_id: str, parts: Sequence[ConversationPart]) -> None:
@@ -226,18 +263,25 @@ class MemoryStore:
         self._chains.release(before)  # the new link holds it now
         kept.parts.append(part.items)
         kept.item_ids.update(item["id"] for item in part.items)
-        self._items.add(kept.record.id, part.items)
-        self._resize(kept, _size_of_items(part.items))
+        self._items.add(kept.record.id, kept.owner, part.items)
+        self._resize(kept, _size_of_items(part.items), size_of_addition(part.added))
 
     def _clear(self, kept: _Conversation) -> None:
         self._items.remove(kept.record.id, kept.items)
         self._chains.release(kept.tip)
         kept.parts, kept.tip, kept.item_ids = [], None, set()
-        self._resize(kept, _size_of_metadata(kept.record) - kept.size)
+        self._resize(kept, _size_of_metadata(kept.record) - kept.size, -kept.added)
 
-    def _resize(self, kept: _Conversation, bytes_more: int) -> None:
-        kept.size += bytes_more
-        self._bytes += bytes_more
+    def _resize(self, kept: _Conversation, more: int, added: int = 0) -> None:
+        kept.size += more
+        kept.added += added
+        self._count(kept.owner, more, added)
+
+    def _count(self, owner: str, more: int, added: int = 0) -> None:
+        self._shared.bytes += more
+        self._of_owners[owner] += more + added
+        if not self._of_owners[owner]:
+            del self._of_owners[owner]
 
     def _touch(self, kept: _Conversation) -> None:
         kept.record = replace(kept.record, version=kept.record.version + 1)
@@ -250,7 +294,7 @@ class MemoryStore:
         kept = self._responses.entries.pop(response_id, None)
         if kept is None:
             return False
-        self._bytes -= kept.size
+        self._count(kept.owner, -kept.size, -kept.added)
         self._items.remove(response_id, kept.stored.items)
         self._chains.release(kept.position)
         return True
@@ -260,7 +304,7 @@ class MemoryStore:
         if kept is None:
             return False
         self._clear(kept)
-        self._bytes -= kept.size
+        self._count(kept.owner, -kept.size)
         return True
 
     def _evict(self) -> None:

@@ -46,6 +46,11 @@ class Chains:
         self.bytes += link.size + self._segments.hold(added.segments)
         return position
 
+    def clear(self) -> None:
+        self._links.clear()
+        self._segments = _Segments()
+        self.bytes = 0
+
     def release(self, position: Position | None) -> None:
         """Removes one holder. A link without holders is deleted, and no longer holds its parent."""
         while position is not None:

@@ -17,6 +17,7 @@ from gpt_oss_server.stores.events import (
     Continuation,
     EventLog,
     Records,
+    TooManyRuns,
     events_forgotten,
 )
 
@@ -24,7 +25,8 @@ _PER_EVENT = 60  # bytes of Python's overhead
 
 
 class _Log:
-    def __init__(self) -> None:
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
         self._events: list[bytes] = []
         self._first = 0  # the number of the oldest event that is kept
         self._ended = False
@@ -88,9 +90,18 @@ class MemoryEventLogs:
 
     linger = 0.0
 
-    async def begin(self, run_id: str, continuation: Continuation | None = None) -> EventLog:
+    async def begin(
+        self,
+        run_id: str,
+        continuation: Continuation | None = None,
+        *,
+        owner: str = "",
+        most: int | None = None,
+    ) -> EventLog:
         self._forget_old()
-        log = self._running[run_id] = _Log()
+        if most is not None and sum(log.owner == owner for log in self._running.values()) >= most:
+            raise TooManyRuns(most)
+        log = self._running[run_id] = _Log(owner)
         return log
 
     async def append(
@@ -109,18 +120,20 @@ class MemoryEventLogs:
         log.end()
         self._ended[run_id] = (time.monotonic(), log)
 
-    async def open(self, run_id: str) -> EventLog | None:
+    async def open(self, run_id: str, owner: str = "") -> EventLog | None:
         self._forget_old()
-        if run_id in self._running:
-            return self._running[run_id]
-        return self._ended[run_id][1] if run_id in self._ended else None
+        log = self._running.get(run_id)
+        if log is None and run_id in self._ended:
+            log = self._ended[run_id][1]
+        return log if log is not None and log.owner == owner else None
 
-    async def request_cancel(self, run_id: str) -> None:
-        if run_id in self._running:
+    async def request_cancel(self, run_id: str, owner: str = "") -> None:
+        if run_id in self._running and self._running[run_id].owner == owner:
             self._running[run_id].cancelled = True
 
-    async def delete(self, run_id: str) -> None:
-        self._drop(run_id)
+    async def delete(self, run_id: str, owner: str = "") -> None:
+        if run_id in self._ended and self._ended[run_id][1].owner == owner:
+            self._drop(run_id)
 
     async def close(self) -> None:
         for run_id in list(self._ended):

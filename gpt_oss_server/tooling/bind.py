@@ -13,6 +13,7 @@ from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvai
 from gpt_oss_server.hosted.container_names import conversation_of
 from gpt_oss_server.hosted.table import BY_NAMESPACE, HOSTED_TOOLS
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.ops.keys.access import ACCESS, MCP, owner
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.toolset import Toolset
@@ -28,9 +29,16 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
     hosted = HostedTools(toolset.toolbox, search=tools.search)
     wanted = list(tools.hosted) if tools.offered else []
     if wanted:
-        wanted += [tool.namespace for tool in HOSTED_TOOLS if tool.joins_others and tool.namespace in offered]
-    wanted = [name for name in wanted if name in offered or name not in tools.optional]
+        joining = [tool.namespace for tool in HOSTED_TOOLS if tool.joins_others]
+        wanted += [name for name in joining if name in offered and ACCESS.get().allows(name)]
+    access = ACCESS.get()
+    wanted = [
+        name for name in wanted if (name in offered and access.allows(name)) or name not in tools.optional
+    ]
+    if tools.servers and tools.offered:
+        access.check_tool(MCP)
     for namespace in wanted:
+        access.check_tool(namespace)
         if namespace not in offered:
             refusal = toolset.refusals.get(namespace, f"This server does not offer the tool {namespace}.")
             raise ToolNotAvailable(refusal, param="tools")
@@ -63,7 +71,8 @@ def _add_servers() -> Callable[..., Awaitable[None]]:
 
 def _open_container(container: str, namespace: str, toolset: Toolset) -> str:
     """The conversation of a container that a request names. The container must exist."""
-    conversation = conversation_of(container, toolset.toolbox.conversations(namespace))
+    open_ones = toolset.toolbox.conversations(namespace, owner() or None)
+    conversation = conversation_of(container, open_ones)
     if namespace not in toolset.local or not conversation:
         raise ContainerNotFound(
             f"There is no container {container!r}: it never existed, or it expired after being idle. Create "

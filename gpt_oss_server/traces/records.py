@@ -56,6 +56,7 @@ class TraceRecord:
     transcript: Transcript | None  # None after the end
     ended: TokenRecord | None = None
     began: float = field(default=0.0)  # by the transcript's clock
+    owner: str = ""  # who may read it
 
     def __post_init__(self) -> None:
         if self.transcript is not None:
@@ -107,11 +108,12 @@ class Traces:
         while self._bytes > self._most_bytes:
             self._bytes -= self._ended.popitem(last=False)[1][1]
 
-    def get(self, response_id: str) -> TraceRecord | None:
-        if (running := self._running.get(response_id)) is not None:
-            return running
-        ended = self._ended.get(response_id)
-        return None if ended is None else ended[0]
+    def get(self, response_id: str, owner: str = "") -> TraceRecord | None:
+        """The record of this owner's response."""
+        record = self._running.get(response_id)
+        if record is None and (ended := self._ended.get(response_id)) is not None:
+            record = ended[0]
+        return record if record is not None and record.owner == owner else None
 
     def forget(self, response_id: str) -> None:
         self._running.pop(response_id, None)

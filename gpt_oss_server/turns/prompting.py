@@ -17,8 +17,10 @@ from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
+from gpt_oss_server.http.labels import LABELS, with_session
 from gpt_oss_server.http.owner import OWNER
 from gpt_oss_server.json_values import is_larger
+from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.turns.plan import default_output_limit
@@ -248,6 +250,8 @@ def sampling_of(
             param="priority",
         )
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
+    if whose := owner():  # no timing of a prompt shows what another owner's contained
+        given["cache_salt"] = f"{whose} {given.get('cache_salt', '')}"
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
@@ -255,7 +259,8 @@ def sampling_of(
     least = least_tokens(request.min_tokens or 0, limit, most)
     stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
     own = {**given, "min_tokens": least, "stop_token_ids": stops}
-    return Sampling(max_tokens=most, owner=OWNER.get(), **own)
+    labels = dict(with_session(LABELS.get(), getattr(request, "prompt_cache_key", None)))
+    return Sampling(max_tokens=most, owner=OWNER.get(), labels=labels, **own)
 
 
 def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:

@@ -15,6 +15,7 @@ class RemoteOptions:
     key: str | None = None  # sent as a bearer token
     connect_timeout: float = 10.0  # seconds
     idle_timeout: float = 600.0  # seconds without a byte; a long prompt takes minutes on a CPU
+    pause: float = 0.5  # seconds before a broken generation is continued where there is no other server
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,17 @@ class Address:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.path}"
 
 
+def parse_addresses(urls: str, kind: str) -> tuple[Address, ...]:
+    """One address, or several with commas between them. Raises `ModelNotFound`."""
+    found = tuple(parse_address(url.strip(), kind) for url in urls.split(","))
+    if len(set(found)) < len(found):
+        raise ModelNotFound(f"{urls} names one address twice.")
+    return found
+
+
 def parse_address(url: str, kind: str) -> Address:
     """Raises `ModelNotFound`. A trailing `/v1`, as clients' base URLs have it, is not part of the address."""
-    if "," in url:
-        raise ModelNotFound(
-            f"{url} names several addresses. Name one; for several machines, the address of a router."
-        )
+    url = url.removeprefix(f"{kind}:") if "://" in url else url  # the kind may stand before each address
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port

@@ -16,6 +16,7 @@ from typing import Any
 
 import httptools
 
+from inference.engine import InferenceError
 from inference.remote.address import Address, RemoteOptions
 from inference.remote.failures import Unreachable, refusal
 
@@ -46,14 +47,26 @@ class Caller:
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
         return await self._whole("POST", path, body)
 
-    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Json, None]:
+    async def answers(self, path: str) -> bool:
+        """Whether the server answers a GET request with a success, whatever the body."""
+        try:
+            async with aclosing(self._bodies("GET", path, None, {})) as pieces:
+                async for _ in pieces:
+                    pass
+        except InferenceError:
+            return False
+        return True
+
+    async def events(
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[Json, None]:
         """The JSON of each server-sent event, until `[DONE]` or the end of the answer.
 
         Only the reader knows whether the last event was one that may be the last. Raises the error of an
         event that is one.
         """
         rest = b""
-        async with aclosing(self._bodies("POST", path, body)) as pieces:
+        async with aclosing(self._bodies("POST", path, body, headers or {})) as pieces:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
@@ -68,17 +81,17 @@ class Caller:
                     yield event
 
     async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
-        async with aclosing(self._bodies(method, path, body)) as pieces:
+        async with aclosing(self._bodies(method, path, body, {})) as pieces:
             return self._parsed(b"".join([piece async for piece in pieces]))
 
     async def _bodies(
-        self, method: str, path: str, body: Mapping[str, Any] | None
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
     ) -> AsyncGenerator[bytes, None]:
         """The body's pieces. Raises `Refused` or `RemoteBusy` for an error's status, `Unreachable`."""
         answer = _Answer()
         parser = httptools.HttpResponseParser(answer)
         answer.status_of = parser.get_status_code
-        async with aclosing(self._received(self._head(method, path, body))) as pieces:
+        async with aclosing(self._received(self._head(method, path, body, headers))) as pieces:
             async for piece in pieces:
                 try:
                     parser.feed_data(piece)
@@ -123,7 +136,9 @@ class Caller:
             self._open.discard(writer.transport)
             writer.transport.abort()
 
-    def _head(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
+    def _head(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+    ) -> bytes:
         address = self._address
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         host = address.url.partition("://")[2].removesuffix(address.path)
@@ -133,6 +148,7 @@ class Caller:
             "accept: text/event-stream, application/json",
             # llama-server promises to keep connections and then closes them.
             "connection: close",
+            *(f"{name}: {value}" for name, value in headers.items()),
         ]
         if body is not None:
             lines += ["content-type: application/json", f"content-length: {len(content)}"]

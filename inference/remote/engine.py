@@ -1,31 +1,58 @@
 """The engine that all wires share: limits, stop ids, cancellation and the end of a generation.
 
-Takes a wire and yields steps. A generation is one request to the server or several, each of which continues
-from the tokens so far: a server may stop at tokens of its own choice, at which a generation need not end.
+Takes the servers of one model and yields steps. A generation is one request to a server or several, each of
+which continues from the tokens so far: a server may stop at tokens of its own choice, at which a generation
+need not end, and it may break, after which another one continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from inference.engine import (
+    EngineBusy,
     EngineClosed,
     EngineFailed,
     EngineInfo,
     Finish,
+    InferenceError,
     Sampling,
     Step,
     output_limit,
 )
-from inference.remote.connection import Caller
-from inference.remote.wire import Ask, Piece, Wire
+from inference.remote.failures import Refused, Unreachable
+from inference.remote.form import Form
+from inference.remote.replicas import Replica, Replicas
+from inference.remote.wire import Ask, Piece
+
+_log = logging.getLogger(__name__)
+
+_BAD_REQUEST, _SERVERS_FAULT = 400, 500
+_ATTEMPTS = 3  # times that one generation may break and be continued
+_PROBE_SECONDS = 2.0
 
 
 class RemoteEngine:
-    def __init__(self, caller: Caller, wire: Wire, info: EngineInfo) -> None:
-        self._caller, self._wire, self._info = caller, wire, info
+    def __init__(
+        self,
+        replicas: Replicas,
+        info: EngineInfo,
+        check: Callable[[Replica], Awaitable[None]],
+        *,
+        pause: float,
+    ) -> None:
+        """`check` raises `InferenceError` for a server that has come back with another model.
+
+        `pause` is the time before a generation is continued where there is no other server.
+        """
+        self._replicas, self._info, self._check = replicas, info, check
+        self._pause = pause
         self._closed = False
+        self._probing: asyncio.Task[None] | None = None
+        self._continued = 0
         self.active = 0
 
     @property
@@ -34,15 +61,31 @@ class RemoteEngine:
 
     async def close(self) -> None:
         self._closed = True
-        self._caller.abort()
+        if self._probing is not None:
+            self._probing.cancel()
+        for replica in self._replicas.all:
+            replica.wire.caller.abort()
+
+    def check_room(self) -> None:
+        self._replicas.check_room()
+
+    def measures(self) -> Mapping[str, float]:
+        now = self._replicas.clock()
+        return {
+            "running": self.active,
+            "continued": self._continued,
+            "replicas": len(self._replicas.all),
+            "replicas_ready": sum(not each.rests(now) for each in self._replicas.all),
+        }
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         limit = output_limit(len(tokens), sampling, self._info)
         self._check_open()
+        self._probe()
         self.active += 1
         try:
             if limit == 0:
-                await self._wire.read(tokens)
+                await self._replicas.choose(tokens).wire.read(tokens)
                 yield Step((), Finish.LENGTH)
                 return
             async with aclosing(self._steps(tokens, sampling, limit)) as steps:
@@ -52,10 +95,6 @@ class RemoteEngine:
             if self._closed:
                 raise EngineClosed("The engine was closed during the generation.") from error
             raise
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise EngineFailed(
-                f"The server at {self._caller.url} answers otherwise than {self._wire.title} does: {error!r}."
-            ) from error
         finally:
             self.active -= 1
 
@@ -63,29 +102,128 @@ class RemoteEngine:
         self, tokens: Sequence[int], sampling: Sampling, limit: int
     ) -> AsyncGenerator[Step, None]:
         prompt, sampled = list(tokens), 0
-        cut = _Cut(sampling, limit)
+        cut, form = _Cut(sampling, limit), Form(sampling, self._info.notation)
+        route = _Route(self._replicas, tokens)
         while True:
             self._check_open()
             before = sampled
-            ask = Ask(sampling, sampled, limit - sampled)
-            async with aclosing(self._wire.sample(prompt, ask)) as pieces:
-                async for piece in pieces:
-                    step = cut.step(piece, sampled)
-                    sampled += len(step.tokens)
-                    prompt += step.tokens
-                    if step.tokens or step.finish:
-                        yield step
-                    if step.finish:
-                        return
-            if sampled == before:
-                raise EngineFailed(
-                    f"The engine at {self._caller.url} ended a generation without a token. Its log may "
-                    "contain the cause."
-                )
+            ask = await form.of(Ask(sampling, sampled, limit - sampled))
+            try:
+                async with aclosing(route.sample(prompt, ask)) as pieces:
+                    async for piece in pieces:
+                        step = cut.step(piece, sampled)
+                        sampled += len(step.tokens)
+                        prompt += step.tokens
+                        form.take(step.tokens)
+                        if step.tokens or step.finish:
+                            yield step
+                        if step.finish:
+                            return
+                if sampled == before:
+                    raise route.failure("ended a generation without a token. Its log may contain the cause")
+            except InferenceError as error:
+                if _refuses_form(error, ask) and sampled == before:
+                    form.give_up(error)
+                elif self._closed or not route.goes_on_after(error, sampled):
+                    raise
+                else:
+                    await asyncio.sleep(0 if route.has_others else self._pause * route.attempts**2)
+                    self._continued += 1
+                    _log.warning("A generation is continued after %d tokens. %s", sampled, error)
 
     def _check_open(self) -> None:
         if self._closed:
             raise EngineClosed("The engine was closed.")
+
+    def _probe(self) -> None:
+        if self._probing is None and len(self._replicas.all) > 1:
+            self._probing = asyncio.create_task(self._probes())
+
+    async def _probes(self) -> None:
+        """Finds servers that died before a generation does, and those that came back."""
+        while not self._closed:
+            await asyncio.gather(*map(self._probe_one, self._replicas.all))
+            await asyncio.sleep(_PROBE_SECONDS)
+
+    async def _probe_one(self, replica: Replica) -> None:
+        was_down = replica.failures > 0 or not replica.checked
+        if not await replica.wire.is_healthy():
+            if not was_down:
+                self._replicas.failed(replica, EngineFailed(f"{replica.url} does not answer probes."))
+            return
+        if not was_down:
+            return
+        try:
+            await self._check(replica)
+        except (Unreachable, EngineBusy):
+            return  # it is only about to come back
+        except InferenceError as error:
+            if replica.checked:
+                _log.warning("%s answers again, but is not used. %s", replica.url, error)
+            replica.checked = False
+            return
+        replica.checked = True
+        self._replicas.answered(replica)
+        _log.warning("%s answers again.", replica.url)
+
+
+class _Route:
+    """The way of one generation from server to server."""
+
+    def __init__(self, replicas: Replicas, prompt: Sequence[int]) -> None:
+        self._replicas, self._prompt = replicas, prompt
+        self._tried: list[Replica] = []
+        self._at: Replica | None = None
+        self.attempts = 0
+
+    async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
+        if self._at is None:
+            self._at = self._replicas.choose(self._prompt, self._tried)
+        replica = self._at
+        replica.running += 1
+        try:
+            async with aclosing(replica.wire.sample(prompt, ask)) as pieces:
+                async for piece in pieces:
+                    if replica.failures:
+                        self._replicas.answered(replica)
+                    yield piece
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise self.failure(f"answers otherwise than {replica.wire.title} does: {error!r}") from error
+        finally:
+            replica.running -= 1
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there is a server that was not tried for this generation."""
+        return any(each not in self._tried for each in self._replicas.all)
+
+    def failure(self, what: str) -> EngineFailed:
+        assert self._at is not None
+        return EngineFailed(f"The server at {self._at.url} {what}.")
+
+    def goes_on_after(self, error: InferenceError, sampled: int) -> bool:
+        """Whether the generation is continued, here or elsewhere."""
+        replica, self._at = self._at, None
+        if replica is None:
+            return False
+        self._tried.append(replica)
+        if isinstance(error, EngineBusy):
+            self._replicas.busy(replica, error)
+        elif not isinstance(error, EngineFailed) or not _is_servers_fault(error):
+            return False
+        else:
+            self._replicas.failed(replica, error)
+        self.attempts += 1
+        # Without another server, a request that got no token would only meet the same failure.
+        return self.attempts <= _ATTEMPTS and (self.has_others or sampled > 0)
+
+
+def _is_servers_fault(error: EngineFailed) -> bool:
+    return not isinstance(error, Refused) or error.status >= _SERVERS_FAULT
+
+
+def _refuses_form(error: InferenceError, ask: Ask) -> bool:
+    return isinstance(error, Refused) and error.status == _BAD_REQUEST and ask.grammar is not None
 
 
 class _Cut:

@@ -3,8 +3,8 @@
 It streams a chunk for each token, but none for a token that leaves a character unfinished: the next chunk has
 only its own id, and its count reveals that ids are missing. Nothing else in the stream tells them, and
 tokenising the text gives other ids than those sampled. An answer that is not streamed has them all, so this
-wire reads such a span again without streaming: from its beginning where the choice is greedy, else the whole
-request with its seed. A request is short enough that this costs little.
+wire reads such a span again without streaming: from its beginning where the choice is greedy and no grammar
+has to be followed to it, else the whole request with its seed. A request is short, so that this costs little.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from contextlib import aclosing
 from typing import Any, ClassVar
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
+from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused
 from inference.remote.wire import Ask, Facts, Piece
 
 _log = logging.getLogger(__name__)
 
-AT_ONCE = 256  # tokens of one request, unless the choice is greedy
+AT_ONCE = 256  # tokens of one request, unless the choice is greedy and free
 RESAMPLED = 16  # tokens that are sampled without streaming where a repetition went another way
 _ALTERNATIVES = 200  # among which the logprob of an unseen token is looked for first
 _A_CHARACTER = 0  # the id of "!": any token that is a whole character
@@ -58,9 +59,10 @@ class LlamaWire:
     # Its penalties for presence and frequency count the prompt's tokens too, which clients do not mean.
     honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS - {"presence_penalty", "frequency_penalty"}
     ignores: ClassVar[frozenset[str]] = frozenset()
+    notation: ClassVar[Notation | None] = Notation.GBNF
 
     def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+        self.caller = caller
 
     @staticmethod
     async def recognises(caller: Caller) -> bool:
@@ -70,8 +72,8 @@ class LlamaWire:
             return False
 
     async def facts(self) -> Facts:
-        props = await self._caller.get("/props")
-        models = await self._caller.get("/v1/models")
+        props = await self.caller.get("/props")
+        models = await self.caller.get("/v1/models")
         try:
             context = int(props["default_generation_settings"]["n_ctx"])
             meta = models["data"][0]["meta"]
@@ -79,7 +81,7 @@ class LlamaWire:
             slots, vocabulary = int(props["total_slots"]), int(meta["n_vocab"])
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise EngineFailed(
-                f"{self._caller.url} does not describe its model as llama-server does. Is it another server, "
+                f"{self.caller.url} does not describe its model as llama-server does. Is it another server, "
                 "or an old one?"
             ) from error
         # The server ends a generation one token before its context is full.
@@ -92,12 +94,15 @@ class LlamaWire:
 
     async def tokenised(self, text: str) -> list[int]:
         body = {"content": text, "add_special": False, "parse_special": True}
-        answer = await self._caller.post("/tokenize", body)
+        answer = await self.caller.post("/tokenize", body)
         return list(answer["tokens"])
+
+    async def is_healthy(self) -> bool:
+        return await self.caller.answers("/health")
 
     async def read(self, prompt: Sequence[int]) -> None:
         # It samples a token even if none is wanted.
-        await self._caller.post(
+        await self.caller.post(
             "/completion", {**_NEUTRAL, "prompt": list(prompt), "n_predict": 0, "cache_prompt": True}
         )
 
@@ -105,7 +110,7 @@ class LlamaWire:
         body = _body(prompt, ask)
         known: list[int] = []
         count = 0  # of the tokens that the server has sampled
-        async with aclosing(self._chunks(body)) as chunks:
+        async with aclosing(self._chunks(body, ask.sampling.labels)) as chunks:
             async for chunk, cached in chunks:
                 count = chunk["tokens_predicted"]
                 tokens = tuple(chunk["tokens"])
@@ -120,11 +125,13 @@ class LlamaWire:
             async for piece in pieces:
                 yield piece
 
-    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[tuple[Json, int], None]:
+    async def _chunks(
+        self, body: Mapping[str, Any], labels: Mapping[str, str]
+    ) -> AsyncGenerator[tuple[Json, int], None]:
         """The chunks that hold tokens or the end, and the number of the prompt's cached tokens."""
         cached, ended = 0, False
         whole = {**body, "stream": True, "return_progress": True}
-        async with aclosing(self._caller.events("/completion", whole)) as events:
+        async with aclosing(self.caller.events("/completion", whole, labels)) as events:
             async for event in events:
                 if progress := event.get("prompt_progress"):  # its ids and counts belong to no token
                     cached = progress["cache"]
@@ -134,7 +141,7 @@ class LlamaWire:
                 cached = 0
                 if ended:
                     return
-        raise EngineFailed(f"The engine at {self._caller.url} ended an answer in the middle.")
+        raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
 
     async def _again(
         self, body: Mapping[str, Any], ask: Ask, known: Sequence[int], count: int
@@ -142,18 +149,21 @@ class LlamaWire:
         """The tokens after `known` up to `count`, some of which the stream did not show."""
         prompt = [*body["prompt"], *known]
         tokens: Sequence[int]
-        if ask.sampling.temperature == 0:
+        if ask.sampling.temperature == 0 and ask.grammar is None:
             tokens = await self._unstreamed(body, prompt, count - len(known))
         else:
             repeated = await self._unstreamed(body, body["prompt"], count)
             tokens = repeated[len(known) :]
             if repeated[: len(known)] != list(known) or not tokens:
-                # Sums in another order can tip a choice. What was sent stays, the rest is sampled anew.
+                # Sums in another order can tip a choice. What was sent stays, the rest is sampled anew. The
+                # engine knows what is left of a grammar.
                 _log.warning(
                     "%s repeated a request with other tokens; %d tokens are sampled anew.",
-                    self._caller.url,
+                    self.caller.url,
                     count - len(known),
                 )
+                if known and ask.grammar is not None:
+                    return
                 body = {**body, "seed": _seed(ask, len(known))}
                 tokens = await self._unstreamed(body, prompt, min(RESAMPLED, ask.limit - len(known)))
         if ask.sampling.logprobs is None:
@@ -165,7 +175,7 @@ class LlamaWire:
 
     async def _unstreamed(self, body: Mapping[str, Any], prompt: Sequence[int], count: int) -> list[int]:
         whole = {**body, "prompt": list(prompt), "n_predict": count, "n_probs": 0, "stream": False}
-        answer = await self._caller.post("/completion", whole)
+        answer = await self.caller.post("/completion", whole)
         return list(answer["tokens"])
 
     async def _score(self, prompt: Sequence[int], token: int, count: int) -> TokenLogprob:
@@ -184,17 +194,18 @@ class LlamaWire:
                 "cache_prompt": True,
                 "stream": False,
             }
-            answer = await self._caller.post("/completion", body)
+            answer = await self.caller.post("/completion", body)
             likeliest = answer["completion_probabilities"][0]["top_logprobs"]
             for entry in likeliest:
                 if entry["id"] == token:
                     return TokenLogprob(token, entry["logprob"], _top(likeliest, count))
-        raise EngineFailed(f"The engine at {self._caller.url} has no probability for the token {token}.")
+        raise EngineFailed(f"The engine at {self.caller.url} has no probability for the token {token}.")
 
 
 def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
     sampling = ask.sampling
-    limit = ask.limit if sampling.temperature == 0 else min(ask.limit, AT_ONCE)
+    is_free = sampling.temperature == 0 and ask.grammar is None
+    limit = ask.limit if is_free else min(ask.limit, AT_ONCE)
     banned = set(sampling.ignored_stop_ids)
     if ask.sampled < sampling.min_tokens:
         limit = min(limit, sampling.min_tokens - ask.sampled)
@@ -216,6 +227,8 @@ def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         "return_tokens": True,
         "response_fields": list(_FIELDS),  # the last chunk would repeat the prompt
     }
+    if ask.grammar is not None:
+        body["grammar"] = ask.grammar
     if sampling.logprobs is not None:
         body["n_probs"] = max(sampling.logprobs, 1)
     return body

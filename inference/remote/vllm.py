@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, ClassVar
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
+from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused
 from inference.remote.wire import Ask, Facts, Piece
@@ -26,9 +27,10 @@ class VllmWire:
     title: ClassVar[str] = "vLLM"
     honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS
     ignores: ClassVar[frozenset[str]] = frozenset()
+    notation: ClassVar[Notation | None] = Notation.XGRAMMAR
 
     def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+        self.caller = caller
         self._model = ""
 
     @staticmethod
@@ -39,24 +41,27 @@ class VllmWire:
             return False
 
     async def facts(self) -> Facts:
-        models = await self._caller.get("/v1/models")
+        models = await self.caller.get("/v1/models")
         try:
             model = next(each for each in models["data"] if each.get("max_model_len"))
             self._model, context = str(model["id"]), int(model["max_model_len"])
         except (KeyError, TypeError, ValueError, StopIteration) as error:
             raise EngineFailed(
-                f"{self._caller.url} does not describe its model as vLLM does. Is it another server?"
+                f"{self.caller.url} does not describe its model as vLLM does. Is it another server?"
             ) from error
         name = self._model.rstrip("/").rpartition("/")[2]
         return Facts(name, context, None, f"on vLLM, with a context of {context:,} tokens")
 
     async def tokenised(self, text: str) -> list[int]:
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        answer = await self._caller.post("/tokenize", body)
+        answer = await self.caller.post("/tokenize", body)
         return list(answer["tokens"])
 
+    async def is_healthy(self) -> bool:
+        return await self.caller.answers("/health")
+
     async def read(self, prompt: Sequence[int]) -> None:
-        await self._caller.post(
+        await self.caller.post(
             "/v1/completions",
             {"model": self._model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0.0},
         )
@@ -64,7 +69,9 @@ class VllmWire:
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
         last: Piece | None = None  # waits for the usage, which comes after it
         cached = 0
-        async with aclosing(self._caller.events("/v1/completions", self._body(prompt, ask))) as events:
+        async with aclosing(
+            self.caller.events("/v1/completions", self._body(prompt, ask), ask.sampling.labels)
+        ) as events:
             async for event in events:
                 if not event["choices"]:
                     cached = _cached(event)
@@ -77,7 +84,7 @@ class VllmWire:
                 elif piece.tokens:
                     yield piece
         if last is None:
-            raise EngineFailed(f"The engine at {self._caller.url} ended an answer in the middle.")
+            raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
         if last.tokens:
             yield Piece(last.tokens, last.logprobs, cached)
 
@@ -85,10 +92,10 @@ class VllmWire:
         """The first chunk repeats the prompt; an end that is no end is a chunk like any other."""
         seen = choice.get("prompt_token_ids")
         if seen is not None and seen != list(prompt):
-            raise EngineFailed(f"The engine at {self._caller.url} read other tokens than it was sent.")
+            raise EngineFailed(f"The engine at {self.caller.url} read other tokens than it was sent.")
         ended = choice["finish_reason"]
         if ended is not None and ended not in _ENDS:
-            raise EngineFailed(f"The engine at {self._caller.url} ended an answer with {ended!r}.")
+            raise EngineFailed(f"The engine at {self.caller.url} ended an answer with {ended!r}.")
 
     def _body(self, prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         """Every sampling field is set: its own defaults come from the checkpoint."""
@@ -107,7 +114,7 @@ class VllmWire:
             "presence_penalty": sampling.presence_penalty,
             "frequency_penalty": sampling.frequency_penalty,
             "repetition_penalty": sampling.repetition_penalty,
-            "stop_token_ids": sorted(sampling.stop_token_ids - sampling.ignored_stop_ids),
+            "stop_token_ids": sorted((sampling.stop_token_ids | ask.ends) - sampling.ignored_stop_ids),
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
@@ -115,6 +122,8 @@ class VllmWire:
         }
         optional = {"seed": ask.seed(), "logit_bias": biases, "cache_salt": sampling.cache_salt}
         body |= {name: value for name, value in optional.items() if value not in (None, "", {})}
+        if ask.grammar is not None:
+            body["structured_outputs"] = {"grammar": ask.grammar}
         if sampling.logprobs is not None:
             body |= {"logprobs": max(sampling.logprobs, 1), "return_tokens_as_token_ids": True}
         return body

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from inference.engine import Sampling, TokenLogprob
+from inference.grammar import Notation
 from inference.remote.connection import Caller
 
 
@@ -18,6 +19,8 @@ class Ask:
     sampling: Sampling
     sampled: int  # tokens of this generation that earlier requests gave; they are the end of the prompt
     limit: int  # at most so many more; at least 1
+    grammar: str | None = None  # of what is sampled now, in the wire's notation
+    ends: frozenset[int] = frozenset()  # where the server must stop, and the engine may ask for more
 
     def seed(self, further: int = 0) -> int | None:
         """Of the request that continues after `further` more tokens.
@@ -54,6 +57,9 @@ class Wire(Protocol):
     title: ClassVar[str]
     honours: ClassVar[frozenset[str]]
     ignores: ClassVar[frozenset[str]]
+    notation: ClassVar[Notation | None]  # how it takes grammars
+
+    caller: Caller
 
     def __init__(self, caller: Caller) -> None: ...
 
@@ -75,6 +81,10 @@ class Wire(Protocol):
 
         Closing it cancels the request.
         """
+        ...
+
+    async def is_healthy(self) -> bool:
+        """Whether the server could serve now."""
         ...
 
     async def read(self, prompt: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gpt_oss_server.errors import InvalidOutput
 from gpt_oss_server.harmony.encoding import load_encoding
+from inference.grammar import Notation, SpelledGrammar
 from tests.doubles.apis.chat_asking import (
     HI,
     TOOL,
@@ -119,6 +120,22 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
     await completion_of(engine)
     assert [sampling.grammar is not None for sampling in engine.samplings] == [True] * 3
     assert engine.samplings[0].grammar is engine.samplings[1].grammar
+
+
+async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -> None:
+    """The text may leave a part of the form free."""
+    good, bad = replaying(GOOD), replaying(BAD)
+    for engine in (good, bad):
+        engine._info = replace(engine.info, notation=Notation.GBNF)
+    await completion_of(good, **FORMAT)
+    await completion_of(good)
+    for sampling in good.samplings:
+        assert isinstance(sampling.grammar, SpelledGrammar)
+    text = good.samplings[0].grammar.spelling().rest(Notation.GBNF)  # type: ignore[union-attr]
+    assert text is not None
+    assert '"\\"name\\""' in text
+    with pytest.raises(InvalidOutput):
+        await completion_of(bad, **FORMAT)
 
 
 @pytest.mark.parametrize(

@@ -46,3 +46,20 @@ class CompletionsContract:
         assert changed == completion(1).with_metadata({"topic": "demo"})
         assert await store.get("chatcmpl-1") == changed
         assert await store.set_metadata("chatcmpl-2", {}) is None
+
+    async def test_an_owner_finds_its_own_completions_alone(self) -> None:
+        store = await self.make()
+        alice, bob = store.of("alice"), store.of("bob")
+        for number in range(4):
+            await (alice if number % 2 else bob).put(completion(number))
+        assert await ids(alice, None, 10, newest_first=False) == ["1", "3"]
+        assert await ids(bob, None, 10, newest_first=True) == ["2", "0"]
+        assert await ids(store, None, 10, newest_first=True) == []
+        assert await ids(alice, "chatcmpl-0", 10, newest_first=False) is None
+        assert await ids(alice, "chatcmpl-1", 10, newest_first=False) == ["3"]
+        assert await bob.get("chatcmpl-1") is None
+        assert await bob.set_metadata("chatcmpl-1", {"a": "b"}) is None
+        assert await bob.delete("chatcmpl-1") is False
+        assert await alice.get("chatcmpl-1") == completion(1)
+        assert await alice.used_bytes() == await bob.used_bytes() > 0
+        assert await store.used_bytes() == 0

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gpt_oss_server.stores.events import EventLog, EventLogs
+from gpt_oss_server.stores.events import EventLog, EventLogs, TooManyRuns
 
 
 def events(start: int, end: int) -> list[bytes]:
@@ -111,4 +111,42 @@ class EventLogContract:
         await logs.delete("unknown")
         assert await logs.open("run") is None
         assert await read(await opened(logs, "other")) == events(0, 2)
+        await logs.close()
+
+    async def test_an_owner_finds_its_own_logs_alone(self) -> None:
+        logs = await self.make()
+        await logs.begin("run", owner="alice")
+        await logs.append("run", 0, events(0, 3))
+        for other in ("bob", ""):
+            assert await logs.open("run", other) is None
+            await logs.request_cancel("run", other)
+        assert await logs.append("run", 3, events(3, 4)) is False
+        await logs.request_cancel("run", "alice")
+        assert await logs.append("run", 4, events(4, 5)) is True
+        await logs.end("run")
+        await logs.delete("run", "bob")
+        log = await logs.open("run", "alice")
+        assert log is not None
+        assert await read(log) == events(0, 5)
+        await logs.delete("run", "alice")
+        assert await logs.open("run", "alice") is None
+        await logs.close()
+
+    async def test_an_owner_has_no_more_runs_than_it_may(self) -> None:
+        logs = await self.make()
+
+        async def begin(number: int) -> bool:
+            try:
+                await logs.begin(f"run_{number}", owner="alice", most=3)
+            except TooManyRuns:
+                return False
+            return True
+
+        begun = await asyncio.gather(*map(begin, range(12)))
+        assert sum(begun) == 3
+        await logs.begin("other", owner="bob", most=1)
+        first = f"run_{begun.index(True)}"
+        await logs.end(first)
+        assert await begin(12) is True
+        assert await begin(13) is False
         await logs.close()

@@ -19,7 +19,7 @@ from tests.doubles.engines.http_double import HttpDouble, Refusal, some_model
 
 async def connected(double: HttpDouble, kind: str, **options: Any) -> RemoteEngine:
     """Loading blocks its thread, and the double lives in this one."""
-    return await asyncio.to_thread(load_remote, kind, double.url, options=RemoteOptions(**options))
+    return await asyncio.to_thread(load_remote, kind, double.url, options=RemoteOptions(pause=0.0, **options))
 
 
 def model_tokens(count: int) -> tuple[int, ...]:

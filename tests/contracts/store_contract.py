@@ -8,6 +8,7 @@ import pytest
 
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
+from tests.contracts.owners_contract import OwnersContract
 from tests.doubles.stored import (
     Visited,
     append,
@@ -24,7 +25,7 @@ from tests.doubles.stored import (
 )
 
 
-class StoreContract:
+class StoreContract(OwnersContract):
     async def make(self) -> Store:
         raise NotImplementedError
 

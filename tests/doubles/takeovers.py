@@ -39,9 +39,16 @@ class RecordingLogs(SqlEventLogs):
     linger = 0.0
     appended = Appended()
 
-    async def begin(self, run_id: str, continuation: Continuation | None = None) -> EventLog:
+    async def begin(
+        self,
+        run_id: str,
+        continuation: Continuation | None = None,
+        *,
+        owner: str = "",
+        most: int | None = None,
+    ) -> EventLog:
         self.appended = Appended(run_id, continuation)
-        return await super().begin(run_id, continuation)
+        return await super().begin(run_id, continuation, owner=owner, most=most)
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS

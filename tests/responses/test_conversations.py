@@ -277,7 +277,7 @@ async def test_an_item_can_be_referenced_by_its_id_alone(api: Make, encoding: En
 async def test_an_approval_is_used_once() -> None:
     store = MemoryStore()
     conversations = Conversations(
-        store, Renderer(load_encoding()), random_ids, lambda: 0.0, lambda: Sealer(b"a key")
+        lambda: store, Renderer(load_encoding()), random_ids, lambda: 0.0, lambda: Sealer(b"a key")
     )
     made = await conversations.create({})
     call = ("server.tool", "{}")

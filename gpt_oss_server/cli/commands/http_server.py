@@ -36,8 +36,10 @@ from tools.addresses import is_of_this_machine
 
 _log = logging.getLogger(__name__)
 EXPOSED = (
-    "Other machines can reach this server, and it asks for no key: whoever reaches it can use the model, "
-    "run the enabled tools and read stored responses. --host 127.0.0.1 keeps it to this machine."
+    "Other machines can reach this server, and it asks for no key: whoever reaches it can use the model, run "
+    "python and the other enabled tools, browse with this machine's address, and read and delete what others "
+    "have stored if they learn its ids. Start it with --api-key or --api-key-file, or keep it to this "
+    "machine with --host 127.0.0.1."
 )
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
@@ -131,7 +133,7 @@ class Server(uvicorn.Server):
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
         if sockets:
             host, self._port = sockets[0].getsockname()[:2]
-            self._exposed = not is_of_this_machine(host)
+            self._exposed = not is_of_this_machine(host) and not self._settings.needs_keys
             if self._exposed:
                 _log.warning(EXPOSED)
 
@@ -207,13 +209,21 @@ def greeting(settings: Settings, model: EngineInfo, port: int, exposed: bool = F
   Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
   Context  {model.context_length:,} tokens{memory}
   Store    {kept_where(settings.store)}
-  API      {url}/v1   (Responses and Chat Completions; any API key){warning}
+  API      {url}/v1   (Responses and Chat Completions; {_keys(settings)}){warning}
 
-  Try      curl {url}/v1/responses -H "Content-Type: application/json" \\
+  Try      curl {url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
              -d '{{"input": "Who are you?"}}'
 
   Ctrl-C   lets running responses finish; a second one stops immediately.
 """
+
+
+def _keys(settings: Settings) -> str:
+    return "with an API key" if settings.needs_keys else "any API key"
+
+
+def _key_header(settings: Settings) -> str:
+    return ' -H "Authorization: Bearer $OPENAI_API_KEY"' if settings.needs_keys else ""
 
 
 def _further_names(settings: Settings, model: EngineInfo) -> str:

@@ -22,9 +22,12 @@ _SECONDS = 20.0  # for a tool server's first answer; one that a package manager 
 
 
 def check_start(settings: Settings) -> None:
+    from gpt_oss_server.serving.served import keyring_of
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.tooling.toolset import ToolsetMaker
 
+    if settings.needs_keys:
+        keyring_of(settings)
     if settings.sealing_key_file is not None:
         server_sealer(settings.sealing_key_file)
     ToolsetMaker(settings)  # raises for backends and servers that are named wrongly

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 
 from starlette.types import Message, Receive, Send
 
-from gpt_oss_server.errors import ApiError, SocketLimitReached
+from gpt_oss_server.errors import ApiError, InvalidApiKey, SocketLimitReached
 from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
+from gpt_oss_server.ops.keys.access import ACCESS, serve_as
+from gpt_oss_server.ops.limits.limiter import ADMISSION, Admission
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
@@ -115,6 +117,31 @@ class SocketConnection:
             del self._lanes[name]
 
     async def _answer(self, request: Create) -> None:
+        try:
+            admission = await self._admitted()
+        except ApiError as error:
+            await self._send_text(error_text(error, request.lane))
+            return
+        try:
+            await self._run(request)
+        finally:
+            if admission is not None:
+                admission.close()
+
+    async def _admitted(self) -> Admission | None:
+        """Counts the request, with the key as it is now: a connection may be open for days."""
+        served = self._service.served
+        access = served.keys.current(ACCESS.get())
+        if access is None:
+            raise InvalidApiKey("The API key of this connection is no longer one of this server's.")
+        serve_as(access)
+        if not served.limiter.is_needed:
+            return None
+        admission = await served.limiter.admit(access)
+        ADMISSION.set(admission)
+        return admission
+
+    async def _run(self, request: Create) -> None:
         try:
             run = await self._service.start_streamed(
                 request.body, store=self._store, generates=request.generates

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.completions import Completions, MemoryCompletions
 from gpt_oss_server.stores.events import Claims, EventLogs
@@ -18,6 +19,7 @@ from gpt_oss_server.stores.kinds.places import sqlite_file
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory_events import MemoryEventLogs
 from gpt_oss_server.stores.sealing import new_secret, saved_secret
+from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
@@ -39,6 +41,7 @@ class Stores:
     completions: Completions = field(default_factory=MemoryCompletions)
     claims: Claims | None = None  # None: no other process can continue a run
     sealing_secret: bytes | None = None  # None: the key is in a file
+    allowances: Allowances = field(default_factory=MemoryAllowances)
     sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
 
     def start(self) -> None:
@@ -112,6 +115,7 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         SqlCompletions(database),
         claims=logs,
         sealing_secret=secret,
+        allowances=SqlAllowances(database),
         sweeper=Sweeper(database, bounds_of(settings)),
     )
 

@@ -8,11 +8,19 @@ from typing import Any
 from gpt_oss_server.stores.completions import Completion, StoredCompletion
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.owned import completion_bytes_of_owner
 
 
 class SqlCompletions:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, owner: str = "") -> None:
         self._database = database
+        self._owner = owner
+
+    def of(self, owner: str) -> SqlCompletions:
+        return SqlCompletions(self._database, owner)
+
+    async def used_bytes(self) -> int:
+        return await self._database.read(lambda tx: completion_bytes_of_owner(tx, self._owner))
 
     async def put(self, stored: StoredCompletion) -> None:
         key, body = key_of(stored.id), to_bytes(stored.completion)
@@ -21,27 +29,29 @@ class SqlCompletions:
         def work(tx: Transaction) -> None:
             delete_completion(tx, key)
             tx.run(
-                "INSERT INTO completions (id, stored_at, size, body, messages) VALUES (?, {now}, ?, ?, ?)",
+                "INSERT INTO completions (id, stored_at, size, body, messages, owner)"
+                " VALUES (?, {now}, ?, ?, ?, ?)",
                 key,
                 len(body) + len(messages),
                 body,
                 messages,
+                self._owner,
             )
 
         await self._database.write(work)
 
     async def get(self, completion_id: str) -> StoredCompletion | None:
-        return await self._database.read(lambda tx: _get(tx, key_of(completion_id)))
+        return await self._database.read(lambda tx: _get(tx, key_of(completion_id), self._owner))
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Completion] | None:
-        return await self._database.read(lambda tx: _page(tx, after, most, newest_first))
+        return await self._database.read(lambda tx: _page(tx, self._owner, after, most, newest_first))
 
     async def set_metadata(self, completion_id: str, metadata: Mapping[str, Any]) -> StoredCompletion | None:
         key = key_of(completion_id)
 
         def work(tx: Transaction) -> StoredCompletion | None:
             tx.run("UPDATE completions SET size = size WHERE id = ?", key)  # other changes wait here
-            if (kept := _get(tx, key)) is None:
+            if (kept := _get(tx, key, self._owner)) is None:
                 return None
             changed = kept.with_metadata(metadata)
             tx.run("UPDATE completions SET body = ? WHERE id = ?", to_bytes(changed.completion), key)
@@ -50,25 +60,32 @@ class SqlCompletions:
         return await self._database.write(work)
 
     async def delete(self, completion_id: str) -> bool:
-        return await self._database.write(lambda tx: delete_completion(tx, key_of(completion_id)))
+        sql = "DELETE FROM completions WHERE id = ? AND owner = ?"
+        return bool(await self._database.write(lambda tx: tx.run(sql, key_of(completion_id), self._owner)))
 
 
 def delete_completion(tx: Transaction, key: str) -> bool:
     return bool(tx.run("DELETE FROM completions WHERE id = ?", key))
 
 
-def _get(tx: Transaction, key: str) -> StoredCompletion | None:
-    rows = tx.rows("SELECT body, messages FROM completions WHERE id = ?", key)
+def _get(tx: Transaction, key: str, owner: str) -> StoredCompletion | None:
+    rows = tx.rows("SELECT body, messages FROM completions WHERE id = ? AND owner = ?", key, owner)
     return StoredCompletion(from_bytes(rows[0][0]), tuple(from_bytes(rows[0][1]))) if rows else None
 
 
-def _page(tx: Transaction, after: str | None, most: int, newest_first: bool) -> list[Completion] | None:
+def _page(
+    tx: Transaction, owner: str, after: str | None, most: int, newest_first: bool
+) -> list[Completion] | None:
     order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
     if after is None:
-        rows = tx.rows(f"SELECT body FROM completions ORDER BY position {order} LIMIT ?", most)
-        return [from_bytes(body) for [body] in rows]
-    found = tx.rows("SELECT position FROM completions WHERE id = ?", key_of(after))
+        sql = f"SELECT body FROM completions WHERE owner = ? ORDER BY position {order} LIMIT ?"
+        return [from_bytes(body) for [body] in tx.rows(sql, owner, most)]
+    sql = "SELECT position FROM completions WHERE id = ? AND owner = ?"
+    found = tx.rows(sql, key_of(after), owner)
     if not found:
         return None
-    sql = f"SELECT body FROM completions WHERE position {sign} ? ORDER BY position {order} LIMIT ?"
-    return [from_bytes(body) for [body] in tx.rows(sql, found[0][0], most)]
+    sql = (
+        f"SELECT body FROM completions WHERE owner = ? AND position {sign} ?"
+        f" ORDER BY position {order} LIMIT ?"
+    )
+    return [from_bytes(body) for [body] in tx.rows(sql, owner, found[0][0], most)]

@@ -22,7 +22,7 @@ from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import insert_link, release
 from gpt_oss_server.stores.sql.responses import add_items, item_keys
 
-_COLUMNS = "id, created_at, version, metadata"
+_COLUMNS = "id, created_at, version, metadata, owner"
 Added = tuple[int, int | None, Addition, int]  # position, parent, addition and size of a new link
 
 
@@ -31,50 +31,53 @@ def put_conversation(
 ) -> list[Added]:
     delete_conversation(tx, key_of(conversation.id))
     tx.run(
-        "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata)"
-        " VALUES (?, ?, {now}, ?, NULL, 0, ?)",
+        "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata, owner)"
+        " VALUES (?, ?, {now}, ?, NULL, 0, ?, ?)",
         key_of(conversation.id),
         conversation.created_at,
         conversation.version,
         to_bytes(dict(conversation.metadata)),
+        conversation.owner,
     )
-    return _extend(tx, conversation.id, None, parts)
+    return _extend(tx, conversation.id, conversation.owner, None, parts)
 
 
-def get_conversation(tx: Transaction, conversation_id: str) -> StoredConversation | None:
-    rows = tx.rows(f"SELECT {_COLUMNS} FROM conversations WHERE id = ?", key_of(conversation_id))
+def get_conversation(tx: Transaction, conversation_id: str, owner: str) -> StoredConversation | None:
+    sql = f"SELECT {_COLUMNS} FROM conversations WHERE id = ? AND owner = ?"
+    rows = tx.rows(sql, key_of(conversation_id), owner)
     return _record(conversation_id, rows[0]) if rows else None
 
 
-def items_of(tx: Transaction, conversation_id: str) -> tuple[Item, ...] | None:
-    key = key_of(conversation_id)
-    rows = tx.rows("SELECT items FROM parts WHERE conversation = ? ORDER BY position", key)
-    if not rows and end_of_conversation(tx, conversation_id) is None:
+def items_of(tx: Transaction, conversation_id: str, owner: str) -> tuple[Item, ...] | None:
+    if end_of_conversation(tx, conversation_id, owner) is None:
         return None
+    sql = "SELECT items FROM parts WHERE conversation = ? ORDER BY position"
+    rows = tx.rows(sql, key_of(conversation_id))
     return tuple(item for [items] in rows for item in from_bytes(items))
 
 
-def parts_of(tx: Transaction, conversation_id: str) -> tuple[ConversationPart, ...] | None:
+def parts_of(tx: Transaction, conversation_id: str, owner: str) -> tuple[ConversationPart, ...] | None:
+    if end_of_conversation(tx, conversation_id, owner) is None:
+        return None
     rows = tx.rows(
         "SELECT parts.items, links.body FROM parts JOIN links ON links.position = parts.position"
         " WHERE parts.conversation = ? ORDER BY parts.position",
         key_of(conversation_id),
     )
-    if not rows and end_of_conversation(tx, conversation_id) is None:
-        return None
     return tuple(ConversationPart(tuple(from_bytes(items)), decode_addition(body)) for items, body in rows)
 
 
-def end_of_conversation(tx: Transaction, conversation_id: str) -> tuple[int | None] | None:
-    """The position at which its history ends."""
-    rows = tx.rows("SELECT tip FROM conversations WHERE id = ?", key_of(conversation_id))
+def end_of_conversation(tx: Transaction, conversation_id: str, owner: str) -> tuple[int | None] | None:
+    """The position at which its history ends; None: the owner has no such conversation."""
+    sql = "SELECT tip FROM conversations WHERE id = ? AND owner = ?"
+    rows = tx.rows(sql, key_of(conversation_id), owner)
     return (rows[0][0],) if rows else None
 
 
-def append_parts(tx: Transaction, append: Append) -> tuple[tuple[Item, ...], list[Added]] | None:
+def append_parts(tx: Transaction, append: Append, owner: str) -> tuple[tuple[Item, ...], list[Added]] | None:
     """The items with their final ids and the new links; None: no such conversation."""
     key = key_of(append.conversation_id)
-    changed = _change(tx, key)  # first: other appends to this conversation wait here
+    changed = _change(tx, key, owner)  # first: other appends to this conversation wait here
     if changed is None:
         return None
 
@@ -86,54 +89,61 @@ def append_parts(tx: Transaction, append: Append) -> tuple[tuple[Item, ...], lis
         return False
 
     parts = list(append.unique(taken))
-    links = _extend(tx, append.conversation_id, changed[0], parts)
+    links = _extend(tx, append.conversation_id, owner, changed[0], parts)
     return tuple(item for part in parts for item in part.items), links
 
 
 def set_metadata(
-    tx: Transaction, conversation_id: str, metadata: Mapping[str, Any]
+    tx: Transaction, conversation_id: str, owner: str, metadata: Mapping[str, Any]
 ) -> StoredConversation | None:
     rows = tx.rows(
-        "UPDATE conversations SET metadata = ?, version = version + 1, changed_at = {now} WHERE id = ?"
-        f" RETURNING {_COLUMNS}",
+        "UPDATE conversations SET metadata = ?, version = version + 1, changed_at = {now}"
+        f" WHERE id = ? AND owner = ? RETURNING {_COLUMNS}",
         to_bytes(dict(metadata)),
         key_of(conversation_id),
+        owner,
     )
     return _record(conversation_id, rows[0]) if rows else None
 
 
 def rewrite_conversation(
-    tx: Transaction, conversation_id: str, version: int, parts: Sequence[ConversationPart]
+    tx: Transaction, conversation_id: str, owner: str, version: int, parts: Sequence[ConversationPart]
 ) -> list[Added] | None:
     """The new links; None where the conversation no longer exists or has another version."""
     key = key_of(conversation_id)
-    changed = _change(tx, key, version)
+    changed = _change(tx, key, owner, version)
     if changed is None:
         return None
     _clear(tx, key, changed[0])
     tx.run("UPDATE conversations SET tip = NULL, size = 0 WHERE id = ?", key)
-    return _extend(tx, conversation_id, None, parts)
+    return _extend(tx, conversation_id, owner, None, parts)
+
+
+def delete_own_conversation(tx: Transaction, key: str, owner: str) -> bool:
+    is_own = bool(tx.rows("SELECT 1 FROM conversations WHERE id = ? AND owner = ?", key, owner))
+    return is_own and delete_conversation(tx, key)
 
 
 def delete_conversation(tx: Transaction, key: str) -> bool:
+    """Deletes it, whoever the owner is."""
     rows = tx.rows("DELETE FROM conversations WHERE id = ? RETURNING tip", key)
     for [tip] in rows:
         _clear(tx, key, tip)
     return bool(rows)
 
 
-def _change(tx: Transaction, key: str, version: int | None = None) -> tuple[int | None] | None:
-    """Counts a change and returns the tip; None where there is no such conversation of this version."""
-    sql = "UPDATE conversations SET version = version + 1, changed_at = {now} WHERE id = ?"
+def _change(tx: Transaction, key: str, owner: str, version: int | None = None) -> tuple[int | None] | None:
+    """Counts a change and returns the tip; None: the owner has no such conversation of this version."""
+    sql = "UPDATE conversations SET version = version + 1, changed_at = {now} WHERE id = ? AND owner = ?"
     if version is None:
-        rows = tx.rows(f"{sql} RETURNING tip", key)
+        rows = tx.rows(f"{sql} RETURNING tip", key, owner)
     else:
-        rows = tx.rows(f"{sql} AND version = ? RETURNING tip", key, version)
+        rows = tx.rows(f"{sql} AND version = ? RETURNING tip", key, owner, version)
     return (rows[0][0],) if rows else None
 
 
 def _extend(
-    tx: Transaction, conversation_id: str, tip: int | None, parts: Sequence[ConversationPart]
+    tx: Transaction, conversation_id: str, owner: str, tip: int | None, parts: Sequence[ConversationPart]
 ) -> list[Added]:
     """Adds the parts. The tip's holder becomes its child, so that its count stays."""
     key, size = key_of(conversation_id), 0
@@ -143,7 +153,7 @@ def _extend(
         parent, tip = tip, insert_link(tx, tip, body)
         sql = "INSERT INTO parts (position, conversation, items) VALUES (?, ?, ?)"
         tx.run(sql, tip, key, items)
-        add_items(tx, item_keys(part.items), tip)
+        add_items(tx, item_keys(part.items), tip, owner)
         links.append((tip, parent, part.added, len(body)))
         size += len(items)
     if parts:
@@ -158,5 +168,5 @@ def _clear(tx: Transaction, key: str, tip: int | None) -> None:
 
 
 def _record(conversation_id: str, row: tuple[Any, ...]) -> StoredConversation:
-    _, created_at, version, metadata = row
-    return StoredConversation(conversation_id, created_at, from_bytes(metadata), version)
+    _, created_at, version, metadata, owner = row
+    return StoredConversation(conversation_id, created_at, from_bytes(metadata), version, owner)

@@ -56,14 +56,22 @@ class SqlEventLogs:
         self._lease = lease
         self._news: dict[str, asyncio.Event] = {}  # of the runs that are held here
 
-    async def begin(self, run_id: str, continuation: Continuation | None = None) -> EventLog:
+    async def begin(
+        self,
+        run_id: str,
+        continuation: Continuation | None = None,
+        *,
+        owner: str = "",
+        most: int | None = None,
+    ) -> EventLog:
         request = None if continuation is None else continuation.request
         parent = None if continuation is None else number_of(continuation.parent)
+        run = runs.NewRun(run_id, parent, request, owner, most)
         fence = await self._database.write(
-            lambda tx: runs.begin_run(tx, run_id, self._replica, self._lease, parent, request), durable=True
+            lambda tx: runs.begin_run(tx, run, self._replica, self._lease), durable=True
         )
         self._take(run_id, fence)
-        return self._log(run_id)
+        return self._log(run_id, owner)
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
@@ -81,15 +89,15 @@ class SqlEventLogs:
         await self._database.write(lambda tx: runs.end_run(tx, run_id, fence))
         self._let_go(run_id)
 
-    async def open(self, run_id: str) -> EventLog | None:
-        state = await self._database.read(lambda tx: runs.log_state(tx, run_id))
-        return None if state is None else self._log(run_id)
+    async def open(self, run_id: str, owner: str = "") -> EventLog | None:
+        state = await self._database.read(lambda tx: runs.log_state(tx, run_id, owner))
+        return None if state is None else self._log(run_id, owner)
 
-    async def request_cancel(self, run_id: str) -> None:
-        await self._database.write(lambda tx: runs.request_cancel(tx, run_id))
+    async def request_cancel(self, run_id: str, owner: str = "") -> None:
+        await self._database.write(lambda tx: runs.request_cancel(tx, run_id, owner))
 
-    async def delete(self, run_id: str) -> None:
-        await self._database.write(lambda tx: runs.delete_ended(tx, key_of(run_id)))
+    async def delete(self, run_id: str, owner: str = "") -> None:
+        await self._database.write(lambda tx: runs.delete_own_ended(tx, key_of(run_id), owner))
 
     # --- which process runs what ---------------------------------------------------------------------
 
@@ -124,12 +132,12 @@ class SqlEventLogs:
     async def cancelled(self) -> list[str]:
         return await self._database.read(lambda tx: runs.cancelled_runs(tx, self._replica))
 
-    async def is_running(self, run_id: str) -> bool:
-        state = await self._database.read(lambda tx: runs.log_state(tx, run_id))
+    async def is_running(self, run_id: str, owner: str = "") -> bool:
+        state = await self._database.read(lambda tx: runs.log_state(tx, run_id, owner))
         return state is not None and not state.ended
 
-    async def request(self, run_id: str) -> bytes | None:
-        return await self._database.read(lambda tx: runs.request_of(tx, run_id))
+    async def request(self, run_id: str, owner: str = "") -> bytes | None:
+        return await self._database.read(lambda tx: runs.request_of(tx, run_id, owner))
 
     async def logged(self, run_id: str) -> list[bytes]:
         return await self._database.read(lambda tx: runs.read_events(tx, run_id, -1, runs.ALL))
@@ -137,8 +145,8 @@ class SqlEventLogs:
     async def close(self) -> None:
         """The database is closed by the store of responses."""
 
-    def _log(self, run_id: str) -> SqlEventLog:
-        return SqlEventLog(self._database, run_id, lambda: self._news.get(run_id))
+    def _log(self, run_id: str, owner: str) -> SqlEventLog:
+        return SqlEventLog(self._database, run_id, owner, lambda: self._news.get(run_id))
 
     def _take(self, run_id: str, fence: int) -> None:
         self._held.fences[run_id] = fence
@@ -155,13 +163,16 @@ class SqlEventLogs:
 
 
 class SqlEventLog:
-    def __init__(self, database: Database, run_id: str, news: Callable[[], asyncio.Event | None]) -> None:
+    def __init__(
+        self, database: Database, run_id: str, owner: str, news: Callable[[], asyncio.Event | None]
+    ) -> None:
         self._database = database
         self._run_id = run_id
+        self._owner = owner
         self._news = news
 
     async def check(self, after: int) -> None:
-        if await self._database.read(lambda tx: runs.log_state(tx, self._run_id)) is None:
+        if await self._database.read(lambda tx: runs.log_state(tx, self._run_id, self._owner)) is None:
             raise events_forgotten(_FORGOTTEN)
 
     async def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
@@ -170,7 +181,7 @@ class SqlEventLog:
             news = self._news()  # before the look: what comes later wakes this reader
 
             def look(tx: Transaction, at: int = at) -> tuple[runs.LogState | None, list[bytes]]:
-                state = runs.log_state(tx, self._run_id)
+                state = runs.log_state(tx, self._run_id, self._owner)
                 if state is None or state.next_event <= at + 1:
                     return state, []
                 return state, runs.read_events(tx, self._run_id, at)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpt_oss_server.stores.events import Claimed, LeaseLost
+from gpt_oss_server.stores.events import Claimed, LeaseLost, TooManyRuns
+from gpt_oss_server.stores.sql.allowances import lock_allowance
 from gpt_oss_server.stores.sql.codec import key_of, pack, unpack
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import hold, release
@@ -29,20 +30,37 @@ class Batch:
     records: Sequence[bytes] = ()
 
 
-def begin_run(
-    tx: Transaction, run_id: str, replica: str, lease: float, parent: int | None, request: bytes | None
-) -> int:
-    """Adds a run that this process holds, and returns its fence."""
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that this process begins, and for whom."""
+
+    id: str
+    parent: int | None
+    request: bytes | None
+    owner: str = ""
+    most: int | None = None  # runs of the owner, this one included
+
+
+def begin_run(tx: Transaction, run: NewRun, replica: str, lease: float) -> int:
+    """Adds a run that this process holds, and returns its fence. Raises `TooManyRuns`."""
+    if run.most is not None:
+        lock_allowance(tx, f"runs of {run.owner}")  # other servers that begin a run of this owner wait here
+        sql = "SELECT COUNT(*) FROM runs WHERE owner = ? AND ended_at IS NULL"
+        if tx.rows(sql, run.owner)[0][0] >= run.most:
+            raise TooManyRuns(run.most)
+    parent = run.parent
     if parent is not None:
         hold(tx, parent)
     tx.run(
         "INSERT INTO runs (id, begun_at, ended_at, replica, lease_until, fence, attempts, cancel, next_event,"
-        " next_record, bytes, parent, request) VALUES (?, {now}, NULL, ?, {now} + ?, 1, 1, 0, 0, 0, 0, ?, ?)",
-        key_of(run_id),
+        " next_record, bytes, parent, request, owner)"
+        " VALUES (?, {now}, NULL, ?, {now} + ?, 1, 1, 0, 0, 0, 0, ?, ?, ?)",
+        key_of(run.id),
         replica,
         lease,
         parent,
-        request,
+        run.request,
+        run.owner,
     )
     return 1
 
@@ -103,12 +121,19 @@ def end_run(tx: Transaction, run_id: str, fence: int) -> None:
             release(tx, parent)
 
 
-def request_cancel(tx: Transaction, run_id: str) -> None:
-    tx.run("UPDATE runs SET cancel = 1 WHERE id = ? AND ended_at IS NULL", key_of(run_id))
+def request_cancel(tx: Transaction, run_id: str, owner: str) -> None:
+    sql = "UPDATE runs SET cancel = 1 WHERE id = ? AND owner = ? AND ended_at IS NULL"
+    tx.run(sql, key_of(run_id), owner)
+
+
+def delete_own_ended(tx: Transaction, key: str, owner: str) -> bool:
+    """Deletes the log of an owner's run that has ended."""
+    is_own = bool(tx.rows("SELECT 1 FROM runs WHERE id = ? AND owner = ?", key, owner))
+    return is_own and delete_ended(tx, key)
 
 
 def delete_ended(tx: Transaction, key: str) -> bool:
-    """Deletes the log of a run that has ended."""
+    """Deletes the log of a run that has ended, whoever the owner is."""
     deleted = tx.run("DELETE FROM runs WHERE id = ? AND ended_at IS NOT NULL", key)
     if deleted:
         tx.run("DELETE FROM events WHERE run = ?", key)
@@ -130,15 +155,16 @@ def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int
     for [key] in rows:
         claimed = tx.rows(
             "UPDATE runs SET replica = ?, lease_until = {now} + ?, fence = fence + 1, attempts = attempts + 1"
-            " WHERE id = ? RETURNING fence, request, next_event, attempts, cancel",
+            " WHERE id = ? RETURNING fence, request, next_event, attempts, cancel, owner",
             replica,
             lease,
             key,
         )
-        [[fence, request, next_event, attempts, cancel]] = claimed
+        [[fence, request, next_event, attempts, cancel, owner]] = claimed
         batches = tx.rows("SELECT body FROM records WHERE run = ? ORDER BY first", key)
         records = tuple(record for [body] in batches for record in unpack(body))
-        return Claimed(key, request, records, int(next_event), int(attempts), bool(cancel)), int(fence)
+        found = Claimed(key, request, records, int(next_event), int(attempts), bool(cancel), owner)
+        return found, int(fence)
     return None
 
 
@@ -187,14 +213,16 @@ class LogState:
     next_event: int
 
 
-def log_state(tx: Transaction, run_id: str) -> LogState | None:
-    rows = tx.rows("SELECT ended_at, next_event FROM runs WHERE id = ?", key_of(run_id))
+def log_state(tx: Transaction, run_id: str, owner: str) -> LogState | None:
+    sql = "SELECT ended_at, next_event FROM runs WHERE id = ? AND owner = ?"
+    rows = tx.rows(sql, key_of(run_id), owner)
     return LogState(rows[0][0] is not None, int(rows[0][1])) if rows else None
 
 
-def request_of(tx: Transaction, run_id: str) -> bytes | None:
+def request_of(tx: Transaction, run_id: str, owner: str) -> bytes | None:
     """The request of a run that has not ended."""
-    rows = tx.rows("SELECT request FROM runs WHERE id = ? AND ended_at IS NULL", key_of(run_id))
+    sql = "SELECT request FROM runs WHERE id = ? AND owner = ? AND ended_at IS NULL"
+    rows = tx.rows(sql, key_of(run_id), owner)
     return None if not rows or rows[0][0] is None else bytes(rows[0][0])
 
 

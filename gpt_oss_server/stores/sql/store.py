@@ -6,6 +6,7 @@ Takes and returns records, as `stores/base` states. Each call is one transaction
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
@@ -15,9 +16,10 @@ from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.conversations import Added
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.links import Links, number_of
+from gpt_oss_server.stores.sql.owned import bytes_of_owner
 from gpt_oss_server.stores.sql.responses import (
     EncodedResponse,
-    delete_response,
+    delete_own_response,
     end_of_response,
     find_item,
     find_result,
@@ -33,32 +35,43 @@ def _unguarded(tx: Transaction, response_id: str) -> None:
 
 
 class SqlStore:
-    def __init__(self, database: Database, *, guard: Guard = _unguarded) -> None:
+    def __init__(
+        self, database: Database, *, guard: Guard = _unguarded, owner: str = "", links: Links | None = None
+    ) -> None:
         """`guard` raises where another process now holds the run of a response."""
         self.database = database
         self._guard = guard
-        self._links = Links()
+        self._owner = owner
+        self._links = links or Links()
+
+    def of(self, owner: str) -> SqlStore:
+        if owner == self._owner:
+            return self
+        return SqlStore(self.database, guard=self._guard, owner=owner, links=self._links)
+
+    async def used_bytes(self) -> int:
+        return await self.database.read(lambda tx: bytes_of_owner(tx, self._owner))
 
     # --- responses ---------------------------------------------------------------------------------
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
-        given = EncodedResponse.of(stored)
+        given = EncodedResponse.of(stored, self._owner)
 
         def work(tx: Transaction) -> list[Added]:
             self._guard(tx, stored.id)
             position = put_response(tx, given)
-            appended = None if append is None else conversations.append_parts(tx, append)
+            appended = None if append is None else conversations.append_parts(tx, append, self._owner)
             of_parts = [] if appended is None else appended[1]
             return [*of_parts, (position, given.parent, stored.added, len(given.added))]
 
         self._remember(await self.database.write(work))
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        return await self.database.read(lambda tx: get_response(tx, response_id))
+        return await self.database.read(lambda tx: get_response(tx, response_id, self._owner))
 
     async def history(self, response_id: str) -> History | None:
         def work(tx: Transaction) -> History | None:
-            end = end_of_response(tx, response_id)
+            end = end_of_response(tx, response_id, self._owner)
             return None if end is None else self._history(tx, *end)
 
         return await self.database.read(work)
@@ -68,41 +81,42 @@ class SqlStore:
         return await self.database.read(lambda tx: self._history(tx, number_of(position), session))
 
     async def delete(self, response_id: str) -> bool:
-        return await self.database.write(lambda tx: delete_response(tx, key_of(response_id)))
+        return await self.database.write(lambda tx: delete_own_response(tx, key_of(response_id), self._owner))
 
     async def item(self, item_id: str) -> Item | None:
-        return await self.database.read(lambda tx: find_item(tx, item_id))
+        return await self.database.read(lambda tx: find_item(tx, item_id, self._owner))
 
     async def result(self, item_id: str) -> str | None:
-        return await self.database.read(lambda tx: find_result(tx, item_id))
+        return await self.database.read(lambda tx: find_result(tx, item_id, self._owner))
 
     # --- conversations -----------------------------------------------------------------------------
 
     async def put_conversation(
         self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
     ) -> None:
-        self._remember(
-            await self.database.write(lambda tx: conversations.put_conversation(tx, conversation, parts))
-        )
+        new = replace(conversation, owner=self._owner)
+        self._remember(await self.database.write(lambda tx: conversations.put_conversation(tx, new, parts)))
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
-        return await self.database.read(lambda tx: conversations.get_conversation(tx, conversation_id))
+        return await self.database.read(
+            lambda tx: conversations.get_conversation(tx, conversation_id, self._owner)
+        )
 
     async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
-        return await self.database.read(lambda tx: conversations.items_of(tx, conversation_id))
+        return await self.database.read(lambda tx: conversations.items_of(tx, conversation_id, self._owner))
 
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
-        return await self.database.read(lambda tx: conversations.parts_of(tx, conversation_id))
+        return await self.database.read(lambda tx: conversations.parts_of(tx, conversation_id, self._owner))
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         def work(tx: Transaction) -> History | None:
-            end = conversations.end_of_conversation(tx, conversation_id)
+            end = conversations.end_of_conversation(tx, conversation_id, self._owner)
             return None if end is None else self._history(tx, end[0], conversation_id)
 
         return await self.database.read(work)
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
-        appended = await self.database.write(lambda tx: conversations.append_parts(tx, append))
+        appended = await self.database.write(lambda tx: conversations.append_parts(tx, append, self._owner))
         if appended is None:
             return None
         items, links = appended
@@ -112,20 +126,22 @@ class SqlStore:
     async def set_metadata(
         self, conversation_id: str, metadata: Mapping[str, Any]
     ) -> StoredConversation | None:
-        return await self.database.write(lambda tx: conversations.set_metadata(tx, conversation_id, metadata))
+        return await self.database.write(
+            lambda tx: conversations.set_metadata(tx, conversation_id, self._owner, metadata)
+        )
 
     async def rewrite_conversation(
         self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
     ) -> bool:
         links = await self.database.write(
-            lambda tx: conversations.rewrite_conversation(tx, conversation_id, version, parts)
+            lambda tx: conversations.rewrite_conversation(tx, conversation_id, self._owner, version, parts)
         )
         self._remember(links or ())
         return links is not None
 
     async def delete_conversation(self, conversation_id: str) -> bool:
         return await self.database.write(
-            lambda tx: conversations.delete_conversation(tx, key_of(conversation_id))
+            lambda tx: conversations.delete_own_conversation(tx, key_of(conversation_id), self._owner)
         )
 
     async def close(self) -> None:

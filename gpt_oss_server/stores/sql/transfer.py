@@ -41,7 +41,7 @@ class Export:
     def page(self, tx: Transaction) -> tuple[list[Record], Export]:
         """The next records, perhaps none, and the export after them."""
         rows = tx.rows(
-            "SELECT id, position, stored_at, session, body FROM responses WHERE position > ?"
+            "SELECT id, position, stored_at, session, body, owner FROM responses WHERE position > ?"
             " ORDER BY position LIMIT ?",
             self.response,
             _PAGE,
@@ -49,25 +49,26 @@ class Export:
         if not rows:
             return self._conversations(tx)
         links, found = set(self.links), []
-        for key, position, stored_at, session, body in rows:
+        for key, position, stored_at, session, body, owner in rows:
             if self._wants(key):
-                found += [*_links_of(tx, position, links), _response(position, stored_at, session, body)]
+                response = _response(position, stored_at, session, body, owner)
+                found += [*_links_of(tx, position, links), response]
         return found, replace(self, links=frozenset(links), response=rows[-1][1])
 
     def _conversations(self, tx: Transaction) -> tuple[list[Record], Export]:
         links: set[int] = set(self.links)
         found: list[Record] = []
         rows = tx.rows(
-            "SELECT id, created_at, changed_at, version, tip, metadata FROM conversations WHERE id > ?"
+            "SELECT id, created_at, changed_at, version, tip, metadata, owner FROM conversations WHERE id > ?"
             " ORDER BY id LIMIT ?",
             self.conversation,
             _PAGE,
         )
-        for key, created_at, changed_at, version, tip, metadata in rows:
+        for key, created_at, changed_at, version, tip, metadata, owner in rows:
             if self._wants(key):
                 found += _links_of(tx, tip, links)
                 named = {"id": key, "created_at": created_at, "metadata": from_bytes(metadata)}
-                found.append(_conversation(tx, {**named, "version": version}, changed_at))
+                found.append(_conversation(tx, {**named, "version": version, "owner": owner}, changed_at))
         last = rows[-1][0] if rows else self.conversation
         return found, replace(self, links=frozenset(links), conversation=last, ended=not rows)
 
@@ -118,7 +119,7 @@ def _links_of(tx: Transaction, position: int | None, exported: set[int]) -> Iter
     return reversed(found)
 
 
-def _response(position: int, stored_at: float, session: bytes, body: bytes) -> Record:
+def _response(position: int, stored_at: float, session: bytes, body: bytes, owner: str) -> Record:
     response, input_items, results = from_bytes(body)
     return {
         "response": response,
@@ -127,6 +128,7 @@ def _response(position: int, stored_at: float, session: bytes, body: bytes) -> R
         "session": session.decode("utf-8", "surrogatepass"),
         "stored_at": stored_at,
         "link": position,
+        "owner": owner,
     }
 
 
@@ -155,31 +157,32 @@ def _add_response(tx: Transaction, position: int | None, record: Record) -> bool
     assert position is not None
     response, given = record["response"], record["input_items"]
     body = to_bytes((response, given, record["results"]))
-    session = record["session"].encode("utf-8", "surrogatepass")
+    session, owner = record["session"].encode("utf-8", "surrogatepass"), _owner_of(record)
     is_new = tx.run(
-        "INSERT INTO responses (id, position, stored_at, session, size, body) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO responses (id, position, stored_at, session, size, body, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         key_of(response["id"]),
         position,
         float(record["stored_at"]),
         session,
         len(body),
         body,
+        owner,
     )
     if is_new:
         _hold(tx, position)
-        add_items(tx, item_keys([*given, *response["output"]]), position)
+        add_items(tx, item_keys([*given, *response["output"]]), position, owner)
     return bool(is_new)
 
 
 def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], record: Record) -> bool:
     conversation, parts = record["conversation"], record["parts"]
-    key = key_of(conversation["id"])
+    key, owner = key_of(conversation["id"]), _owner_of(conversation)
     tip = positions[parts[-1]["link"]] if parts else None
     bodies = [(positions[part["link"]], part["items"], to_bytes(part["items"])) for part in parts]
     is_new = tx.run(
-        "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         key,
         conversation["created_at"],
         float(record["changed_at"]),
@@ -187,6 +190,7 @@ def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], 
         tip,
         sum(len(body) for _, _, body in bodies),
         to_bytes(conversation["metadata"]),
+        owner,
     )
     if not is_new:
         return False
@@ -194,8 +198,16 @@ def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], 
     for position, items, body in bodies:
         assert position is not None
         tx.run("INSERT INTO parts (position, conversation, items) VALUES (?, ?, ?)", position, key, body)
-        add_items(tx, item_keys(items), position)
+        add_items(tx, item_keys(items), position, owner)
     return True
+
+
+def _owner_of(record: Record) -> str:
+    """Exports of servers that knew no owners have none."""
+    owner = record.get("owner", "")
+    if not isinstance(owner, str):
+        raise TypeError("owner must be a text")
+    return owner
 
 
 def _hold(tx: Transaction, position: int | None) -> None:

@@ -30,6 +30,11 @@ class Running(Protocol):
     def id(self) -> str: ...
 
     @property
+    def owner(self) -> str:
+        """Whose run it is."""
+        ...
+
+    @property
     def ending(self) -> bool:
         """Whether its last event is being built, or has been."""
         ...

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from gpt_oss_server.errors import EngineUnavailable
-from gpt_oss_server.stores.events import Claimed, Claims, Continuation, EventLog, EventLogs
+from gpt_oss_server.errors import EngineUnavailable, RateLimitExceeded
+from gpt_oss_server.stores.events import Claimed, Claims, Continuation, EventLog, EventLogs, TooManyRuns
 from gpt_oss_server.turns.background.driven import BackgroundRun, Event, Running
 
 _END_SECONDS = 5.0  # that runs have to end by themselves once the engine is closed
+_RETRY_SECONDS = 5.0  # after which a client may ask again for a place among its runs
 R = TypeVar("R", bound=Running)
 
 
@@ -48,11 +49,21 @@ class BackgroundRuns(Generic[R]):
                 "the server with a larger --background-max-runs."
             )
 
-    async def start(self, run: R, continuation: Continuation | None = None) -> EventLog:
+    async def start(
+        self, run: R, continuation: Continuation | None = None, *, most: int | None = None
+    ) -> EventLog:
+        """`most`: how many of its owner's runs, this one included, may run in all processes together."""
         self.check_room()
         self._starting += 1
         try:
-            log = await self.logs.begin(run.id, continuation)
+            log = await self.logs.begin(run.id, continuation, owner=run.owner, most=most)
+        except TooManyRuns as error:
+            raise RateLimitExceeded(
+                f"This API key has {error.most} background responses at work, as many as it may. Please try "
+                "again when one has ended, or cancel one.",
+                param="background",
+                retry_after=_RETRY_SECONDS,
+            ) from error
         finally:
             self._starting -= 1
         self._drive(run)
@@ -62,17 +73,23 @@ class BackgroundRuns(Generic[R]):
         """Continues a run whose first events are in the log."""
         self._drive(run, claimed.events)
 
-    def running(self, run_id: str) -> R | None:
+    def running(self, run_id: str, owner: str = "") -> R | None:
+        """The owner's run of this id, if it runs here."""
         found = self._running.get(run_id)
-        return None if found is None else found.run
+        return found.run if found is not None and found.run.owner == owner else None
 
-    async def stop(self, run_id: str) -> None:
+    async def stop(self, run_id: str, owner: str = "") -> None:
         """Waits for a run of this process to end; marks a run of another process as cancelled."""
         found = self._running.get(run_id)
-        if found is not None:
+        if found is None:
+            await self.logs.request_cancel(run_id, owner)
+        elif found.run.owner == owner:
             await found.stop()
-        else:
-            await self.logs.request_cancel(run_id)
+
+    async def stop_here(self, run_id: str) -> None:
+        """Ends a run of this process, whoever its owner is."""
+        if (found := self._running.get(run_id)) is not None:
+            await found.stop()
 
     async def hand_over(self) -> None:
         """Lets other processes continue the runs, if there may be any."""

@@ -6,9 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ from pathlib import Path
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
 from inference import tiny
 from inference.export.gguf_file import write_gguf
+from tests.doubles.engines.processes import await_health
 from tests.doubles.server_process import free_port
 
 READY_SECONDS = 120
@@ -47,10 +45,17 @@ def exported(folder: Path, path: Path) -> Path:
 
 
 @contextmanager
-def llama_server(
-    program: str, model: Path, *flags: str, context: int = 4096, slots: int = 8
-) -> Iterator[str]:
-    """Yields its URL. One thread: with two busy ones, a small machine is slower."""
+def llama_server(program: str, model: Path, *flags: str, context: int = 4096) -> Iterator[str]:
+    """Yields its URL."""
+    with running_llama(program, model, *flags, context=context) as (url, _):
+        yield url
+
+
+@contextmanager
+def running_llama(
+    program: str, model: Path, *flags: str, context: int = 1024, slots: int = 8
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Yields its URL and its process. One thread: with two busy ones, a small machine is slower."""
     port = free_port()
     sizes = ["-c", str(context * slots), "-np", str(slots), "-t", "1", "-tb", "1"]
     process = subprocess.Popen(
@@ -60,19 +65,8 @@ def llama_server(
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        _await_health(url, process)
-        yield url
+        await_health(url, process, READY_SECONDS)
+        yield url, process
     finally:
         process.kill()
         process.wait()
-
-
-def _await_health(url: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(READY_SECONDS * 10):
-        assert process.poll() is None, f"llama-server ended with {process.returncode}"
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise AssertionError(f"llama-server was not ready within {READY_SECONDS} s")

@@ -23,9 +23,12 @@ class VllmDouble(HttpDouble):
         self.aborts_after: int | None = None  # tokens, then the scheduler gives the request up
         self.fails_after: int | None = None  # tokens, then an error in the stream
         self.misreads = False
+        self.takes_grammars = True
 
     def answer(self, path: str, body: Any) -> Any:
         match path:
+            case "/health":
+                return b""
             case "/version":
                 return {"version": "0.32.0"}
             case "/v1/models":
@@ -53,6 +56,8 @@ class VllmDouble(HttpDouble):
             "input_tokens": len(body["prompt"]) >= self.context,
             "max_tokens": body.get("max_tokens", DEFAULT_LIMIT) < 1,
             "min_tokens": body.get("min_tokens", 0) > body.get("max_tokens", DEFAULT_LIMIT),
+            "temperature": not 0 <= body.get("temperature", 1.0) <= 2,
+            "grammar": "structured_outputs" in body and not self.takes_grammars,
             "cache_salt": body.get("cache_salt") == "",
             "priority": body.get("priority", 0) != 0,
             "logprobs": (body.get("logprobs") or 0) > MOST_LOGPROBS,

@@ -141,7 +141,8 @@ async def test_a_model_with_another_vocabulary_is_refused() -> None:
         ("ftp://here", "is no URL"),
         ("http://a:b@here", "--engine-key"),
         ("http://here:port", "is no URL"),
-        ("http://a,http://b", "several addresses"),
+        ("http://a,", "is no URL"),
+        ("http://a,http://a", "one address twice"),
     ],
 )
 def test_a_wrong_address_is_a_sentence(url: str, words: str) -> None:

@@ -16,7 +16,14 @@ from inference.engine import Engine, Finish, Sampling
 from inference.local.engine import load_local
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
-from tests.doubles.engines.llama_server import alternating, exported, found_llama_server, llama_server
+from tests.contracts.spelled_contract import SpelledContract
+from tests.doubles.engines.llama_server import (
+    alternating,
+    exported,
+    found_llama_server,
+    llama_server,
+    running_llama,
+)
 
 PROGRAM = found_llama_server()
 pytestmark = [
@@ -47,7 +54,7 @@ async def engine(url: str) -> AsyncIterator[Engine]:
     await engine.close()
 
 
-class TestRealLlama(EngineContract):
+class TestRealLlama(EngineContract, SpelledContract):
     @pytest.fixture
     async def engine(self, url: str) -> AsyncIterator[Engine]:
         engine = await asyncio.to_thread(load_remote, "llama", url)
@@ -150,3 +157,23 @@ async def test_an_abandoned_generation_frees_its_slot_on_the_server(engine: Engi
             return
         await asyncio.sleep(0.01)
     pytest.fail("the server still generates")
+
+
+async def test_generations_survive_the_death_of_their_server(
+    weights: Path, encoding: Encoding, tmp_path: Path
+) -> None:
+    """One of two servers is killed under 50 streams: all texts are those of undisturbed ones."""
+    assert PROGRAM is not None
+    model = exported(weights, tmp_path / "tiny.gguf")
+    prompts = [prompt_of(encoding, f"Count from {number}.") for number in range(50)]
+    sampling = Sampling(temperature=0.0, max_tokens=48)
+    with running_llama(PROGRAM, model) as (first, _), running_llama(PROGRAM, model) as (second, process):
+        engine = await asyncio.to_thread(load_remote, "llama", f"{first},{second}")
+        whole = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
+        streams = [asyncio.create_task(generated(engine, sampling, prompt)) for prompt in prompts]
+        await asyncio.sleep(2.0)
+        process.kill()
+        disturbed = await asyncio.gather(*streams)
+        assert [found.tokens for found in disturbed] == [found.tokens for found in whole]
+        assert engine.measures()["continued"] > 0, "nothing was disturbed"
+        await engine.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling
+from inference.grammar import GrammarState, Notation
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import RemoteContract, connected, model_tokens
 from tests.doubles.engines.vllm_double import END, VllmDouble
@@ -143,11 +144,11 @@ async def test_cached_tokens_are_counted_where_the_server_counts_them(
     assert sum(step.cached_tokens for step in found.steps) == (3 if counts else 0)
 
 
-async def test_an_aborted_generation_is_a_failure_after_its_tokens(double: VllmDouble) -> None:
+async def test_an_aborted_generation_is_continued_a_few_times(double: VllmDouble) -> None:
     engine = await connected(double, "vllm")
     double.aborts_after = 5
     stream = engine.generate(PROMPT, GREEDY)
-    assert tuple([(await anext(stream)).tokens[0] for _ in range(5)]) == model_tokens(5)
+    assert tuple([(await anext(stream)).tokens[0] for _ in range(20)]) == model_tokens(20)
     with pytest.raises(EngineFailed, match="'abort'"):
         await anext(stream)
 
@@ -171,3 +172,55 @@ async def test_another_server_is_not_taken_for_vllm(double: VllmDouble) -> None:
         await connected(double, "vllm")
     with pytest.raises(EngineFailed):
         await connected(double, "llama")
+
+
+class Written:
+    """A grammar whose text shows what was taken."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.is_inside_character = False
+        self.ends = frozenset({END, 77})
+
+    def start(self) -> GrammarState:
+        raise NotImplementedError
+
+    def spelling(self) -> Written:
+        return Written()
+
+    def take(self, tokens: Iterable[int]) -> None:
+        self.taken += tokens
+
+    def rest(self, notation: Notation) -> str | None:
+        return f"{notation} after {self.taken}"
+
+
+async def test_each_request_has_the_rest_of_the_grammar(double: VllmDouble) -> None:
+    async with ends_at(4, END) as double:
+        engine = await connected(double, "vllm")
+        assert engine.info.notation is Notation.XGRAMMAR
+        double.requests.clear()
+        sampling = replace(GREEDY, max_tokens=8, continued=(3, 4), grammar=Written())
+        await generated(engine, sampling)
+        bodies = [body for _, body in double.requests]
+        assert [body["structured_outputs"] for body in bodies] == [
+            {"grammar": "xgrammar after [3, 4]"},
+            {"grammar": f"xgrammar after {[3, 4, 5, 6, 7, 8, END]}"},
+        ]
+        assert {77, END} <= set(bodies[0]["stop_token_ids"]), "the server ends where the grammar does"
+
+
+async def test_a_server_that_refuses_the_grammar_samples_without(
+    double: VllmDouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = await connected(double, "vllm")
+    double.takes_grammars = False
+    found = await generated(engine, replace(GREEDY, grammar=Written()))
+    assert found.tokens == model_tokens(40)
+    assert "is checked after it has ended" in caplog.text
+
+
+async def test_a_request_that_is_wrong_for_another_reason_stays_refused(double: VllmDouble) -> None:
+    engine = await connected(double, "vllm")
+    with pytest.raises(EngineFailed, match="bad temperature"):
+        await generated(engine, replace(GREEDY, temperature=3.0, grammar=Written()))

@@ -21,6 +21,8 @@ from tests.doubles.waiting import until
 class CountingRun:
     """Yields `events` numbered events in batches of random sizes, with random pauses."""
 
+    owner = ""
+
     def __init__(self, run_id: str, events: int, *, seed: int = 0, text: str = "") -> None:
         self.id = run_id
         self.tape = None

@@ -39,6 +39,7 @@ export async function call(path, { method = "GET", body, signal } = {}) {
   } catch {
     // a proxy's page: the status is all there is
   }
+  if (answer.status === 401) dispatchEvent(new Event("key-refused")); // also if it was right until now
   throw new ApiError(told.message ?? `The server answered ${answer.status}.`, answer.status, told.code);
 }
 

@@ -4,6 +4,8 @@ import { json } from "../lib/api.js";
 
 export const server = createState({ models: [], version: "", problem: "", needsKey: false });
 
+addEventListener("key-refused", () => server.set({ needsKey: true }));
+
 export async function meet() {
   try {
     const [models, health] = await Promise.all([json("v1/models"), json("health").catch(() => ({}))]);

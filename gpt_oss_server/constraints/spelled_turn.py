@@ -1,0 +1,99 @@
+"""The grammar of a turn for an engine that takes it as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpt_oss_server.constraints.grammar import TurnShape
+from gpt_oss_server.constraints.matcher import GrammarError, ordinary_tokens
+from gpt_oss_server.constraints.spelled_shape import turn_tree
+from gpt_oss_server.constraints.spelling.nodes import NOTHING, Node, Token, Tree, choice, sequence
+from gpt_oss_server.constraints.spelling.notation import written
+from gpt_oss_server.constraints.spelling.rest import Rest, nodes_of
+from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, STOP_IDS, Encoding
+from inference.engine import EngineFailed
+from inference.grammar import GrammarState, Notation
+
+_INNER = 0x80  # the two highest bits of a byte that continues a character
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledTurn:
+    """Implements `inference.grammar.SpelledGrammar`."""
+
+    tree: Tree
+    encoding: Encoding
+    begun: tuple[int, ...] = ()  # tokens of the turn that precede the generation
+
+    def start(self) -> GrammarState:
+        raise EngineFailed("This grammar is a text for an engine of another program, and has no masks.")
+
+    def spelling(self) -> TurnSpelling:
+        return TurnSpelling(self)
+
+    def after(self, tokens: Sequence[int]) -> SpelledTurn:
+        """The grammar of what may follow the tokens; raises `GrammarError` if they do not fit."""
+        grammar = SpelledTurn(self.tree, self.encoding, (*self.begun, *tokens))
+        if not grammar.spelling().positions():
+            raise GrammarError("The tokens do not fit the grammar.")
+        return grammar
+
+
+def spelled_turn(shape: TurnShape, encoding: Encoding) -> SpelledTurn:
+    return SpelledTurn(turn_tree(shape), encoding)
+
+
+class TurnSpelling:
+    """Implements `inference.grammar.Spelling`."""
+
+    def __init__(self, grammar: SpelledTurn) -> None:
+        self._tree, self._encoding = grammar.tree, grammar.encoding
+        self._rest = Rest(grammar.tree, self._ordinary)
+        self._waiting: list[int] = list(grammar.begun)
+
+    def take(self, tokens: Iterable[int]) -> None:
+        self._waiting += tokens
+
+    def positions(self) -> Sequence[Node]:
+        self._rest.take(self._waiting)
+        self._waiting.clear()
+        found = sorted((nodes_of(each) for each in self._rest.positions), key=len)
+        return [sequence(*nodes) if nodes else NOTHING for nodes in found]
+
+    def rest(self, notation: Notation) -> str | None:
+        positions = self.positions()
+        if not positions:
+            return None
+        tree = Tree(choice(positions), self._tree.rules)
+        bars, inner = _ordinary(self._encoding)
+        if self._rest.is_inside_character:
+            if notation is Notation.GBNF:  # llama.cpp reads such a token as broken, even by its id
+                return None
+            tree = Tree(choice([Token(token) for token in inner if self._rest.fits(token)]), {})
+        return written(tree, notation, bars=bars)
+
+    @property
+    def ends(self) -> frozenset[int]:
+        return STOP_IDS
+
+    @property
+    def is_inside_character(self) -> bool:
+        self.positions()
+        return self._rest.is_inside_character
+
+    def _ordinary(self, token: int) -> bytes | None:
+        return None if token >= FIRST_SPECIAL else self._encoding.ordinary_bytes(token)
+
+
+@lru_cache(4)
+def _ordinary(encoding: Encoding) -> tuple[Mapping[int, str], Sequence[int]]:
+    """The ordinary tokens that begin with a bar, with their texts, and those that begin in mid-character."""
+    bars, inner = {}, []
+    for token, content in enumerate(ordinary_tokens(encoding)):
+        if content[:1] == b"|":
+            bars[token] = content.decode("utf-8", "replace")
+        elif content and content[0] & 0xC0 == _INNER:
+            inner.append(token)
+    return bars, inner

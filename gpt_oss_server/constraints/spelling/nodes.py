@@ -1,0 +1,113 @@
+"""A grammar of tokens and characters as a tree of nodes.
+
+Nodes are compared by identity, apart from those that `rest` makes while it follows tokens. No rule may begin
+with itself, and what a `Repeat` repeats is never empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token by its id, such as a special token."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnyText:
+    """Any number of ordinary tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """Any number of characters of a JSON string, between its quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Characters; never none."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of these ranges, both ends included."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    def __contains__(self, code: int) -> bool:
+        return any(low <= code <= high for low, high in self.ranges)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class All:
+    """The parts, one after the other."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Any:
+    """One of the options."""
+
+    options: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    node: Node
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A reference to a rule by its name."""
+
+    name: str
+
+
+Node = Token | AnyText | JsonText | Literal | Chars | All | Any | Repeat | Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A grammar: where it begins, and its rules."""
+
+    start: Node
+    rules: Mapping[str, Node]
+
+
+NOTHING = All(())
+TEXT, JSON_TEXT = AnyText(), JsonText()
+
+
+def one_of(characters: str) -> Chars:
+    return Chars(tuple((ord(each), ord(each)) for each in characters))
+
+
+def sequence(*parts: Node | str) -> Node:
+    return All(tuple(Literal(each) if isinstance(each, str) else each for each in parts if each != ""))
+
+
+def choice(options: Sequence[Node | str]) -> Node:
+    found = tuple(Literal(each) if isinstance(each, str) else each for each in options)
+    return found[0] if len(found) == 1 else Any(found)
+
+
+def maybe(node: Node) -> Node:
+    return Repeat(node, 0, 1)
+
+
+# One character of a JSON string, written as such or escaped.
+LAST_CODE = 0x10FFFF
+HEX = Chars(((48, 57), (65, 70), (97, 102)))
+ESCAPE = sequence("\\", choice([one_of('"\\/bfnrt'), sequence("u", Repeat(HEX, 4, 4))]))
+PLAIN = Chars(((0x20, 0x21), (0x23, 0x5B), (0x5D, LAST_CODE)))
+# Without the sign with which special tokens are spelt, for engines that read them as characters.
+PLAIN_UNSIGNED = Chars(((0x20, 0x21), (0x23, 0x3B), (0x3D, 0x5B), (0x5D, LAST_CODE)))

@@ -1,0 +1,152 @@
+"""Follows sampled tokens through a grammar: what is left of it is a grammar again.
+
+A position is what may follow, as a linked list of nodes; the state is a set of positions. Each character or
+token replaces a position by those after it.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator
+
+from gpt_oss_server.constraints.spelling.nodes import (
+    ESCAPE,
+    JSON_TEXT,
+    PLAIN,
+    All,
+    Any,
+    AnyText,
+    Chars,
+    JsonText,
+    Literal,
+    Node,
+    Repeat,
+    Rule,
+    Token,
+    Tree,
+)
+from gpt_oss_server.harmony.encoding import UNKNOWN_TEXT
+
+# The nodes that follow, the nearest first; None at the end of the grammar.
+Position = tuple[Node, "Position"] | None  # type: ignore[misc, unused-ignore]
+_MOST_POSITIONS = 4_096
+
+
+class Rest:
+    """What is left of a grammar after the tokens that `take` was given."""
+
+    def __init__(self, tree: Tree, ordinary: Callable[[int], bytes | None]) -> None:
+        """`ordinary` returns the bytes of a token, or None for a special one."""
+        self._rules, self._ordinary = tree.rules, ordinary
+        self._positions: set[Position] = {(tree.start, None)}
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    @property
+    def positions(self) -> frozenset[Position]:
+        """None of them where the tokens do not fit the grammar."""
+        return frozenset(self._positions)
+
+    def fits(self, token: int) -> bool:
+        """Whether an ordinary token may come next, and breaks no character."""
+        content, state = self._ordinary(token) or b"", self._decoder.getstate()
+        try:
+            if UNKNOWN_TEXT in self._decoder.decode(content):
+                return False
+            self._decoder.setstate(state)
+            return bool(self._after_text(content))
+        finally:
+            self._decoder.setstate(state)
+
+    @property
+    def is_inside_character(self) -> bool:
+        return bool(self._decoder.getstate()[0])
+
+    def take(self, tokens: Iterable[int]) -> None:
+        for token in tokens:
+            if not self._positions:
+                return
+            content = self._ordinary(token)
+            self._positions = self._after_special(token) if content is None else self._after_text(content)
+
+    def _after_special(self, token: int) -> set[Position]:
+        self._decoder.reset()
+        return {at[1] for at in self._reached(self._positions) if at and at[0] == Token(token)}
+
+    def _after_text(self, content: bytes) -> set[Position]:
+        text = self._decoder.decode(content)
+        heads = self._reached(self._positions)
+        # Free text takes whole tokens, whatever their bytes.
+        free: set[Position] = {at for at in heads if at and isinstance(at[0], AnyText)}
+        spelt: set[Position] = {at for at in heads if at and not isinstance(at[0], AnyText | Token)}
+        for character in text:
+            if not spelt:
+                break
+            spelt = self._after_character(spelt, character)
+        return free | spelt
+
+    def _after_character(self, positions: set[Position], character: str) -> set[Position]:
+        found: set[Position] = set()
+        for at in self._reached(positions):
+            if at is None:
+                continue
+            head, tail = at
+            match head:
+                case Literal(text) if text[0] == character:
+                    found.add((Literal(text[1:]), tail) if len(text) > 1 else tail)
+                case Chars() if ord(character) in head:
+                    found.add(tail)
+                case JsonText() if ord(character) in PLAIN:
+                    found.add(at)
+                case JsonText() if character == "\\":
+                    found |= self._after_character({(ESCAPE, (JSON_TEXT, tail))}, character)
+                case _:
+                    pass
+        return found
+
+    def _reached(self, positions: Iterable[Position]) -> set[Position]:
+        """The same positions, each with a node at its head that takes a character or a token."""
+        found: set[Position] = set()
+        seen: set[Position] = set()
+        waiting = list(positions)
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            if len(seen) > _MOST_POSITIONS:
+                return set()
+            if at is None or isinstance(at[0], Literal | Chars | Token | AnyText | JsonText):
+                found.add(at)
+            if at is not None:
+                waiting += self._opened(*at)
+        return found
+
+    def _opened(self, head: Node, tail: Position) -> Iterator[Position]:
+        match head:
+            case All(parts):
+                for part in reversed(parts):
+                    tail = (part, tail)
+                yield tail
+            case Any(options):
+                for option in options:
+                    yield (option, tail)
+            case Repeat(node, least, most):
+                if most != 0:
+                    more = Repeat(node, max(least - 1, 0), None if most is None else most - 1)
+                    yield (node, (more, tail))
+                if least == 0:
+                    yield tail
+            case Rule(name):
+                yield (self._rules[name], tail)
+            case AnyText() | JsonText():
+                yield tail
+            case _:
+                return
+
+
+def nodes_of(position: Position) -> tuple[Node, ...]:
+    found: list[Node] = []
+    while position is not None:
+        head, position = position
+        found.append(head)
+    return tuple(found)

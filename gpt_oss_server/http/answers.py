@@ -1,0 +1,36 @@
+"""The HTTP answer of an error: its body, its status and the headers that clients act on."""
+
+from __future__ import annotations
+
+import math
+
+from starlette.responses import JSONResponse
+
+from gpt_oss_server.errors import (
+    ApiError,
+    EngineUnavailable,
+    InvalidApiKey,
+    MethodNotAllowed,
+    RateLimitExceeded,
+    StoreUnavailable,
+)
+
+
+def error_answer(error: ApiError) -> JSONResponse:
+    return JSONResponse(error.body(), status_code=error.status, headers=headers_of(error))
+
+
+def headers_of(error: ApiError) -> dict[str, str]:
+    headers = {} if error.may_pass else {"x-should-retry": "false"}
+    if isinstance(error, EngineUnavailable | StoreUnavailable):
+        headers["retry-after"] = str(math.ceil(error.retry_after))
+    if isinstance(error, RateLimitExceeded) and error.retry_after is not None:
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+        headers["retry-after-ms"] = str(max(1, math.ceil(1000 * error.retry_after)))
+    if isinstance(error, InvalidApiKey):
+        headers["www-authenticate"] = "Bearer"
+    if error.status == 426:
+        headers["upgrade"] = "websocket"
+    if isinstance(error, MethodNotAllowed):
+        headers["allow"] = ", ".join(error.allowed)
+    return headers

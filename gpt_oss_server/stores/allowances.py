@@ -1,0 +1,106 @@
+"""The contract of a store of allowances, and the one in memory.
+
+An allowance is a limit per minute: it may be used up at once, and grows again steadily, by its sixtieth part
+a second. Takes charges on allowances by their names. Returns what is left of each. A new store passes
+`tests/contracts/allowances_contract.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+_MOST_NAMES = 10_000  # then those that are full again are dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    name: str
+    amount: float
+    limit: int  # per minute
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of an allowance after a charge."""
+
+    charge: Charge
+    amount: float  # below 0 where more was used than had been charged before
+
+    @property
+    def seconds_until_full(self) -> float:
+        return max(0.0, self.charge.limit - self.amount) * 60 / self.charge.limit
+
+
+class Refused(Exception):
+    """The allowance has less left than the charge. Nothing was charged."""
+
+    def __init__(self, charge: Charge, left: Left) -> None:
+        super().__init__(charge.name)
+        self.charge = charge
+        self.left = left
+
+    @property
+    def seconds(self) -> float:
+        """Until there is enough, if nothing else is charged."""
+        return (self.charge.amount - self.left.amount) * 60 / self.charge.limit
+
+
+class Allowances(Protocol):
+    async def take(self, charges: Sequence[Charge]) -> list[Left]:
+        """Makes all charges or none. Raises `Refused`."""
+        ...
+
+    async def give_back(self, charges: Sequence[Charge]) -> None:
+        """Adds the amounts to the allowances again; a negative one is used up in addition."""
+        ...
+
+
+@dataclass(slots=True)
+class _Allowance:
+    amount: float
+    limit: int
+    at: float
+
+    def grow(self, limit: int, now: float) -> None:
+        self.amount = min(float(limit), self.amount + (now - self.at) * limit / 60)
+        self.limit, self.at = limit, now
+
+
+class MemoryAllowances:
+    """Of one process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._allowances: dict[str, _Allowance] = {}
+
+    async def take(self, charges: Sequence[Charge]) -> list[Left]:
+        found = [self._grown(charge) for charge in charges]
+        for charge, allowance in zip(charges, found, strict=True):
+            if allowance.amount < charge.amount:
+                raise Refused(charge, Left(charge, allowance.amount))
+        for charge, allowance in zip(charges, found, strict=True):
+            allowance.amount -= charge.amount
+        return [Left(charge, allowance.amount) for charge, allowance in zip(charges, found, strict=True)]
+
+    async def give_back(self, charges: Sequence[Charge]) -> None:
+        for charge in charges:
+            self._grown(charge).amount += charge.amount
+
+    def _grown(self, charge: Charge) -> _Allowance:
+        now = self._clock()
+        found = self._allowances.get(charge.name)
+        if found is None:
+            if len(self._allowances) >= _MOST_NAMES:
+                self._drop_full(now)
+            found = self._allowances[charge.name] = _Allowance(float(charge.limit), charge.limit, now)
+        found.grow(charge.limit, now)
+        return found
+
+    def _drop_full(self, now: float) -> None:
+        for name, allowance in list(self._allowances.items()):
+            allowance.grow(allowance.limit, now)
+            if allowance.amount >= allowance.limit:
+                del self._allowances[name]

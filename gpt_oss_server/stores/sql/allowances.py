@@ -1,0 +1,61 @@
+"""Limits per minute in a table, for all servers that share it.
+
+Takes charges, each on an allowance: an amount that may be used up, and that grows again steadily. Returns
+what is left. All times are the database's, so that the servers' clocks do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpt_oss_server.stores.allowances import Charge, Left, Refused
+from gpt_oss_server.stores.sql.database import Database, Transaction
+
+_GROWN = "CASE WHEN amount + ({now} - counted_at) * ? > ? THEN ? ELSE amount + ({now} - counted_at) * ? END"
+
+
+class SqlAllowances:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, charges: Sequence[Charge]) -> list[Left]:
+        ordered = sorted(charges, key=lambda charge: charge.name)  # two servers never wait for each other
+
+        def work(tx: Transaction) -> dict[str, Left]:
+            return {charge.name: _take(tx, charge) for charge in ordered}
+
+        found = await self._database.write(work)
+        return [found[charge.name] for charge in charges]
+
+    async def give_back(self, charges: Sequence[Charge]) -> None:
+        def work(tx: Transaction) -> None:
+            for charge in sorted(charges, key=lambda each: each.name):
+                sql = "UPDATE allowances SET amount = amount + ? WHERE name = ?"
+                tx.run(sql, float(charge.amount), charge.name)
+
+        await self._database.write(work)
+
+
+def _take(tx: Transaction, charge: Charge) -> Left:
+    limit, rate = float(charge.limit), charge.limit / 60
+    tx.run(
+        "INSERT INTO allowances (name, amount, counted_at) VALUES (?, ?, {now})"
+        " ON CONFLICT (name) DO NOTHING",
+        charge.name,
+        limit,
+    )
+    sql = f"UPDATE allowances SET amount = {_GROWN}, counted_at = {{now}} WHERE name = ? RETURNING amount"
+    [[amount]] = tx.rows(sql, rate, limit, limit, rate, charge.name)
+    if amount < charge.amount:
+        raise Refused(charge, Left(charge, float(amount)))
+    tx.run("UPDATE allowances SET amount = amount - ? WHERE name = ?", float(charge.amount), charge.name)
+    return Left(charge, float(amount) - charge.amount)
+
+
+def lock_allowance(tx: Transaction, name: str) -> None:
+    """Until the end of the transaction, other transactions that lock this name wait."""
+    tx.run(
+        "INSERT INTO allowances (name, amount, counted_at) VALUES (?, 0, {now})"
+        " ON CONFLICT (name) DO UPDATE SET counted_at = {now}",
+        name,
+    )

@@ -1,0 +1,76 @@
+"""Regular expressions as trees match what Python's do; what a tree cannot express is left to the check."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpt_oss_server.constraints.spelling.nodes import Tree
+from gpt_oss_server.constraints.spelling.regex import node_of_pattern
+from gpt_oss_server.constraints.spelling.rest import Rest
+
+TEXTS = (
+    "",
+    "a",
+    "ab",
+    "abab",
+    "7",
+    "42",
+    "1234",
+    "2024-01-31",
+    "x_y",
+    " ",
+    "\n",
+    "é",
+    "[",
+    "a-b",
+    "A",
+    "zzz",
+)
+
+
+def matches(pattern: str, text: str) -> bool:
+    node = node_of_pattern(pattern)
+    assert node is not None
+    rest = Rest(Tree(node, {}), lambda code: chr(code).encode())
+    rest.take(map(ord, text))
+    return None in rest._reached(rest.positions)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"[0-9]{1,3}",
+        r"a|b|ab",
+        r"(ab)+",
+        r"(?:ab)*",
+        r"\d{4}-\d{2}-\d{2}",
+        r"\w+",
+        r"[^a-z\n]+",
+        r"\s?",
+        r"a.?",
+        r"[a\-b]+",
+        r"\x41",
+        r"z{2,}",
+        r"[\d]+?",
+        r"",
+        r"\[",
+    ],
+)
+def test_a_pattern_matches_the_same_texts(pattern: str) -> None:
+    for text in TEXTS:
+        assert matches(pattern, text) == bool(re.fullmatch(pattern, text)), (pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(?=a)", r"(a)\1", r"\p{L}", r"(a*)*", r"a{999}", r"(a", r"[a", r"a)", r"<\|", r"<|", r"a^"]
+)
+def test_what_a_tree_cannot_express_is_none(pattern: str) -> None:
+    assert node_of_pattern(pattern) is None or pattern == r"<\|"
+
+
+def test_a_wide_class_spells_no_special_token() -> None:
+    assert matches(".", "|")
+    assert not matches(".", "<")
+    assert matches("<", "<")

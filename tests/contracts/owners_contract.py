@@ -1,0 +1,73 @@
+"""The contract of every store of responses, as to whom its records belong."""
+
+from __future__ import annotations
+
+from gpt_oss_server.stores.base import Store, StoredResponse
+from tests.doubles.stored import append, conversation, ids, item, part, stored, turn
+
+
+class OwnersContract:
+    async def make(self) -> Store:
+        raise NotImplementedError
+
+    async def test_an_owner_finds_its_own_records_alone(self) -> None:
+        store = await self.make()
+        alice, bob = store.of("alice"), store.of("bob")
+        await alice.put(turn("resp_1", None))
+        await alice.put_conversation(conversation("conv_1"), [part("msg_1")])
+        kept, named = await alice.get("resp_1"), await alice.get_conversation("conv_1")
+        assert kept is not None
+        assert named is not None
+        assert (kept.owner, named.owner) == ("alice", "alice")
+        assert await alice.item("msg_1") == item("msg_1")
+        for other in (bob, store):
+            assert await other.get("resp_1") is None
+            assert await other.history("resp_1") is None
+            assert await other.delete("resp_1") is False
+            assert await other.item("msg_1") is None
+            assert await other.get_conversation("conv_1") is None
+            assert await other.conversation_items("conv_1") is None
+            assert await other.conversation_parts("conv_1") is None
+            assert await other.conversation_history("conv_1") is None
+            assert await other.append(append("conv_1", part("msg_2"))) is None
+            assert await other.set_metadata("conv_1", {}) is None
+            assert await other.rewrite_conversation("conv_1", named.version, []) is False
+            assert await other.delete_conversation("conv_1") is False
+            await other.put(turn("resp_2", None), append("conv_1", part("msg_2")))
+            await other.delete("resp_2")
+        assert await alice.get("resp_1") == kept
+        assert await alice.get_conversation("conv_1") == named
+        assert await ids(alice, "conv_1") == ["msg_1"]
+        await store.close()
+
+    async def test_items_of_one_id_are_each_owners_own(self) -> None:
+        store = await self.make()
+        for owner in ("alice", "bob"):
+            given = StoredResponse(
+                {"id": f"resp_{owner}", "output": [item("ws_1", owner)]}, results={"ws_1": f"of {owner}"}
+            )
+            await store.of(owner).put(given)
+        for owner in ("alice", "bob"):
+            assert await store.of(owner).item("ws_1") == item("ws_1", owner)
+            assert await store.of(owner).result("ws_1") == f"of {owner}"
+        await store.of("bob").delete("resp_bob")
+        assert await store.of("bob").item("ws_1") is None
+        assert await store.of("alice").item("ws_1") == item("ws_1", "alice")
+        await store.close()
+
+    async def test_the_bytes_of_an_owner_are_those_of_its_records(self) -> None:
+        store = await self.make()
+        alice, bob = store.of("alice"), store.of("bob")
+        assert await alice.used_bytes() == 0
+        await alice.put(stored("resp_1", tokens=10_000))
+        one = await alice.used_bytes()
+        assert one > 10_000
+        await alice.put_conversation(conversation("conv_1"), [part("msg_1", tokens=10_000)])
+        await alice.append(append("conv_1", part("msg_2", tokens=10_000)))
+        assert await alice.used_bytes() > one + 2 * 10_000
+        assert await bob.used_bytes() == 0
+        assert await store.used_bytes() == 0
+        await alice.delete("resp_1")
+        await alice.delete_conversation("conv_1")
+        assert await alice.used_bytes() == 0
+        await store.close()

@@ -1,0 +1,70 @@
+"""A real vLLM on the embedded model's weights: the contract, cancellation, the local engine's texts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inference.engine import Engine
+from inference.remote.loading import load_remote
+from tests.contracts.engine_contract import GREEDY, EngineContract
+from tests.contracts.spelled_contract import SpelledContract
+from tests.doubles.engines.hf_folder import write_folder
+from tests.doubles.engines.llama_server import alternating
+from tests.doubles.engines.vllm_server import found_vllm, vllm_server
+
+PROGRAM = found_vllm()
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.anyio,
+    pytest.mark.skipif(PROGRAM is None, reason="no vLLM: set VLLM to the path of its program"),
+]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return alternating(tmp_path_factory.mktemp("alternating"))
+
+
+@pytest.fixture(scope="module")
+def url(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    assert PROGRAM is not None
+    with vllm_server(PROGRAM, write_folder(weights, tmp_path_factory.mktemp("folder"))) as url:
+        yield url
+
+
+@pytest.fixture
+async def engine(url: str) -> AsyncIterator[Engine]:
+    engine = await asyncio.to_thread(load_remote, "vllm", url)
+    yield engine
+    await engine.close()
+
+
+class TestRealVllm(EngineContract, SpelledContract):
+    @pytest.fixture
+    async def engine(self, url: str) -> AsyncIterator[Engine]:
+        engine = await asyncio.to_thread(load_remote, "vllm", url)
+        yield engine
+        await engine.close()
+
+
+async def test_an_abandoned_generation_ends_on_the_server(engine: Engine, url: str) -> None:
+    def running() -> float:
+        with urllib.request.urlopen(f"{url}/metrics") as answer:
+            return float(re.findall(r"vllm:num_requests_running\{.*\} (\S+)", answer.read().decode())[0])
+
+    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900))
+    await anext(stream)
+    assert await asyncio.to_thread(running) == 1
+    await stream.aclose()
+    for _ in range(600):
+        if await asyncio.to_thread(running) == 0:
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail("the server still generates")

@@ -1,0 +1,265 @@
+"""Several servers of one model: which one serves, and what becomes of a generation whose server breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference.engine import CheckpointError, EngineBusy, EngineFailed, Sampling, Step
+from inference.remote.address import RemoteOptions, parse_addresses
+from inference.remote.engine import RemoteEngine
+from inference.remote.loading import load_remote
+from inference.remote.replicas import Replica, Replicas
+from tests.contracts.engine_contract import GREEDY, PROMPT, generated
+from tests.contracts.remote_contract import model_tokens
+from tests.doubles.engines.http_double import HttpDouble, Refusal
+from tests.doubles.engines.llama_double import LlamaDouble
+from tests.doubles.engines.vllm_double import VllmDouble
+
+pytestmark = pytest.mark.anyio
+KINDS: dict[str, type[HttpDouble]] = {"llama": LlamaDouble, "vllm": VllmDouble}
+
+
+@pytest.fixture(params=KINDS)
+async def doubles(request: pytest.FixtureRequest) -> AsyncIterator[list[HttpDouble]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(KINDS[request.param]()) for _ in range(2)]
+
+
+async def connected(doubles: Sequence[HttpDouble], **options: Any) -> RemoteEngine:
+    kind = next(kind for kind, double in KINDS.items() if isinstance(doubles[0], double))
+    urls = ",".join(double.url for double in doubles)
+    return await asyncio.to_thread(load_remote, kind, urls, options=RemoteOptions(pause=0.0, **options))
+
+
+async def test_generations_go_to_the_idlest(doubles: list[HttpDouble]) -> None:
+    engine = await connected(doubles)
+    for double in doubles:
+        double.pace = 0.02
+    async with AsyncExitStack() as stack:
+        for number in range(6):
+            stream = await stack.enter_async_context(aclosing(engine.generate([number, *PROMPT], GREEDY)))
+            await anext(stream)
+        assert [double.streaming for double in doubles] == [3, 3]
+    await engine.close()
+
+
+async def test_a_conversation_stays_where_it_was(doubles: list[HttpDouble]) -> None:
+    engine = await connected(doubles)
+    conversations = [[number, *range(300)] for number in range(4)]
+    places: list[set[int]] = [set() for _ in conversations]
+    for turn in range(3):
+        for conversation, place in zip(conversations, places, strict=True):
+            for double in doubles:
+                double.requests.clear()
+            await generated(engine, replace(GREEDY, max_tokens=2), conversation)
+            place.add(next(at for at, double in enumerate(doubles) if double.requests))
+            conversation += range(turn * 40, turn * 40 + 40)
+    assert all(len(place) == 1 for place in places)
+    await engine.close()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 200, 700])
+async def test_a_generation_continues_elsewhere_after_a_cut(doubles: list[HttpDouble], cut: int) -> None:
+    engine = await connected(doubles)
+    doubles[0].cut_after = cut
+    for _ in range(3):
+        found = await generated(engine)
+        assert found.tokens == model_tokens(40)
+    assert engine.measures()["continued"] >= 1
+    await engine.close()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_full_server_is_passed_over(doubles: list[HttpDouble], status: int) -> None:
+    engine = await connected(doubles)
+    body = {"error": {"code": status, "message": "full", "type": "x"}}
+    doubles[0].refusal = Refusal(status, body, (("retry-after", "30"),))
+    for _ in range(3):
+        assert (await generated(engine)).tokens == model_tokens(40)
+    posts = len(doubles[0].requests)
+    await generated(engine)
+    assert len(doubles[0].requests) == posts, "a server that named a time is left alone for it"
+    doubles[1].refusal = doubles[0].refusal
+    with pytest.raises(EngineBusy):
+        await generated(engine)
+    with pytest.raises(EngineBusy, match="no request now"):
+        engine.check_room()
+    await engine.close()
+
+
+async def test_a_generation_that_breaks_everywhere_is_a_failure(doubles: list[HttpDouble]) -> None:
+    engine = await connected(doubles)
+    for double in doubles:
+        double.cut_after = 900
+    tokens: list[int] = []
+    stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=300))
+    with pytest.raises(EngineFailed):
+        await _into(tokens, stream)
+    assert tuple(tokens) == model_tokens(len(tokens))
+    await engine.close()
+
+
+async def _into(tokens: list[int], stream: AsyncIterator[Step]) -> None:
+    async for step in stream:
+        tokens += step.tokens
+
+
+async def test_a_refused_request_is_sent_nowhere_else(doubles: list[HttpDouble]) -> None:
+    engine = await connected(doubles)
+    for double in doubles:
+        double.refusal = Refusal(400, {"error": {"code": 400, "message": "no such field", "type": "x"}})
+        double.requests.clear()
+    with pytest.raises(EngineFailed, match="no such field"):
+        await generated(engine)
+    posts = [path for double in doubles for path, body in double.requests if body is not None]
+    assert len(posts) == 1
+    await engine.close()
+
+
+async def test_a_server_that_is_missing_at_the_start_is_used_when_it_answers(
+    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
+    caplog.set_level(logging.WARNING, "inference")
+    late = doubles[1]
+    port = late._port
+    await late.__aexit__()
+    engine = await connected(doubles)
+    assert "is used when it answers" in caplog.text
+    assert (await generated(engine)).tokens == model_tokens(40)
+    assert engine.measures()["replicas_ready"] == 1
+    late._server = await asyncio.start_server(late._serve, "127.0.0.1", port)
+    for _ in range(300):
+        if engine.measures()["replicas_ready"] == 2:
+            break
+        await asyncio.sleep(0.02)
+    assert engine.measures()["replicas_ready"] == 2
+    await engine.close()
+
+
+async def test_a_server_that_comes_back_with_another_model_is_not_used(
+    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
+    engine = await connected(doubles)
+    doubles[0].cut_after = 0
+    await generated(engine)
+    await generated(engine)
+    doubles[0].context = 50
+    await asyncio.sleep(0.2)  # a check that has begun before knows the old one
+    doubles[0].cut_after = None
+    for _ in range(300):
+        if "context of" in caplog.text:
+            break
+        await asyncio.sleep(0.02)
+    assert "context of" in caplog.text
+    assert engine.measures()["replicas_ready"] == 1
+    await engine.close()
+
+
+async def test_replicas_of_different_models_are_refused(doubles: list[HttpDouble]) -> None:
+    first = doubles[0].answer
+
+    def renamed(path: str, body: Any) -> Any:
+        if path == "/v1/completions":
+            body = {**body, "model": "some/model"}
+        found = first(path, body)
+        if path == "/v1/models":
+            found["data"][0]["id"] = "another"
+        return found
+
+    doubles[0].answer = renamed  # type: ignore[method-assign]
+    with pytest.raises(CheckpointError, match="different models"):
+        await connected(doubles)
+
+
+async def test_no_server_at_all_is_a_failure(doubles: list[HttpDouble]) -> None:
+    for double in doubles:
+        await double.__aexit__()
+    with pytest.raises(EngineFailed, match="None of the servers answers"):
+        await connected(doubles)
+
+
+async def test_labels_are_sent_along(doubles: list[HttpDouble]) -> None:
+    engine = await connected(doubles[:1])
+    labels = {"x-request-id": "req_1", "x-session-id": "s1", "traceparent": "00-1-2-01"}
+    await generated(engine, replace(GREEDY, labels=labels))
+    assert doubles[0].headers[-1].items() >= labels.items()
+    await engine.close()
+
+
+def test_addresses_may_repeat_their_kind() -> None:
+    found = parse_addresses("http://a:1, vllm:http://b:2/v1", "vllm")
+    assert [each.url for each in found] == ["http://a:1", "http://b:2"]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def some_replicas(count: int, clock: Clock) -> Replicas:
+    return Replicas([Replica(None, str(number)) for number in range(count)], clock)  # type: ignore[arg-type]
+
+
+def test_a_server_rests_longer_after_each_failure_and_is_tried_again() -> None:
+    clock = Clock()
+    replicas = some_replicas(2, clock)
+    bad, good = replicas.all
+    rests = []
+    for _ in range(9):
+        replicas.failed(bad, EngineFailed("broken"))
+        rests.append(bad.rests_until - clock.now)
+        assert replicas.choose([1]) is good
+        clock.now = bad.rests_until
+        good.running = 1
+        assert replicas.choose([1]) is bad
+        good.running = 0
+    assert rests[:3] == [0.5, 1.0, 2.0]
+    assert rests[-1] == 30.0
+    replicas.answered(bad)
+    replicas.failed(bad, EngineFailed("broken"))
+    assert bad.rests_until - clock.now == 0.5
+
+
+def test_where_all_rest_the_first_to_wake_is_tried() -> None:
+    clock = Clock()
+    replicas = some_replicas(3, clock)
+    for number, replica in enumerate(replicas.all):
+        for _ in range(3 - number):
+            replicas.failed(replica, EngineFailed("broken"))
+    assert replicas.choose([1]).url == "2"
+
+
+def test_a_conversation_moves_where_its_server_is_much_busier() -> None:
+    replicas = some_replicas(2, Clock())
+    prompt = list(range(512))
+    first = replicas.choose(prompt)
+    assert replicas.choose([*prompt, 1]) is first
+    first.running = 20
+    assert replicas.choose([*prompt, 1]) is not first
+
+
+def test_a_shared_beginning_is_no_conversation() -> None:
+    """A system prompt that all requests have must not send them all to one server."""
+    replicas = some_replicas(2, Clock())
+    shared = list(range(256))
+    first = replicas.choose([*shared, *[1] * 1024])
+    first.running = 1
+    assert replicas.choose([*shared, *[2] * 1024]) is not first
+
+
+async def test_sampling_without_labels_sends_none(doubles: list[HttpDouble]) -> None:
+    engine = await connected(doubles[:1])
+    await generated(engine, Sampling(max_tokens=2, temperature=0.0))
+    assert "x-request-id" not in doubles[0].headers[-1]
+    await engine.close()
