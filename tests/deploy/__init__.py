@@ -1,0 +1,1 @@
+"""What the project ships for operators: containers, units, charts, and configurations of proxies."""

@@ -1,0 +1,153 @@
+"""Real reverse proxies with the configuration files that the project ships, on ports of their own.
+
+`nginx` and `caddy` take the ports of two servers. Only addresses and certificates of the files are replaced.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.server_process import free_port
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+NAME = "llm.example"  # the name in the shipped files
+_START_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Proxy:
+    port: int
+    certificate: Path
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.port}/v1"
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for localhost and the shipped name, signed by itself, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    today = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today - datetime.timedelta(days=1))
+        .not_valid_after(today + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.DNSName(NAME)]), False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = folder / "proxy.crt", folder / "proxy.key"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return certificate, private
+
+
+def _with_ports(text: str, ports: Sequence[int]) -> str:
+    first, second = ports
+    return text.replace("127.0.0.1:8001", f"127.0.0.1:{first}").replace(
+        "127.0.0.1:8002", f"127.0.0.1:{second}"
+    )
+
+
+@contextmanager
+def _running(command: Sequence[str], port: int, log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        _await(process, port, log)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until:
+        assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"The proxy did not listen within {_START_SECONDS} s.")
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if found is None:
+        pytest.skip(f"{name} is not installed (Debian: apt install {name})")
+    return found
+
+
+@contextmanager
+def nginx(folder: Path, ports: Sequence[int]) -> Iterator[Proxy]:
+    program, (certificate, key) = _program("nginx"), _certificate(folder)
+    secure, plain = free_port(), free_port()
+    site = _with_ports((DEPLOY / "nginx" / "gpt-oss-server.conf").read_text(encoding="utf-8"), ports)
+    site = re.sub(r" *listen \[::\].*\n", "", site)  # not every machine has IPv6
+    for given, wanted in (
+        ("listen 443 ", f"listen 127.0.0.1:{secure} "),
+        ("listen 80;", f"listen 127.0.0.1:{plain};"),
+        (f"/etc/nginx/tls/{NAME}.crt", str(certificate)),
+        (f"/etc/nginx/tls/{NAME}.key", str(key)),
+    ):
+        assert given in site, f"the shipped file has no {given!r}"
+        site = site.replace(given, wanted)
+    (folder / "site.conf").write_text(site, encoding="utf-8")
+    places = "".join(
+        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    main = folder / "nginx.conf"
+    main.write_text(
+        f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log info;"
+        "events { worker_connections 512; }"
+        f"http {{ access_log off; {places} include {folder}/site.conf; }}",
+        encoding="utf-8",
+    )
+    command = [program, "-c", str(main), "-e", str(folder / "nginx.log")]
+    with _running(command, secure, folder / "nginx.out"):
+        yield Proxy(secure, certificate)
+
+
+@contextmanager
+def caddy(folder: Path, ports: Sequence[int]) -> Iterator[Proxy]:
+    program, (certificate, key) = _program("caddy"), _certificate(folder)
+    port = free_port()
+    site = _with_ports((DEPLOY / "caddy" / "Caddyfile").read_text(encoding="utf-8"), ports)
+    assert f"{NAME} {{" in site
+    addresses = f"https://localhost:{port}, https://{NAME}:{port} {{\n\ttls {certificate} {key}\n"
+    site = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + site.replace(f"{NAME} {{\n", addresses)
+    (folder / "Caddyfile").write_text(site, encoding="utf-8")
+    command = [program, "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
+    with _running(command, port, folder / "caddy.out"):
+        yield Proxy(port, certificate)

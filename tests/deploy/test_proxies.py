@@ -1,0 +1,215 @@
+"""Two servers that share Postgres, behind the real nginx and the real Caddy with the shipped configurations.
+
+`make deploy-test` runs it. In the last test one of the servers is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.deploy.proxies import NAME, Proxy, caddy, nginx
+from tests.doubles.postgres import running_postgres
+from tests.doubles.replicas import ServerProcess
+
+pytestmark = pytest.mark.deploy
+RATE = 40  # tokens per second
+PACKET = 0.002  # seconds between deltas that arrive together, at most
+WORDS = [f"word-{number}" for number in range(60)]
+ANSWER = " ".join(WORDS)
+LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"  # the prompt's last message begins with …
+ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+Event = dict[str, Any]
+
+
+@dataclass
+class Setup:
+    proxy: Proxy
+    servers: list[ServerProcess]
+    client: httpx.AsyncClient
+    trust: ssl.SSLContext
+
+    async def counters(self) -> list[dict[str, Any]]:
+        """Of each server."""
+        async with httpx.AsyncClient(timeout=20) as client:
+            asked = (client.get(server.url.removesuffix("/v1") + "/health") for server in self.servers)
+            return [answer.json()["counters"] for answer in await asyncio.gather(*asked)]
+
+    @asynccontextmanager
+    async def directly(self, server: ServerProcess) -> AsyncIterator[Setup]:
+        """The same, but its requests go to this server and not to the proxy."""
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+            yield replace(self, client=client)
+
+    async def events(self, method: str, path: str, **options: Any) -> AsyncIterator[Event]:
+        async with self.client.stream(method, path, **options) as answer:
+            assert answer.status_code == 200, (await answer.aread()).decode()
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    yield json.loads(line[6:])
+
+    async def create(self, body: Event) -> Event:
+        answer = await self.client.post("/responses", json=body)
+        assert answer.status_code == 200, answer.text
+        response: Event = answer.json()
+        return response
+
+
+def script(folder: Path) -> str:
+    remembers = r"memorable[\s\S]*<\|start\|>user<\|message\|>Which" + LAST
+    turns = [
+        {"when": remembers, "text": "<|channel|>final<|message|>The memorable one.<|return|>"},
+        {"when": "", "text": f"<|channel|>final<|message|>{ANSWER}<|return|>"},
+    ]
+    path = folder / "script.json"
+    path.write_text(json.dumps({"turns": turns, "loop": True, "tokens_per_second": RATE}))
+    return f"scripted:{path}"
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    with running_postgres() as postgres:
+        yield postgres.new_database()
+
+
+@pytest.fixture(params=[nginx, caddy], ids=["nginx", "caddy"])
+async def setup(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path) -> AsyncIterator[Setup]:
+    start: Callable[[Path, Sequence[int]], AbstractContextManager[Proxy]] = request.param
+    flags = ("--model", script(tmp_path), "--store", postgres_url, "--python", "off", "--allow-host", NAME)
+    flags += ("--allow-origin", f"https://{NAME}", "--background-lease", "3", "--shutdown-grace", "1")
+    servers = [ServerProcess(flags, tmp_path / f"server-{number}.log") for number in range(2)]
+    for server in servers:
+        server.start()
+    try:
+        for server in servers:
+            await server.ready()
+        with start(tmp_path, [server.port for server in servers]) as proxy:
+            trust = ssl.create_default_context(cafile=str(proxy.certificate))
+            async with httpx.AsyncClient(
+                base_url=proxy.url, timeout=60, verify=trust, headers={"Host": NAME}
+            ) as client:
+                yield Setup(proxy, servers, client, trust)
+    finally:
+        for server in servers:
+            server.kill()
+
+
+async def arrivals(setup: Setup) -> int:
+    """How many times the deltas of one answer arrive: those of one packet arrive together."""
+    times = [
+        time.monotonic()
+        async for event in setup.events("POST", "/responses", json={"input": "Go on", "stream": True})
+        if event["type"] == "response.output_text.delta"
+    ]
+    return sum(later - sooner > PACKET for sooner, later in itertools.pairwise(times))
+
+
+async def test_tokens_pass_when_they_are_made(setup: Setup) -> None:
+    """A proxy that buffers delivers them in a few lumps. A busy machine does so to both of these clients."""
+    async with setup.directly(setup.servers[0]) as there:
+        await arrivals(there)  # what loads at first use is loaded
+        directly, through_the_proxy = await asyncio.gather(arrivals(there), arrivals(setup))
+    assert through_the_proxy > directly / 3, (through_the_proxy, directly)
+
+
+async def test_a_client_that_leaves_ends_its_generation(setup: Setup) -> None:
+    async for event in setup.events("POST", "/responses", json={"input": "Go on", "stream": True}):
+        if event["type"] == "response.output_text.delta":
+            break
+    for _ in range(100):
+        if sum(each["cancelled"] for each in await setup.counters()) == 1:
+            break
+        await asyncio.sleep(0.05)
+    counters = await setup.counters()
+    assert sum(each["cancelled"] for each in counters) == 1
+    assert not any(each["responses"].get("completed") for each in counters)
+
+
+async def test_a_conversation_moves_between_the_servers(setup: Setup) -> None:
+    response = await setup.create({"input": "This is the memorable one."})
+    for _ in range(5):
+        response = await setup.create({"input": "Go on", "previous_response_id": response["id"]})
+    last = await setup.create({"input": "Which one was it?", "previous_response_id": response["id"]})
+    assert last["output"][-1]["content"][0]["text"] == "The memorable one."
+    served = [each["responses"].get("completed", 0) for each in await setup.counters()]
+    assert min(served) >= 2, served  # so that no server remembers the conversation by itself
+    assert sum(served) == 7
+
+
+async def test_a_websocket_passes_and_continues_a_response(setup: Setup) -> None:
+    url = f"wss://localhost:{setup.proxy.port}/v1/responses"
+    async with connect(url, ssl=setup.trust) as socket:
+        ids: list[str] = []
+        for text in ("This is the memorable one.", "Which one was it?"):
+            body = {"input": text, "previous_response_id": ids[-1] if ids else None}
+            await socket.send(json.dumps({"type": "response.create", **body}))
+            while (event := json.loads(await socket.recv()))["type"] not in ENDS:
+                pass
+            assert event["type"] == "response.completed", event
+            ids.append(event["response"]["id"])
+    assert event["response"]["output"][-1]["content"][0]["text"] == "The memorable one."
+
+
+async def test_only_pages_of_the_public_name_may_use_the_servers(setup: Setup) -> None:
+    statuses = [
+        (await setup.client.get("/models", headers={"Origin": origin})).status_code
+        for origin in (f"https://{NAME}", "https://evil.example")
+    ]
+    assert statuses == [200, 403]
+
+
+async def test_the_proxy_does_not_publish_the_figures(setup: Setup) -> None:
+    root = f"https://localhost:{setup.proxy.port}"
+    assert (await setup.client.get(f"{root}/metrics")).status_code == 404
+    assert (await setup.client.get(f"{root}/health")).status_code == 200
+
+
+async def test_a_stream_is_resumed_on_the_other_server(setup: Setup) -> None:
+    body = {"input": "Go on", "background": True, "stream": True}
+    first, response_id = await beginning(setup, body, 12)
+    query = {"stream": "true", "starting_after": str(first[-1]["sequence_number"])}
+    for server in setup.servers:  # one of them runs it, and the other does not
+        async with setup.directly(server) as resumed:
+            rest = [event async for event in resumed.events("GET", f"/responses/{response_id}", params=query)]
+        assert_whole(first + rest)
+
+
+async def test_a_background_response_outlives_its_killed_server(setup: Setup) -> None:
+    body = {"input": "Go on", "background": True, "stream": True}
+    async with setup.directly(setup.servers[0]) as there:
+        first, response_id = await beginning(there, body, 12)
+    setup.servers[0].kill()
+    query = {"stream": "true", "starting_after": str(first[-1]["sequence_number"])}
+    rest = [event async for event in setup.events("GET", f"/responses/{response_id}", params=query)]
+    assert_whole(first + rest)
+    answer = await setup.client.get(f"/responses/{response_id}")
+    assert answer.json()["status"] == "completed"
+
+
+async def beginning(setup: Setup, body: Event, count: int) -> tuple[list[Event], str]:
+    """The first events of a stream whose client then disconnects, and the response's id."""
+    seen: list[Event] = []
+    async for event in setup.events("POST", "/responses", json=body):
+        seen.append(event)
+        if len(seen) == count:
+            break
+    return seen, seen[0]["response"]["id"]
+
+
+def assert_whole(events: list[Event]) -> None:
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[-1]["type"] == "response.completed"
+    deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == ANSWER

@@ -1,0 +1,196 @@
+"""An hour of moderate load in which a fifth of the clients disconnect: nothing grows and nothing leaks.
+
+`make soak` runs it; MINUTES and CLIENTS change its size. It prints what it measured every minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.doubles.replicas import ServerProcess
+from tests.soak.clients import LEAVING, Load
+
+pytestmark = pytest.mark.soak
+MINUTES = float(os.environ.get("MINUTES", "60"))
+CLIENTS = int(os.environ.get("CLIENTS", "8"))
+CONCURRENT = 8
+WARM_UP = 0.2  # of the time: caches fill, and what opens at first use is opened
+MOST_CHANGE = 0.05  # of the memory, between the beginning and the end of what follows
+_EVERY = 5.0
+_SETTLING = 120.0  # seconds in which a server that is left alone becomes idle
+FLAGS = (
+    *("--max-concurrent", str(CONCURRENT), "--background-max-runs", str(CONCURRENT), "--python", "off"),
+    # What fills up with time is small, so that it is full after the warm-up.
+    *("--kv-memory", "64MiB", "--store-max-responses", "300", "--background-log-max-age", "60"),
+    *("--background-log-max-bytes", "4MiB", "--log-level", "warning"),
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    minute: float
+    memory: int  # bytes that the process itself fills (RssAnon)
+    resident: int  # also pages of files, which the machine drops when others need memory
+    descriptors: int
+    threads: int
+    children: int
+
+    @staticmethod
+    def of(pid: int, minute: float) -> Sample:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        return Sample(
+            minute,
+            int(fields["RssAnon"].split()[0]) * 1024,
+            int(fields["VmRSS"].split()[0]) * 1024,
+            len(os.listdir(f"/proc/{pid}/fd")),
+            int(fields["Threads"]),
+            len(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()),
+        )
+
+    def line(self) -> str:
+        memory, resident = self.memory / 2**20, self.resident / 2**20
+        open_now = f"{self.descriptors} descriptors  {self.threads} threads"
+        return f"{self.minute:5.1f} min  {memory:7.1f} MiB of {resident:.1f} resident  {open_now}"
+
+
+def middle(samples: list[Sample], start: float, end: float) -> float:
+    """The median of the memory in a part of the time, both borders between 0 and 1."""
+    last = samples[-1].minute
+    return statistics.median(each.memory for each in samples if start * last <= each.minute <= end * last)
+
+
+async def counters(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    answer = await client.get(url.removesuffix("/v1") + "/health")
+    found: dict[str, Any] = answer.json()["counters"]
+    return found
+
+
+async def idle(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    """The counters of the server once nothing runs or waits in it, or the last ones if that never happens."""
+    until = time.monotonic() + _SETTLING
+    while True:
+        found = await counters(client, url)
+        engine = found["engine"]
+        if not (engine["running"] or engine["waiting"]) or time.monotonic() > until:
+            return found
+        await asyncio.sleep(1)
+
+
+async def under_load(pid: int, load: Load, minutes: float) -> list[Sample]:
+    load.stops = False
+    samples, _ = await asyncio.gather(sampled(pid, load, minutes), load.run(CLIENTS))
+    return samples
+
+
+async def sampled(pid: int, load: Load, minutes: float) -> list[Sample]:
+    start, samples, printed = time.monotonic(), [], -1
+    while (minute := (time.monotonic() - start) / 60) < minutes:
+        samples.append(Sample.of(pid, minute))
+        if int(minute) > printed:
+            printed = int(minute)
+            print(samples[-1].line(), f" {load.done.total()} answers, {load.left.total()} left", flush=True)
+        await asyncio.sleep(_EVERY)
+    load.stops = True
+    return samples
+
+
+async def check_all_slots_work(client: httpx.AsyncClient, url: str) -> None:
+    """As many background responses as may run are accepted together, and run together."""
+    body = {"input": "Tell me a long story.", "background": True, "max_output_tokens": 400, "temperature": 2}
+    answers = await asyncio.gather(
+        *(client.post(f"{url}/responses", json={**body, "seed": n}) for n in range(CONCURRENT))
+    )
+    assert [answer.status_code for answer in answers] == [200] * CONCURRENT
+    most = 0
+    for _ in range(200):
+        found = await counters(client, url)
+        most = max(most, found["engine"]["running"])
+        if most == CONCURRENT:
+            break
+        await asyncio.sleep(0.05)
+    assert most == CONCURRENT, f"only {most} of {CONCURRENT} ran together"
+
+
+async def test_an_hour_of_load_with_clients_that_leave(tmp_path: Path) -> None:
+    flags = (*FLAGS, "--store", f"sqlite:{tmp_path / 'store.sqlite'}")
+    server = ServerProcess(flags, tmp_path / "server.log")
+    server.start()
+    try:
+        await server.ready()
+        assert server.process is not None
+        pid = server.process.pid
+        load = Load(server.url)
+        async with httpx.AsyncClient(timeout=300) as client:
+            await under_load(pid, load, WARM_UP * MINUTES)
+            before = await open_when_idle(client, server.url, pid, load)
+            samples = await under_load(pid, load, (1 - WARM_UP) * MINUTES)
+            after = await open_when_idle(client, server.url, pid, load)
+            ended = await idle(client, server.url)
+            await check_all_slots_work(client, server.url)
+        await load.http.aclose()
+        report(samples, load, before, after, ended)
+        check(samples, load, before, after, ended)
+        assert "Traceback" not in server.log.read_text(encoding="utf-8")
+    finally:
+        server.stop()
+
+
+async def open_when_idle(client: httpx.AsyncClient, url: str, pid: int, load: Load) -> Counter[str]:
+    """What the server holds open when no client but this one is connected, by kind or path."""
+    await load.close_idle_connections()
+    await idle(client, url)
+    found = open_by(pid)
+    for _ in range(10):  # it notices closed connections soon
+        await asyncio.sleep(1)
+        found = min(found, open_by(pid), key=Counter.total)
+    return found
+
+
+def open_by(pid: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found[os.readlink(f"/proc/{pid}/fd/{name}").partition(":[")[0]] += 1
+    return found
+
+
+def report(
+    samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
+) -> None:
+    start, end = middle(samples, 0, 0.15), middle(samples, 0.85, 1)
+    answers, left = load.done.total(), load.left.total()
+    print(
+        f"\n{MINUTES:g} minutes, {CLIENTS} clients: {answers} answers, {left} clients left "
+        f"({left / (answers + left):.0%}), {len(load.problems)} problems\n"
+        f"memory: {start / 2**20:.1f} MiB after the warm-up, {end / 2**20:.1f} MiB at the end "
+        f"({end / start - 1:+.1%}); descriptors when idle: {before.total()} before, {after.total()} after\n"
+        f"threads: {samples[-1].threads}; children: {samples[-1].children}; engine: {ended['engine']}\n"
+        f"by kind: {dict(load.done)}\nleft: {dict(load.left)}"
+    )
+    for problem in load.problems[:5]:
+        print("  ", problem)
+
+
+def check(
+    samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
+) -> None:
+    start, end = middle(samples, 0, 0.15), middle(samples, 0.85, 1)
+    assert not load.problems
+    assert load.left.total() > LEAVING / 2 * load.done.total(), "too few clients left to prove anything"
+    assert abs(end / start - 1) <= MOST_CHANGE
+    assert not after - before, "descriptors leaked"
+    engine = ended["engine"]
+    assert (engine["running"], engine["waiting"], engine["kv_blocks_used"]) == (0, 0, 0)
+    assert ended["responses"].get("failed", 0) == 0
