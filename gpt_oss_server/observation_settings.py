@@ -15,14 +15,14 @@ class ObservationSettings:
     metrics_names: str = setting(
         "own",
         choice("own", "vllm", "both", "off"),
-        "Observation",
+        "Operations",
         "The names of the figures at `/metrics`: this server's (`gpt_oss_…`), those of vLLM that dashboards "
         "and autoscalers know (`vllm:…`), or both; off: there is no `/metrics`.",
     )
     otel_endpoint: str | None = setting(
         None,
         optional(text("URL")),
-        "Observation",
+        "Operations",
         "The OTLP endpoint that takes OpenTelemetry traces, such as `http://127.0.0.1:4318`; `none` is what "
         "`OTEL_EXPORTER_OTLP_ENDPOINT` says, and no traces where it says nothing. Needs "
         "`gpt-oss-server[otel]`.",

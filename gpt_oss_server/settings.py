@@ -309,17 +309,7 @@ class Configuration:
     sources: Mapping[str, str]  # by a setting's name: where its value comes from, for those that are set
 
 
-_SECTIONS = (
-    "Model",
-    "Network",
-    "Access",
-    "Answers",
-    "Tools",
-    "Store",
-    "Operations",
-    "Logging",
-    "Observation",
-)
+_SECTIONS = ("Model", "Network", "Access", "Answers", "Tools", "Store", "Operations", "Logging")
 OPTIONS: tuple[Option, ...] = tuple(
     sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
 )

@@ -135,7 +135,7 @@ class CompletionRun:
                 yield [{**self._head, "choices": [], "usage": self._usage()}]
 
     def _note(self) -> None:
-        made = sum(choice.sampled for choice in self._begun)
+        made = sum(choice.seen.sampled for choice in self._begun)
         finishes = {str(choice.finish) for choice in self._begun}
         note_answer(
             response_id=str(self._head["id"]),

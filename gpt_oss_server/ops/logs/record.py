@@ -72,11 +72,6 @@ class RequestRecord:
         """0 before the answer has begun."""
         return self._status or 0
 
-    @property
-    def status(self) -> int:
-        """0 before the answer has begun."""
-        return self._status or 0
-
     def read_error(self, body: bytes) -> None:
         """A piece of an error's body, which has the reason."""
         if len(self._body) < _MOST_BODY:
