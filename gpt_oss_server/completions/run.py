@@ -43,6 +43,7 @@ class _Seen:
     position: int  # of its prompt
     sampled: int = 0
     cached: int = 0
+    finish: Finish = Finish.STOP
     generations: list[MeasuredSpan] = field(default_factory=list)  # one, once it has begun
 
 
@@ -54,7 +55,6 @@ class _Choice:
     sampling: Sampling
     engine: Engine
     scored: ScoredPrompt | None  # scores the prompt; it is `engine`, or a beam search samples from it
-    finish: Finish = Finish.STOP
     ids: list[int] = field(default_factory=list)  # sampled since the last chunk
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
@@ -108,7 +108,7 @@ class CompletionRun:
         self._observed = served.observed("completions", completion_id, request.model)
         self._observed.usage = self._observed_usage
         self._sampled = 0
-        self._begun: list[_Choice] = []
+        self._begun: list[_Seen] = []
         self._cached: dict[int, int] = {}  # the least of the choices of each prompt, by its position
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
@@ -135,8 +135,8 @@ class CompletionRun:
                 yield [{**self._head, "choices": [], "usage": self._usage()}]
 
     def _note(self) -> None:
-        made = sum(choice.seen.sampled for choice in self._begun)
-        finishes = {str(choice.finish) for choice in self._begun}
+        made = sum(seen.sampled for seen in self._begun)
+        finishes = {str(seen.finish) for seen in self._begun}
         note_answer(
             response_id=str(self._head["id"]),
             model=str(self._head["model"]),
@@ -200,7 +200,7 @@ class CompletionRun:
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
         text = self._text(choice)
-        self._begun.append(choice)
+        self._begun.append(choice.seen)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
         watch = self._observed.watch
@@ -218,12 +218,12 @@ class CompletionRun:
                         yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
                     choice.seen.cached += step.cached_tokens
                     if self.request.max_tokens == 0:  # the client wants only the prompt's scores
-                        choice.finish = Finish.LENGTH
+                        choice.seen.finish = Finish.LENGTH
                         break
                     if chunk := self._feed(choice, text, step):
                         yield [chunk]
                     if text.stopped is not None:
-                        choice.finish = Finish.STOP
+                        choice.seen.finish = Finish.STOP
                         break
         self._count(choice)
         yield [await self._last(choice, text)]
@@ -231,7 +231,7 @@ class CompletionRun:
     def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
         choice.seen.sampled += len(step.tokens)
         choice.ids += step.tokens
-        choice.finish = step.finish or choice.finish
+        choice.seen.finish = step.finish or choice.seen.finish
         step, choice.stopped_by = without_own_stop(step, choice.hidden)
         shown, scores = text.feed(step)
         return self._chunk(choice, shown, scores) if shown else None
@@ -240,7 +240,7 @@ class CompletionRun:
         shown, scores = text.close()
         last = self._chunk(choice, shown, scores)
         part, top = last["choices"][0], self.request.prompt_logprobs
-        part["finish_reason"] = str(choice.finish)
+        part["finish_reason"] = str(choice.seen.finish)
         part["stop_reason"] = choice.stopped_by if text.stopped is None else text.stopped
         if top is not None and choice.scored is not None:
             # Spelling the scores of a long prompt takes a while.
@@ -285,12 +285,11 @@ class CompletionRun:
 
     def _observed_usage(self) -> Usage:
         """The tokens of all choices that began, those that were cut off included."""
-        begun = [turn for turn in self._observed.turns if isinstance(turn, _Seen)]
-        given = sum(len(self._prompts[position]) for position in {each.position for each in begun})
+        given = sum(len(self._prompts[position]) for position in {each.position for each in self._begun})
         cached: dict[int, int] = {}
-        for each in begun:
+        for each in self._begun:
             cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
-        return Usage(given, sum(cached.values()), sum(each.sampled for each in begun))
+        return Usage(given, sum(cached.values()), sum(each.sampled for each in self._begun))
 
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
@@ -301,7 +300,7 @@ class CompletionRun:
         self._sampled += choice.seen.sampled
         least = self._cached.get(choice.position, choice.seen.cached)
         self._cached[choice.position] = min(least, choice.seen.cached)
-        self._observed.turn_ended(outcome(choice.finish, None))
+        self._observed.turn_ended(outcome(choice.seen.finish, None))
 
 
 def _counted(given: int, made: int, cached: int) -> dict[str, Any]:
