@@ -100,23 +100,21 @@ def create_app(
         docs_url=None,  # FastAPI's page loads its scripts from a CDN; `pages` has one that works offline
         redoc_url=None,
     )
-    app.state.service = service
-    app.state.health = health
-    origins = Origins(settings)
-    _add_routes(app, service, chat, origins)
+    app.state.service, app.state.health = service, health
+    _add_routes(app, service, chat, origins := Origins(settings))
     app.include_router(health_router(served, health))
     app.include_router(containers_router(service, tools, clock))
     observation.watch(app, service)
     app.include_router(pages_router(served))
     describe(app)
-    app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(HTTPException, _http_error)
     _guard(app, served, origins, observation)
     return app
 
 
 def _guard(app: FastAPI, served: Served, origins: Origins, observation: Observation) -> None:
     """Adds the layers around the routes, from the inside out."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
     if served.limiter.is_needed:
         app.add_middleware(LimitGuard, limiter=served.limiter)
     if not served.keys.is_open:
