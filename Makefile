@@ -99,7 +99,7 @@ recipe-test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
 
 test: $(VENV)/.developing
-	@$(BIN)/python -m pytest -n 3 $(TESTS)
+	@$(BIN)/python -m pytest -n 4 $(TESTS)
 
 # The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
 check: $(VENV)/.developing
@@ -140,8 +140,8 @@ release-check: $(VENV)/.developing
 
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
 # its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports
-# the library, so this target tests the format, the items and chunks made of it, and the model's own turns.
-WITH_OPENAI_HARMONY := harmony properties chat responses/items e2e/test_embedded_model.py
+# the library, so this target tests the format, the items made of it, and the model's own turns.
+WITH_OPENAI_HARMONY := harmony properties responses/items e2e/test_embedded_model.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony

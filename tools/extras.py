@@ -20,15 +20,17 @@ EXTRAS = {
     "httpx2": "mcp",
     "mcp": "mcp",
     "mcp_types": "mcp",
-    "opentelemetry": "otel",
+    "opentelemetry.exporter": "otel",  # fastapi brings the API alone
+    "opentelemetry.sdk": "otel",
     "triton": "gpu",
 }
 
 
 def how_to_install(error: ImportError) -> str:
     """A sentence that names the missing package, and the extra that it belongs to."""
-    package = (error.name or "").partition(".")[0]
-    extra = EXTRAS.get(package)
-    if extra is None:
+    name = f"{error.name}."
+    package = next((each for each in EXTRAS if name.startswith(f"{each}.")), None)
+    if package is None:
         return f"{error}. Install this server's packages again: pip install --upgrade '{DISTRIBUTION}[all]'."
-    return f"The package {package} is missing. Install its extra: pip install '{DISTRIBUTION}[{extra}]'."
+    extra = f"{DISTRIBUTION}[{EXTRAS[package]}]"
+    return f"The package {package} is missing. Install its extra: pip install '{extra}'."

@@ -308,7 +308,7 @@ async def test_another_servers_compaction_and_a_changed_one_are_refused(
     api: Make, encoding: Encoding
 ) -> None:
     here, there = api(Summariser(encoding)), api(Summariser(encoding))
-    there.service.served.sealer = Sealer(b"another key, as another server has")
+    there.service.served._sealer = Sealer(b"another key, as another server has")
     items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
     [compaction] = (await here.create(input=items))["output"]
     question = {"role": "user", "content": "?"}

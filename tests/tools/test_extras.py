@@ -21,7 +21,7 @@ HIDE = f"""
 import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {sorted(EXTRAS)!r}:
+        if any(f"{{name}}.".startswith(f"{{each}}.") for each in {sorted(EXTRAS)!r}):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Hidden())
 """

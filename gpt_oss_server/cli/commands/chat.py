@@ -64,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
     )
     parser.add_argument("--url", metavar="URL", help="talk with a running server instead of loading a model")
     parser.add_argument(
-        "--api-key", metavar="KEY", help=f"the key for --url; better in the variable {KEY_VARIABLE}"
+        "--api-key",
+        dest="url_key",
+        metavar="KEY",
+        help=f"the key for --url; better in the variable {KEY_VARIABLE}",
     )
     parser.add_argument(
         "--effort",
@@ -150,7 +153,7 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
         with closing(_remote(args)) as remote:
             yield remote
         return
-    if args.api_key:
+    if args.url_key:
         raise CommandLineError("--api-key is the key of a server; name it with --url.")
     from gpt_oss_server.cli.chat.local import LocalTalker
     from gpt_oss_server.responses.service import ResponsesService
@@ -178,5 +181,5 @@ def _remote(args: argparse.Namespace) -> Any:
 
 
 def key_of(args: argparse.Namespace) -> str | None:
-    key: str | None = args.api_key or os.environ.get(KEY_VARIABLE)
+    key: str | None = args.url_key or os.environ.get(KEY_VARIABLE)
     return key

@@ -84,9 +84,7 @@ FLAGS: dict[str, Other] = {
     **_all(
         _ALWAYS, "--cont-batching", "-cb", "--metrics", "--slots", "--async-scheduling", "--mmap", value=False
     ),
-    **_all(
-        _CHECKPOINT, "--dtype", "--quantization", "-q", "--load-format", "--kv-cache-dtype", "--tokenizer"
-    ),
+    **_all(_CHECKPOINT, "--dtype", "--quantization", "-q", "--load-format", "--tokenizer"),
     **_all(_CHECKPOINT, "--cache-type-k", "-ctk", "--cache-type-v", "-ctv", "--model-impl"),
     **_all(_CHECKPOINT, "--generation-config"),
     **_all(_CHECKPOINT, "--flash-attn", "-fa", "--attention-backend", "--hf-overrides", "--rope-scaling"),
