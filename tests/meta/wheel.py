@@ -52,7 +52,8 @@ def install(wheel: Path, folder: Path) -> Path:
     venv.create(folder, with_pip=True)
     commands = folder / ("Scripts" if os.name == "nt" else "bin")
     pip = [str(commands / "python"), "-m", "pip", "--disable-pip-version-check", "-qq"]
-    subprocess.run([*pip, "install", "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True)
+    constraints = str(ROOT / "constraints.txt")
+    subprocess.run([*pip, "install", "--no-compile", "--constraint", constraints, str(wheel)], check=True)
     subprocess.run([*pip, "check"], check=True)
     return commands
 
