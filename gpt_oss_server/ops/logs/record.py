@@ -118,9 +118,10 @@ class RequestRecord:
 
     def _level(self) -> int:
         status = self._status or 0
-        if status >= 500:
-            return logging.WARNING
-        return logging.DEBUG if self._is_probe and status < 400 else logging.INFO
+        # That the server drains or cannot generate has a line of its own, which probes would repeat.
+        if self._is_probe and (status < 400 or status == 503):
+            return logging.DEBUG
+        return logging.WARNING if status >= 500 else logging.INFO
 
     @property
     def _is_probe(self) -> bool:
