@@ -50,8 +50,10 @@ async def test_an_error_in_mid_stream_fails_the_response_with_its_code(
 
 def test_a_prompt_that_is_too_long_is_refused_before_generation() -> None:
     script = parse_script({"turns": ["<|channel|>final<|message|>Hi<|return|>"]}, VOCABULARY)
-    with serving(ScriptedEngine(script, context=200)) as url:
-        client = OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(ScriptedEngine(script, context=200)) as url,
+        OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         with pytest.raises(BadRequestError) as refused:
             client.responses.create(model="scripted", input="word " * 300)
         assert refused.value.code == "context_length_exceeded"

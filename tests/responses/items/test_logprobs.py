@@ -141,8 +141,10 @@ async def test_a_citation_has_the_scores_of_its_marker(
 
 
 def test_the_official_sdk_reads_them_streamed_and_not() -> None:
-    with serving(scripted(THINKS + ANSWER)) as url:
-        client = OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(scripted(THINKS + ANSWER)) as url,
+        OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         body: Any = {"model": "scripted", "input": "hi", "include": INCLUDE, "top_logprobs": 1}
         part = client.responses.create(**body).output[-1].content[0]  # type: ignore[union-attr, index]
         assert part.type == "output_text"

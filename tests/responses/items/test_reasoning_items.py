@@ -269,8 +269,10 @@ async def test_the_reasoning_of_earlier_turns_is_shown_on_request(
 
 
 def test_the_official_sdk_sends_back_the_items_it_received() -> None:
-    with serving(scripted(THINKS + CALL, ANSWER)) as url:
-        client = OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(scripted(THINKS + CALL, ANSWER)) as url,
+        OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         body: Any = {
             "model": "scripted",
             "tools": [TOOL],
