@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.options import Option, SettingsError
+from inference.paths import UnknownHome, path_of
 
 CONFIG = "config"
 _FILE = "_file"  # `engine_key_file` names the file that holds `engine_key`
@@ -29,13 +30,21 @@ def read_values(
     if config is not None:
         found = _of_command_line(config, options, given) or _of_environment(config, options, environ)
         if found is not None and found[0] is not None:
-            read |= _of_file(Path(str(found[0])).expanduser(), options)
+            read |= _of_file(file_of(str(found[0]), config.flag), options)
     for option in options:
         found = _of_command_line(option, options, given) or _of_environment(option, options, environ)
         if found is not None:
             read[option.name] = found
     values = {name: value for name, (value, _) in read.items()}
     return values, {name: source for name, (_, source) in read.items()}
+
+
+def file_of(name: str, source: str) -> Path:
+    """The file that a setting names. Raises `SettingsError` for the home of an unknown user."""
+    try:
+        return path_of(name, "file")
+    except UnknownHome as error:
+        raise SettingsError(f"{source}: {error}") from error
 
 
 def reads_file(option: Option, options: Sequence[Option]) -> bool:
@@ -74,7 +83,7 @@ def _of_environment(option: Option, options: Sequence[Option], environ: Mapping[
 
 
 def _of_secret_file(option: Option, path: str, source: str) -> Read:
-    text = _text_of(Path(path).expanduser(), source).strip()
+    text = _text_of(file_of(path, source), source).strip()
     where = f"{source} ({path})"
     if not text:
         raise SettingsError(f"{source}: the file {path} is empty.")

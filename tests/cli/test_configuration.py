@@ -102,6 +102,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read("--config", str(tmp_path / "latin"))
 
 
+@pytest.mark.parametrize("flag", ["--config", "--engine-key-file"])
+def test_the_home_of_an_unknown_user_is_a_sentence(flag: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^{flag}: ~nobody-here/x names no file"):
+        read(flag, "~nobody-here/x")
+
+
 # --- secrets ---------------------------------------------------------------------------------------
 
 

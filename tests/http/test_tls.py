@@ -140,6 +140,14 @@ def test_files_that_cannot_serve_are_reported_in_a_sentence(tmp_path: Path, kind
         tls_of(make(tmp_path, kind))
 
 
+@pytest.mark.parametrize("flag", ["--tls-cert", "--tls-key"])
+def test_the_home_of_an_unknown_user_is_a_sentence(tmp_path: Path, flag: str) -> None:
+    given = dict(zip(("tls_cert", "tls_key"), write_certificate(tmp_path), strict=True))
+    given[flag.removeprefix("--").replace("-", "_")] = "~nobody-here/x"
+    with pytest.raises(SettingsError, match=rf"^{flag}: ~nobody-here/x names no file"):
+        tls_of(Settings(tls_cert=given["tls_cert"], tls_key=given["tls_key"]))
+
+
 def test_a_key_needs_its_certificate_and_may_be_in_its_file(tmp_path: Path) -> None:
     cert, key = write_certificate(tmp_path)
     with pytest.raises(SettingsError, match="--tls-key needs --tls-cert"):

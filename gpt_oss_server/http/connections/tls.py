@@ -16,6 +16,7 @@ from cryptography.x509.oid import ExtensionOID
 
 from gpt_oss_server.options import SettingsError
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.settings_sources import file_of
 
 _SOON = timedelta(days=14)
 _log = logging.getLogger(__name__)
@@ -27,8 +28,8 @@ def tls_of(settings: Settings) -> Tls | None:
         if settings.tls_key is not None:
             raise SettingsError("--tls-key needs --tls-cert, the certificate that belongs to it.")
         return None
-    key = None if settings.tls_key is None else Path(settings.tls_key).expanduser()
-    return Tls(Path(settings.tls_cert).expanduser(), key)
+    key = None if settings.tls_key is None else file_of(settings.tls_key, "--tls-key")
+    return Tls(file_of(settings.tls_cert, "--tls-cert"), key)
 
 
 class Tls:

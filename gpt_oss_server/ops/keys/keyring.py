@@ -16,8 +16,8 @@ from pathlib import Path
 from gpt_oss_server.ops.keys.access import Access, KeyLimits
 from gpt_oss_server.ops.keys.key_file import access_of, digest_of, read_keys
 from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.settings_sources import file_of
 from gpt_oss_server.stores.repeated import Repeated
-from inference.paths import UnknownHome, path_of
 
 _LOOK_SECONDS = 1.0  # between looks at the file
 _NO_KEY = Access(digest=secrets.token_bytes(32))
@@ -34,7 +34,8 @@ class Keyring:
             raise SettingsError("--api-key: a key must have no spaces and no control characters.")
         given = map(digest_of, settings.api_key)
         self._given = {digest: access_of(digest, self._defaults) for digest in given}
-        self._file = _path(settings.api_key_file)
+        named = settings.api_key_file
+        self._file = None if named is None else file_of(named, "--api-key-file")
         self._secret = secrets.token_bytes(32)
         self._keys: dict[bytes, Access] = {}
         self._version: _Version | None = None
@@ -119,13 +120,6 @@ def default_limits(settings: Settings) -> KeyLimits:
         kernels=settings.key_python_sessions,
         stored=settings.key_stored_bytes,
     )
-
-
-def _path(file: str | None) -> Path | None:
-    try:
-        return None if file is None else path_of(file, "file")
-    except UnknownHome as error:
-        raise SettingsError(f"--api-key-file: {error}") from error
 
 
 def _version(file: Path) -> _Version | None:
