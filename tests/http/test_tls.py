@@ -103,11 +103,27 @@ def test_files_that_cannot_serve_do_not_replace_a_certificate(
     assert tls.name_for("127.0.0.1") == "127.0.0.1"
 
 
+def test_a_certificate_that_goes_while_it_is_looked_at_does_not_end_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look whether it exists and the look at its time."""
+    cert, key = write_certificate(tmp_path)
+    tls, context = Tls(Path(cert), Path(key)), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    monkeypatch.setattr(Path, "is_file", lambda self: True)
+    Path(cert).unlink()
+    tls.read_again_if_changed(context)
+    assert "server.crt cannot be read: No such file or directory" in caplog.text
+
+
 def make(folder: Path, kind: str) -> Settings:
     cert, key = write_certificate(folder)
     match kind:
         case "missing":
             cert = str(folder / "gone.crt")
+        case "name too long":
+            cert = str(folder / ("x" * 300))
+        case "unreadable":  # for root too
+            cert = "/proc/self/mem"
         case "no certificate":
             (folder / "server.crt").write_text("hello")
         case "no key":
@@ -127,6 +143,8 @@ def make(folder: Path, kind: str) -> Settings:
     ("kind", "sentence"),
     [
         ("missing", r"There is no file .*gone\.crt"),
+        ("name too long", r"The file .*xxx cannot be read: File name too long"),
+        ("unreadable", "The file /proc/self/mem cannot be read: Input/output error"),
         ("no certificate", "is not a certificate in PEM"),
         ("no key", "has no private key in PEM"),
         ("mismatch", r"key in .*other\.key does not belong to the certificate in .*server\.crt"),

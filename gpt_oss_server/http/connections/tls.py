@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
@@ -18,6 +20,7 @@ from gpt_oss_server.options import SettingsError
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.settings_sources import file_of
 
+T = TypeVar("T")
 _SOON = timedelta(days=14)
 _log = logging.getLogger(__name__)
 
@@ -65,19 +68,20 @@ class Tls:
 
     def _times(self) -> tuple[int, ...]:
         files = (self.certificate, *([self.key] if self.key is not None else []))
-        return tuple(_found(file).stat().st_mtime_ns for file in files)
+        return tuple(_of_file(file, Path.stat).st_mtime_ns for file in files)
 
     def _checked(self, context: ssl.SSLContext) -> x509.Certificate:
         """Loads both into the context; returns the certificate."""
         certificate, key = self.certificate, self.key or self.certificate
+        text, text_of_key = _of_file(certificate, Path.read_bytes), _of_file(key, Path.read_bytes)
         try:
-            first = x509.load_pem_x509_certificates(_read(certificate))[0]
+            first = x509.load_pem_x509_certificates(text)[0]
         except ValueError as error:
             raise SettingsError(
                 f"--tls-cert: {certificate} is not a certificate in PEM, which begins with "
                 "-----BEGIN CERTIFICATE-----."
             ) from error
-        if b"PRIVATE KEY-----" not in _read(key):
+        if b"PRIVATE KEY-----" not in text_of_key:
             named = "--tls-key" if self.key is not None else "--tls-cert: give the key with --tls-key, as"
             raise SettingsError(f"{named} {key} has no private key in PEM.")
         try:
@@ -89,6 +93,8 @@ class Tls:
             ) from error
         except ssl.SSLError as error:
             raise SettingsError(_mismatch(certificate, key, error)) from error
+        except OSError as error:  # a file has gone since it was read
+            raise SettingsError(f"TLS cannot read {certificate} and {key}: {error.strerror}.") from error
         _check_dates(certificate, first)
         return first
 
@@ -111,15 +117,12 @@ def _no_password() -> str:
     raise _Encrypted
 
 
-def _found(file: Path) -> Path:
-    if not file.is_file():
-        raise SettingsError(f"There is no file {file} (--tls-cert, --tls-key).")
-    return file
-
-
-def _read(file: Path) -> bytes:
+def _of_file(file: Path, read: Callable[[Path], T]) -> T:
+    """A file may go at any time, as it is renewed while the server runs."""
     try:
-        return _found(file).read_bytes()
+        if not file.is_file():
+            raise SettingsError(f"There is no file {file} (--tls-cert, --tls-key).")
+        return read(file)
     except OSError as error:
         raise SettingsError(f"The file {file} cannot be read: {error.strerror}.") from error
 
