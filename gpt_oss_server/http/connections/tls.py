@@ -11,14 +11,14 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
-
-from cryptography import x509
-from cryptography.x509.oid import ExtensionOID
+from typing import TYPE_CHECKING, TypeVar
 
 from gpt_oss_server.options import SettingsError
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.settings_sources import file_of
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 T = TypeVar("T")
 _SOON = timedelta(days=14)
@@ -72,6 +72,8 @@ class Tls:
 
     def _checked(self, context: ssl.SSLContext) -> x509.Certificate:
         """Loads both into the context; returns the certificate."""
+        from cryptography import x509  # takes 80 ms, and most servers have no certificate
+
         certificate, key = self.certificate, self.key or self.certificate
         text, text_of_key = _of_file(certificate, Path.read_bytes), _of_file(key, Path.read_bytes)
         try:
@@ -99,6 +101,9 @@ class Tls:
         return first
 
     def _names(self) -> list[str]:
+        from cryptography import x509
+        from cryptography.x509.oid import ExtensionOID
+
         try:
             found = self._first.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME).value
         except x509.ExtensionNotFound:
