@@ -16,13 +16,17 @@ from starlette.types import Scope
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 LABELS: ContextVar[Mapping[str, str]] = ContextVar("labels", default=NO_LABELS)
 SESSION = "x-session-id"  # requests of one session go to one machine
-_SENT_ALONG = (SESSION, "traceparent", "tracestate")
+_SENT_ALONG = {name.encode(): name for name in (SESSION, "traceparent", "tracestate")}
 _FIT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,510}[\x21-\x7e])?")
 
 
 def labels_of(scope: Scope) -> dict[str, str]:
-    given = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
-    return {name: value for name, value in given if name in _SENT_ALONG and _FIT.fullmatch(value)}
+    given = (
+        (_SENT_ALONG[name], value.decode("latin-1"))
+        for name, value in scope["headers"]
+        if name in _SENT_ALONG
+    )
+    return {name: value for name, value in given if _FIT.fullmatch(value)}
 
 
 def with_session(labels: Mapping[str, str], session: str | None) -> Mapping[str, str]:
