@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from gpt_oss_server import __version__
 from gpt_oss_server.errors import EngineUnavailable
+from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.edge import Edge
 
 if TYPE_CHECKING:
@@ -35,24 +36,19 @@ class LateApp:
         self, make: Callable[[], FastAPI], ended: Callable[[], None], *, patience: float = PATIENCE
     ) -> None:
         self._make, self._ended, self._patience = make, ended, patience
-        self._app: FastAPI | None = None
+        self.app: FastAPI | None = None  # once it serves
         self._over: asyncio.Future[None] | None = None  # done: nothing is left to wait for
         self._early = Edge(_answer_early)
         self.failure: BaseException | None = None
         self.loading = False
 
-    @property
-    def app(self) -> FastAPI | None:
-        """The application, once it serves."""
-        return self._app
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        if self._app is None and self._over is not None and not _asks_for_state(scope):
+        if self.app is None and self._over is not None and not _asks_for_state(scope):
             await asyncio.wait({self._over}, timeout=self._patience)
-        await (self._app or self._early)(scope, receive, send)  # the application has an `Edge` of its own
+        await (self.app or self._early)(scope, receive, send)  # the application has an `Edge` of its own
 
     def stop_waiting(self) -> None:
         """Refuses the requests that wait, because the server is stopping."""
@@ -78,7 +74,7 @@ class LateApp:
         try:
             app = making.result()
             async with app.router.lifespan_context(app):
-                self._app = app
+                self.app = app
                 self.stop_waiting()
                 self._ended()
                 await stopping
@@ -135,6 +131,8 @@ async def _answer_early(scope: Scope, receive: Receive, send: Send) -> None:
         state = {"status": "ok", "version": __version__, "ready": False}
         await JSONResponse(state)(scope, receive, send)
     else:
-        error = EngineUnavailable("The model is still loading. GET /ready answers 200 once it can generate.")
-        headers = {"retry-after": str(_RETRY_AFTER)}
-        await JSONResponse(error.body(), status_code=error.status, headers=headers)(scope, receive, send)
+        error = EngineUnavailable(
+            "The model is still loading. GET /ready answers 200 once it can generate.",
+            retry_after=_RETRY_AFTER,
+        )
+        await error_answer(error)(scope, receive, send)
