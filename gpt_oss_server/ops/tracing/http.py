@@ -7,9 +7,11 @@ its own: it may stay open for hours; its turns continue the trace of its handsha
 from __future__ import annotations
 
 from opentelemetry import context, trace
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import Span, SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpt_oss_server.ops.tracing.runs import fail
 
 _API = "/v1/"
 _CARRIED = (b"traceparent", b"tracestate")
@@ -49,7 +51,7 @@ class HttpSpans:
         try:
             await self._app(scope, receive, send_seen)
         except BaseException as error:
-            _fail(span, type(error).__name__)
+            fail(span, type(error).__name__)
             raise
         finally:
             context.detach(token)
@@ -72,9 +74,4 @@ def _context_of(scope: Scope) -> context.Context:
 def _begin(span: Span, status: int) -> None:
     span.set_attribute("http.response.status_code", status)
     if status >= _SERVER_FAILED:
-        _fail(span, str(status))
-
-
-def _fail(span: Span, kind: str) -> None:
-    span.set_attribute("error.type", kind)
-    span.set_status(Status(StatusCode.ERROR))
+        fail(span, str(status))

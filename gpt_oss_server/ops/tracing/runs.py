@@ -60,7 +60,7 @@ class RunSpans:
             }
         )
         if run.error is not None:
-            _fail(span, run.error.code or run.error.type)
+            fail(span, run.error.code or run.error.type)
         span.end()
 
 
@@ -99,7 +99,7 @@ class TurnSpans:
         if span.first is not None:
             started.set_attribute("gpt_oss.first_token_seconds", span.first - span.began)
         if isinstance(error, Exception):
-            _fail(started, type(error).__name__)
+            fail(started, type(error).__name__)
         started.end()
 
     @contextmanager
@@ -116,16 +116,17 @@ class TurnSpans:
         try:
             yield watched
         except Exception as error:
-            _fail(span, type(error).__name__)
+            fail(span, type(error).__name__)
             raise
         finally:
             context.detach(token)
             if watched.failed:
-                _fail(span, "tool_failed")
+                fail(span, "tool_failed")
             span.end()
 
 
-def _fail(span: Span, kind: str) -> None:
+def fail(span: Span, kind: str) -> None:
+    """The span ends with an error of this kind, by the conventions."""
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))
 
