@@ -24,17 +24,14 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
     """Waits until the toolset is `ready`, unless the request has no hosted tools."""
     if not tools.hosted and not tools.servers:
         return HostedTools(Toolbox(), search=tools.search)
-    toolset = await ready()
+    toolset, access = await ready(), ACCESS.get()
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
     hosted = HostedTools(toolset.toolbox, search=tools.search)
+    usable = {name for name in offered if access.allows(name)}
     wanted = list(tools.hosted) if tools.offered else []
     if wanted:
-        joining = [tool.namespace for tool in HOSTED_TOOLS if tool.joins_others]
-        wanted += [name for name in joining if name in offered and ACCESS.get().allows(name)]
-    access = ACCESS.get()
-    wanted = [
-        name for name in wanted if (name in offered and access.allows(name)) or name not in tools.optional
-    ]
+        wanted += [tool.namespace for tool in HOSTED_TOOLS if tool.joins_others and tool.namespace in usable]
+    wanted = [name for name in wanted if name in usable or name not in tools.optional]
     if tools.servers and tools.offered:
         access.check_tool(MCP)
     for namespace in wanted:
