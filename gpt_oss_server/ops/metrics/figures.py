@@ -24,10 +24,6 @@ class Histogram:
     counts: list[int]
     sum: float = 0.0
 
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure:

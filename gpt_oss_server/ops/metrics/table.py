@@ -1,7 +1,7 @@
 """The table of figures: a row for each, with its help text, labels and buckets.
 
 The rows that `ENGINE` lists are read from the engine when Prometheus asks; all others are counted as things
-happen. docs/metrics.md is made from this table.
+happen. docs/metrics-reference.md is made from this table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same figures under the names of vLLM's server, which dashboards and autoscalers know.
 
 Takes the values of this server's figures. Returns vLLM's families, with its labels. Only names whose meaning
-is the same are here; docs/metrics.md lists them.
+is the same are here; docs/metrics-reference.md lists them.
 """
 
 from __future__ import annotations

@@ -45,10 +45,6 @@ class BackgroundRuns(Generic[R]):
         return len(self._running)
 
     @property
-    def count(self) -> int:
-        return len(self._running)
-
-    @property
     def has_room(self) -> bool:
         return len(self._running) + self._starting < self._max_running
 
