@@ -66,20 +66,16 @@ async def gpu(settings: Settings) -> Finding:
 
 
 def _no_card(facts: dict[str, Any]) -> tuple[str, str]:
-    has_driver = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi") is not None
     if facts["built_for_cuda"] is None:
-        advice = (
-            "Install a torch with CUDA (https://pytorch.org/get-started)."
-            if has_driver
-            else "None is needed for the embedded model; gpt-oss-20b wants one with 16 GB."
-        )
-        return "No GPU can be used: this torch is built for the CPU alone.", advice
-    advice = (
-        "Update the driver, or in a container pass the device in (--gpus all)."
-        if has_driver
-        else ("None is needed for the embedded model; gpt-oss-20b wants one with 16 GB.")
-    )
-    return f"No GPU can be used: {facts['gpu']['error']}", advice
+        found = "this torch is built for the CPU alone."
+        advice = "Install a torch with CUDA (https://pytorch.org/get-started)."
+    else:
+        found = facts["gpu"]["error"]
+        advice = "Update the driver, or in a container pass the device in (--gpus all)."
+    has_driver = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi") is not None
+    if not has_driver:
+        advice = "None is needed for the embedded model; gpt-oss-20b wants one with 16 GB."
+    return f"No GPU can be used: {found}", advice
 
 
 async def triton(settings: Settings) -> Finding:

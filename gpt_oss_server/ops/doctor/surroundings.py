@@ -19,7 +19,7 @@ from gpt_oss_server.stores.kinds.places import kept_where
 from gpt_oss_server.stores.kinds.table import stores_of
 from inference.registry import repo_of
 from tools.extras import how_to_install
-from tools.tool import Tool, ToolCall, ToolUnavailable
+from tools.tool import Tool, ToolCall, ToolOutput, ToolUnavailable
 
 _CELL, _RESULT = "print(6 * 7)", "42"
 _QUERY = "gpt-oss"
@@ -39,7 +39,8 @@ def sandbox(level: str) -> Check:
 
             box = await choose_sandbox(level, image=settings.python_image)
             assert box is not None
-            output = await _called(PythonTool(box, timeout=settings.python_timeout), "", _CELL)
+            tool = PythonTool(box, timeout=settings.python_timeout)
+            output = (await _called(tool, ToolCall("", _CELL))).text
         except ImportError as error:
             return missing(name, "The python tool is not installed.", how_to_install(error), needed=needed)
         except ToolUnavailable as error:
@@ -66,12 +67,7 @@ async def browser(settings: Settings) -> Finding:
         return missing("browser", "The browser tool is not installed.", how_to_install(error), needed=True)
     except (ToolUnavailable, ValueError) as error:
         return missing("browser", str(error), "", needed=True)
-    session = tool.open()
-    try:
-        output = await session.run(ToolCall("search", json.dumps({"query": _QUERY})))
-    finally:
-        await session.close()
-        await tool.close()
+    output = await _called(tool, ToolCall("search", json.dumps({"query": _QUERY})))
     if output.failed:
         return missing("browser", f"A search failed: {output.text[:300]}", "", needed=True)
     return ok("browser", "A search was answered.")
@@ -119,10 +115,7 @@ async def store(settings: Settings) -> Finding:
         await stores.close()
     if found is None:
         return missing("store", f"--store {shown} does not return what it stored.", "", needed=True)
-    return ok(
-        "store",
-        f"A response was stored, read and deleted. Store: {without_secrets(kept_where(settings.store))}.",
-    )
+    return ok("store", f"A response was stored, read and deleted. Store: {kept_where(settings.store)}.")
 
 
 async def network(settings: Settings) -> Finding:
@@ -165,10 +158,10 @@ async def tls(settings: Settings) -> Finding:
     return ok("tls", f"The certificate in {found.certificate} belongs to its key and is valid.")
 
 
-async def _called(tool: Tool, function: str, arguments: str) -> str:
+async def _called(tool: Tool, call: ToolCall) -> ToolOutput:
     session = tool.open()
     try:
-        return (await session.run(ToolCall(function, arguments))).text
+        return await session.run(call)
     finally:
         await session.close()
         await tool.close()
