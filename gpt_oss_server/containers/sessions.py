@@ -24,8 +24,8 @@ from gpt_oss_server.errors import (
     TooManyContainers,
 )
 from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
-from gpt_oss_server.hosted.container_names import IDLE_MINUTES, container_id, conversation_of
-from gpt_oss_server.ops.keys.access import ACCESS, owner
+from gpt_oss_server.hosted.container_names import IDLE_MINUTES, container_id
+from gpt_oss_server.ops.keys.access import ACCESS
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
 from tools.sessions import TooManySessions
@@ -62,7 +62,7 @@ class Containers:
         """Finds a container for use: as with OpenAI's, every use resets the idle time."""
         _check_allowed()
         toolset = await self._tools.ready()
-        conversation = _conversation(toolset, container)
+        conversation = toolset.conversation_of(container, _PYTHON)
         session = _session(toolset, conversation)
         if session is None:
             raise ContainerNotFound(self._why_missing(container), param="container_id")
@@ -107,7 +107,7 @@ class Containers:
         """Ends the conversation's python, whose next call starts afresh; its other tools continue."""
         await self.find(container)
         toolset = await self._tools.ready()
-        toolset.toolbox.forget(_conversation(toolset, container), _PYTHON)
+        toolset.toolbox.forget(toolset.conversation_of(container, _PYTHON), _PYTHON)
 
     async def _ready_with_python(self) -> Toolset:
         _check_allowed()
@@ -215,11 +215,6 @@ class Container:
 
 def _check_allowed() -> None:
     ACCESS.get().check_tool(_PYTHON, param=None)
-
-
-def _conversation(toolset: Toolset, container: str) -> str:
-    """The conversation of a container. Where requests need keys, it must belong to the key's owner."""
-    return conversation_of(container, toolset.toolbox.conversations(_PYTHON, owner() or None))
 
 
 def _session(toolset: Toolset, conversation: str) -> PythonSession | None:

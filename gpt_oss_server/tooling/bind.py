@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
-from gpt_oss_server.hosted.container_names import conversation_of
 from gpt_oss_server.hosted.table import BY_NAMESPACE, HOSTED_TOOLS
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.ops.keys.access import ACCESS, MCP, owner
+from gpt_oss_server.ops.keys.access import ACCESS, MCP
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.toolset import Toolset
@@ -68,8 +67,7 @@ def _add_servers() -> Callable[..., Awaitable[None]]:
 
 def _open_container(container: str, namespace: str, toolset: Toolset) -> str:
     """The conversation of a container that a request names. The container must exist."""
-    open_ones = toolset.toolbox.conversations(namespace, owner() or None)
-    conversation = conversation_of(container, open_ones)
+    conversation = toolset.conversation_of(container, namespace)
     if namespace not in toolset.local or not conversation:
         raise ContainerNotFound(
             f"There is no container {container!r}: it never existed, or it expired after being idle. Create "

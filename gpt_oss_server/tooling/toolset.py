@@ -14,9 +14,11 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gpt_oss_server.hosted.container_names import conversation_of
 from gpt_oss_server.hosted.table import HOSTED_TOOLS
 from gpt_oss_server.hosted.tool import HostedTool, Maker
 from gpt_oss_server.http.owner import OWNER
+from gpt_oss_server.ops.keys.access import owner
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
@@ -45,6 +47,10 @@ class Toolset:
     allow_private_hosts: bool = False
     mcp_timeout: float = 120.0
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def conversation_of(self, container: str, namespace: str) -> str:
+        """The conversation of an open container; "" if there is none, or only that of another key's owner."""
+        return conversation_of(container, self.toolbox.conversations(namespace, owner() or None))
 
     def close_later(self, closing: Coroutine[Any, Any, None]) -> None:
         """Closes a request's own tools in the background, as an MCP server may take long to close."""
