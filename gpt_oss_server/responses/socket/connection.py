@@ -142,7 +142,8 @@ class SocketConnection:
         access = served.keys.current(ACCESS.get())
         if access is None:
             raise InvalidApiKey("The API key of this connection is no longer one of this server's.")
-        serve_as(access)
+        if not served.keys.is_open:  # else this task works for its connection
+            serve_as(access)
         if not served.limiter.is_needed:
             return None
         admission = await served.limiter.admit(access)
