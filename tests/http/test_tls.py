@@ -114,6 +114,13 @@ def test_a_certificate_that_goes_while_it_is_looked_at_does_not_end_the_server(
     Path(cert).unlink()
     tls.read_again_if_changed(context)
     assert "server.crt cannot be read: No such file or directory" in caplog.text
+    caplog.clear()
+    tls.read_again_if_changed(context)  # it is reported once
+    assert not caplog.text
+    write_certificate(tmp_path)
+    caplog.set_level("INFO")
+    tls.read_again_if_changed(context)
+    assert "The new one is valid until" in caplog.text
 
 
 def make(folder: Path, kind: str) -> Settings:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from gpt_oss_server.options import SettingsError
 from gpt_oss_server.settings import Settings
@@ -20,7 +19,6 @@ from gpt_oss_server.settings_sources import file_of
 if TYPE_CHECKING:
     from cryptography import x509
 
-T = TypeVar("T")
 _SOON = timedelta(days=14)
 _log = logging.getLogger(__name__)
 
@@ -54,11 +52,10 @@ class Tls:
 
     def read_again_if_changed(self, context: ssl.SSLContext) -> None:
         """New connections use the new certificate. Files that cannot serve change nothing."""
+        if (seen := self._times()) == self._seen:
+            return
+        self._seen = seen
         try:
-            seen = self._times()
-            if seen == self._seen:
-                return
-            self._seen = seen
             self._checked(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
             self._first = self._checked(context)
         except SettingsError as error:
@@ -68,14 +65,14 @@ class Tls:
 
     def _times(self) -> tuple[int, ...]:
         files = (self.certificate, *([self.key] if self.key is not None else []))
-        return tuple(_of_file(file, Path.stat).st_mtime_ns for file in files)
+        return tuple(map(_time_of, files))
 
     def _checked(self, context: ssl.SSLContext) -> x509.Certificate:
         """Loads both into the context; returns the certificate."""
         from cryptography import x509  # takes 80 ms, and most servers have no certificate
 
         certificate, key = self.certificate, self.key or self.certificate
-        text, text_of_key = _of_file(certificate, Path.read_bytes), _of_file(key, Path.read_bytes)
+        text, text_of_key = _read(certificate), _read(key)
         try:
             first = x509.load_pem_x509_certificates(text)[0]
         except ValueError as error:
@@ -122,12 +119,20 @@ def _no_password() -> str:
     raise _Encrypted
 
 
-def _of_file(file: Path, read: Callable[[Path], T]) -> T:
+def _time_of(file: Path) -> int:
+    """0 for a file that cannot be looked at: `_read` says why."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _read(file: Path) -> bytes:
     """A file may go at any time, as it is renewed while the server runs."""
     try:
         if not file.is_file():
             raise SettingsError(f"There is no file {file} (--tls-cert, --tls-key).")
-        return read(file)
+        return file.read_bytes()
     except OSError as error:
         raise SettingsError(f"The file {file} cannot be read: {error.strerror}.") from error
 
