@@ -40,12 +40,9 @@ class BackgroundRuns(Generic[R]):
         self._running: dict[str, BackgroundRun[R]] = {}
         self._starting = 0
 
-    def __len__(self) -> int:
-        """The number of runs of this process."""
-        return len(self._running)
-
     @property
     def count(self) -> int:
+        """The number of runs of this process."""
         return len(self._running)
 
     @property
