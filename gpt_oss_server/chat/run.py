@@ -118,8 +118,7 @@ class ChatRun:
             model=self._model,
             finish="failed" if self.error is not None else ",".join(sorted(finishes)) or "in_progress",
             usage=self._usage(),
-            code=None if self.error is None else self.error.code,
-            reason=None if self.error is None else self.error.message,
+            error=self.error,
         )
 
     async def wait(self) -> dict[str, Any]:

@@ -139,8 +139,7 @@ class CompletionRun:
             model=str(self._head["model"]),
             finish="failed" if self.error is not None else ",".join(sorted(finishes)),
             usage=self._usage(),
-            code=None if self.error is None else self.error.code,
-            reason=None if self.error is None else self.error.message,
+            error=self.error,
         )
 
     async def wait(self) -> dict[str, Any]:

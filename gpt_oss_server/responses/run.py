@@ -211,8 +211,7 @@ class Run:
                 model=self.response["model"],
                 finish=self.response["status"],
                 usage=usage_of(*self._used),
-                code=None if self.error is None else self.error.code,
-                reason=None if self.error is None else self.error.message,
+                error=self.error,
             )
 
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
