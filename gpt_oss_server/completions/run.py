@@ -106,7 +106,7 @@ class CompletionRun:
         for prompt in prompts:
             check_beams_fit(search, len(prompt), request.max_tokens)
         self._observed = served.observed("completions", completion_id, request.model)
-        self._observed.usage = self._observed_usage
+        self._observed.usage = lambda: Usage.of(self._usage())
         self._begun: list[_Seen] = []
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
@@ -283,11 +283,6 @@ class CompletionRun:
         for each in begun:
             cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
         return _counted(given, sum(each.sampled for each in begun), sum(cached.values()))
-
-    def _observed_usage(self) -> Usage:
-        usage = self._usage()
-        cached = usage["prompt_tokens_details"]["cached_tokens"]
-        return Usage(usage["prompt_tokens"], cached, usage["completion_tokens"])
 
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
