@@ -83,7 +83,7 @@ class ChatRun:
         self._created = int(served.clock())
         self._model = prepared.request.model or served.model_names[0]
         self._observed = served.observed("chat", completion_id, prepared.request.model)
-        self._observed.usage = self._observed_usage
+        self._observed.usage = lambda: Usage.of(self._usage())
         self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
         self._has_begun = False
         self._prompt_scores: list[Any] | None = None
@@ -118,8 +118,7 @@ class ChatRun:
             model=self._model,
             finish="failed" if self.error is not None else ",".join(sorted(finishes)) or "in_progress",
             usage=self._usage(),
-            code=None if self.error is None else self.error.code,
-            reason=None if self.error is None else self.error.message,
+            error=self.error,
         )
 
     async def wait(self) -> dict[str, Any]:
@@ -286,12 +285,6 @@ class ChatRun:
     def _usage_so_far(self, part: ChunkPart) -> dict[str, Any]:
         """The usage of the part's choice alone, as in vLLM; that of all choices follows at the end."""
         return usage_of([self._choices[part["index"]].transcript])
-
-    def _observed_usage(self) -> Usage:
-        usage = self._usage()
-        cached = usage["prompt_tokens_details"]["cached_tokens"]
-        reasoning = usage["completion_tokens_details"]["reasoning_tokens"]
-        return Usage(usage["prompt_tokens"], cached, usage["completion_tokens"], reasoning)
 
     def _log(self) -> None:
         served = self._served

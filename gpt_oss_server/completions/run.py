@@ -106,10 +106,8 @@ class CompletionRun:
         for prompt in prompts:
             check_beams_fit(search, len(prompt), request.max_tokens)
         self._observed = served.observed("completions", completion_id, request.model)
-        self._observed.usage = self._observed_usage
-        self._sampled = 0
+        self._observed.usage = lambda: Usage.of(self._usage())
         self._begun: list[_Seen] = []
-        self._cached: dict[int, int] = {}  # the least of the choices of each prompt, by its position
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         # A generator: each choice is made when it begins.
@@ -135,15 +133,13 @@ class CompletionRun:
                 yield [{**self._head, "choices": [], "usage": self._usage()}]
 
     def _note(self) -> None:
-        made = sum(seen.sampled for seen in self._begun)
         finishes = {str(seen.finish) for seen in self._begun}
         note_answer(
             response_id=str(self._head["id"]),
             model=str(self._head["model"]),
             finish="failed" if self.error is not None else ",".join(sorted(finishes)),
-            usage={**self._usage(), "completion_tokens": made},
-            code=None if self.error is None else self.error.code,
-            reason=None if self.error is None else self.error.message,
+            usage=self._usage(),
+            error=self.error,
         )
 
     async def wait(self) -> dict[str, Any]:
@@ -225,7 +221,7 @@ class CompletionRun:
                     if text.stopped is not None:
                         choice.seen.finish = Finish.STOP
                         break
-        self._count(choice)
+        self._observed.turn_ended(outcome(choice.seen.finish, None))
         yield [await self._last(choice, text)]
 
     def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
@@ -279,28 +275,18 @@ class CompletionRun:
         return chunk
 
     def _usage(self) -> dict[str, Any]:
-        given = sum(len(prompt) for prompt in self._prompts)
-        # The tokens of a prompt count once; they count as cached if none of its choices computed them.
-        return _counted(given, self._sampled, sum(self._cached.values()))
-
-    def _observed_usage(self) -> Usage:
         """The tokens of all choices that began, those that were cut off included."""
-        given = sum(len(self._prompts[position]) for position in {each.position for each in self._begun})
+        begun = self._begun
+        given = sum(len(self._prompts[position]) for position in {each.position for each in begun})
+        # The tokens of a prompt count once; they count as cached if none of its choices computed them.
         cached: dict[int, int] = {}
-        for each in self._begun:
+        for each in begun:
             cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
-        return Usage(given, sum(cached.values()), sum(each.sampled for each in self._begun))
+        return _counted(given, sum(each.sampled for each in begun), sum(cached.values()))
 
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
         return _counted(len(choice.prompt), choice.seen.sampled, choice.seen.cached)
-
-    def _count(self, choice: _Choice) -> None:
-        """Adds an ended choice to the usage and to the server's counters."""
-        self._sampled += choice.seen.sampled
-        least = self._cached.get(choice.position, choice.seen.cached)
-        self._cached[choice.position] = min(least, choice.seen.cached)
-        self._observed.turn_ended(outcome(choice.seen.finish, None))
 
 
 def _counted(given: int, made: int, cached: int) -> dict[str, Any]:

@@ -57,9 +57,7 @@ class TurnSpelling:
         self._waiting += tokens
 
     def positions(self) -> Sequence[Node]:
-        self._rest.take(self._waiting)
-        self._waiting.clear()
-        found = sorted((nodes_of(each) for each in self._rest.positions), key=len)
+        found = sorted((nodes_of(each) for each in self._followed().positions), key=len)
         return [sequence(*nodes) if nodes else NOTHING for nodes in found]
 
     def rest(self, notation: Notation) -> str | None:
@@ -67,7 +65,7 @@ class TurnSpelling:
         if not positions:
             return None
         tree = Tree(choice(positions), self._tree.rules)
-        bars, inner = _ordinary(self._encoding)
+        bars, inner = _bars_and_inner(self._encoding)
         if self._rest.is_inside_character:
             if notation is Notation.GBNF:  # llama.cpp reads such a token as broken, even by its id
                 return None
@@ -80,15 +78,20 @@ class TurnSpelling:
 
     @property
     def is_inside_character(self) -> bool:
-        self.positions()
-        return self._rest.is_inside_character
+        return self._followed().is_inside_character
+
+    def _followed(self) -> Rest:
+        """What is left after all tokens so far."""
+        self._rest.take(self._waiting)
+        self._waiting.clear()
+        return self._rest
 
     def _ordinary(self, token: int) -> bytes | None:
         return None if token >= FIRST_SPECIAL else self._encoding.ordinary_bytes(token)
 
 
 @lru_cache(4)
-def _ordinary(encoding: Encoding) -> tuple[Mapping[int, str], Sequence[int]]:
+def _bars_and_inner(encoding: Encoding) -> tuple[Mapping[int, str], Sequence[int]]:
     """The ordinary tokens that begin with a bar, with their texts, and those that begin in mid-character."""
     bars, inner = {}, []
     for token, content in enumerate(ordinary_tokens(encoding)):

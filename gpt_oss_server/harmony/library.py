@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 
+@cache
 def harmony_library() -> str:
     """Which of the two distributions named `openai_harmony` is imported: oss-harmony or openai-harmony."""
     spec = importlib.util.find_spec("openai_harmony")

@@ -200,16 +200,10 @@ class Renderer:
 
     # Prompts
 
-    def prompt(
-        self, head: Sequence[Segment], history: Sequence[Segment], *, all_reasoning: bool = False
-    ) -> list[int]:
-        """The head, the history as the model sees it, and the start of the model's turn."""
-        return self.layout(head, history, all_reasoning=all_reasoning).tokens()
-
     def layout(
         self, head: Sequence[Segment], history: Sequence[Segment], *, all_reasoning: bool = False
     ) -> Layout:
-        """The same prompt, of which the length can be known before its tokens are joined."""
+        """The prompt: the head, the history as the model sees it, and the start of the model's turn."""
         return Layout((*head, *kept(history, all_reasoning=all_reasoning)), self._cue)
 
     def _assistant_message(self, channel: Literal["analysis", "commentary", "final"], text: str) -> Segment:

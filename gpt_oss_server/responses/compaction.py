@@ -101,7 +101,7 @@ def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tupl
     shown = kept(history)
     room = context - room_for_summary(context)
     needed = [each for each in shown if each.role == "developer" or each.stands_for]
-    left = room - len(head.prompt([*needed, request]))
+    left = room - head.layout([*needed, request]).length
     if left < 0:
         raise ContextLengthExceeded(
             "The instructions, tools and earlier summaries alone leave no room to compact the conversation.",
@@ -113,7 +113,7 @@ def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tupl
             chosen.add(id(segment))
             left -= len(segment.tokens)
     fitting = [segment for segment in shown if id(segment) in chosen]
-    return tuple(head.prompt([*fitting, request]))
+    return tuple(head.layout([*fitting, request]).tokens())
 
 
 def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:

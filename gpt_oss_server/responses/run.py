@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -99,7 +99,7 @@ class Run:
         self._compaction = prepared.compaction
         self._used: list[Transcript] = []  # their tokens are the usage
         self._observed = served.observed("responses", response["id"], self.request.model, outlives=outlives)
-        self._observed.usage = lambda: _observed_usage(self._used)
+        self._observed.usage = lambda: Usage.of(usage_of(*self._used))
         self._observed.conversation = prepared.hosted.conversation
         self._summarised: Transcript | None = None  # of the compaction
         self._ending = False
@@ -211,8 +211,7 @@ class Run:
                 model=self.response["model"],
                 finish=self.response["status"],
                 usage=usage_of(*self._used),
-                code=None if self.error is None else self.error.code,
-                reason=None if self.error is None else self.error.message,
+                error=self.error,
             )
 
     def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
@@ -357,13 +356,6 @@ class Run:
         if self._trace.size < _LARGE_TRACE:
             return packed(self._trace, origin)
         return await asyncio.to_thread(packed, self._trace, origin)
-
-
-def _observed_usage(transcripts: Sequence[Transcript]) -> Usage:
-    usage = usage_of(*transcripts)
-    cached = usage["input_tokens_details"]["cached_tokens"]
-    reasoning = usage["output_tokens_details"]["reasoning_tokens"]
-    return Usage(usage["input_tokens"], cached, usage["output_tokens"], reasoning)
 
 
 def _not_stored(response_id: str, error: Exception) -> ApiError:

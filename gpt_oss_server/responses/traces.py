@@ -63,7 +63,9 @@ async def _record(service: ResponsesService, response_id: str) -> TraceRecord | 
     if served.stores.traces is None or (record is not None and record.ended is None):
         return record
     stored = await served.store.get(response_id)
-    if stored is None or record is not None:  # another server may have deleted it
-        return record if stored is not None else None
+    if stored is None:  # another server may have deleted it
+        return None
+    if record is not None:
+        return record
     body = await served.stores.traces.get(response_id)
     return None if body is None else unpacked(body, stored.response)

@@ -7,10 +7,10 @@ counters. A run has one turn, or one for each choice. It must not know what beco
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.arrival import arrived
@@ -30,6 +30,17 @@ class Usage:
     cached: int = 0
     output: int = 0
     reasoning: int = 0
+
+    @classmethod
+    def of(cls, usage: Mapping[str, Any]) -> Usage:
+        """That of an answer of any API."""
+        given, made = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
+        return cls(
+            usage[f"{given}_tokens"],
+            usage[f"{given}_tokens_details"]["cached_tokens"],
+            usage[f"{made}_tokens"],
+            usage.get(f"{made}_tokens_details", {}).get("reasoning_tokens", 0),
+        )
 
 
 class ObservedTurn(Protocol):

@@ -10,6 +10,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from pydantic_core import to_json
@@ -76,7 +77,7 @@ class MemoryCompletions:
 
     async def put(self, stored: StoredCompletion) -> None:
         self._kept.pop(stored.id, None)
-        self._kept[stored.id] = _Kept(self._owner, stored, _size_of(stored))
+        self._kept[stored.id] = _Kept(self._owner, stored)
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
 
@@ -107,12 +108,12 @@ class MemoryCompletions:
         return kept if kept is not None and kept.owner == self._owner else None
 
 
-@dataclass(slots=True)
+@dataclass
 class _Kept:
     owner: str
     stored: StoredCompletion
-    size: int
 
-
-def _size_of(stored: StoredCompletion) -> int:
-    return len(to_json(stored.completion)) + len(to_json(stored.messages))
+    @cached_property
+    def size(self) -> int:
+        """Computed where it is asked for: only keys with a limit of what they store need it."""
+        return len(to_json(self.stored.completion)) + len(to_json(self.stored.messages))

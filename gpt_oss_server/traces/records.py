@@ -88,7 +88,7 @@ class TraceRecord:
 class Traces:
     """The records of stored responses by id. Disabled, it keeps nothing."""
 
-    def __init__(self, *, enabled: bool, most_bytes: int = 64 * 1024**2) -> None:
+    def __init__(self, *, enabled: bool, most_bytes: int) -> None:
         self.enabled = enabled
         self._most_bytes = most_bytes
         self._running: OrderedDict[str, TraceRecord] = OrderedDict()

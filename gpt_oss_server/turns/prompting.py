@@ -116,9 +116,6 @@ class Head:
     def layout(self, history: Sequence[Segment], *, all_reasoning: bool = False) -> Layout:
         return self.renderer.layout(*self.opened(history), all_reasoning=all_reasoning)
 
-    def prompt(self, history: Sequence[Segment], *, all_reasoning: bool = False) -> list[int]:
-        return self.layout(history, all_reasoning=all_reasoning).tokens()
-
 
 def fitted_prompt(
     head: Head,

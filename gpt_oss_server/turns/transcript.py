@@ -113,11 +113,6 @@ class Transcript:
         self.messages.pop()
 
     @property
-    def input_tokens(self) -> int:
-        """The prompt, the given beginning of the answer, and what tools gave to the model."""
-        return len(self.prompt) + self.prefilled + self.given
-
-    @property
     def departures(self) -> list[str]:
         """The kinds of the slips that were repaired, and of the warnings that say why the server ended it."""
         return [*(slip.kind for slip in self.slips), *(warning.kind for warning in self.warnings)]

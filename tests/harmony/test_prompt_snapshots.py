@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Callable[[Renderer], Prompt], dict[str, Any]]] = {
 def test_a_prompt_equals_its_snapshot(name: str) -> None:
     build, settings = CASES[name]
     renderer = Renderer(ENCODING, **settings)
-    prompt = ENCODING.decode(renderer.prompt(*build(renderer)))
+    prompt = ENCODING.decode(renderer.layout(*build(renderer)).tokens())
     readable = prompt.replace("<|start|>", "\n<|start|>").lstrip("\n") + "\n"
     path = SNAPSHOTS / f"{name}.txt"
     if os.environ.get("UPDATE_SNAPSHOTS"):

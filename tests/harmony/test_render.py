@@ -296,7 +296,7 @@ def test_reasoning_without_an_answer_yet_is_kept() -> None:
 def test_the_prompt_is_head_kept_history_and_the_start_of_a_turn() -> None:
     head = [RENDERER.system(effort="low", date=None)]
     history = [RENDERER.user("one"), RENDERER.reasoning("r1"), RENDERER.answer("a"), RENDERER.user("two")]
-    tokens = RENDERER.prompt(head, history)
+    tokens = RENDERER.layout(head, history).tokens()
     expected = [token for segment in [*head, history[0], *history[2:]] for token in segment.tokens]
     assert tokens == [*expected, *RENDERER.cue]
     assert ENCODING.decode(RENDERER.cue) == "<|start|>assistant"
@@ -306,12 +306,12 @@ def test_sampled_tokens_extend_the_prompt_so_that_its_cache_holds() -> None:
     """Within a tool loop the next prompt starts with the last one and the tokens sampled after it."""
     head = [RENDERER.system(effort="low", date=None)]
     history = [RENDERER.user("one")]
-    first = RENDERER.prompt(head, history)
+    first = RENDERER.layout(head, history).tokens()
     completion, segments = sampled(
         "<|channel|>analysis<|message|>r<|end|>"
         "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"
     )
-    second = RENDERER.prompt(head, [*history, *segments, RENDERER.tool_result("functions.f", "1")])
+    second = RENDERER.layout(head, [*history, *segments, RENDERER.tool_result("functions.f", "1")]).tokens()
     assert second[: len(first) + len(completion)] == first + completion
 
 

@@ -216,7 +216,7 @@ class Server(uvicorn.Server):
         if self.app.app is None:
             self.should_exit = True
             return
-        running = len(self.server_state.tasks) + len(self.app.app.state.service.background)
+        running = len(self.server_state.tasks) + self.app.app.state.service.background.count
         if running or delay:
             self._tell(_stopping(running, delay, settings.shutdown_grace))
 

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from gpt_oss_server.errors import ApiError
+
 ENDS = logging.getLogger("gpt_oss_server.requests")
 ARRIVALS = logging.getLogger("gpt_oss_server.requests.arrivals")
 CLIENT_LEFT = 499  # a status that no client sees
@@ -151,8 +153,7 @@ def note_answer(
     model: str,
     finish: str,
     usage: Mapping[str, Any],
-    code: str | None = None,
-    reason: str | None = None,
+    error: ApiError | None,
 ) -> None:
     """What a run knows of its answer, once it has ended; `usage` is that of any API."""
     record = RECORD.get() or RequestRecord.of_no_request()
@@ -165,8 +166,7 @@ def note_answer(
         input_tokens=tokens.get("input_tokens"),
         cached_tokens=details.get("cached_tokens"),
         output_tokens=tokens.get("output_tokens"),
-        error_code=code,
-        reason=None if reason is None else without_quotes(reason),
+        **({} if error is None else _stated(error)),
     )
 
 
@@ -175,11 +175,11 @@ def note(**fields: Any) -> None:
         record.note(**fields)
 
 
-def note_refusal(status: int, code: str | None, message: str) -> None:
+def note_refusal(error: ApiError) -> None:
     """Of a request that is refused in another way than by an answer of HTTP."""
     if (record := RECORD.get()) is not None:
-        record.answered(status)
-        record.note(error_code=code, reason=without_quotes(message))
+        record.answered(error.status)
+        record.note(**_stated(error))
 
 
 @contextmanager
@@ -216,6 +216,10 @@ def without_quotes(message: str) -> str:
     named = _NAMED.sub(lambda found: found[0] if _NAME.fullmatch(found[1]) else "`…`", message)
     unquoted = _UNPAIRED.sub("…", _QUOTED.sub("…", named))
     return _harmless(unquoted, _LONGEST)
+
+
+def _stated(error: ApiError) -> dict[str, Any]:
+    return {"error_code": error.code, "reason": without_quotes(error.message)}
 
 
 def _reason_of(body: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def metrics_router(metrics: Metrics, service: ResponsesService) -> APIRouter:
     @router.get("/metrics")
     async def read(request: Request) -> Response:
         accept = request.headers.get("accept", "")
-        text, media_type = await metrics.text(served, lambda: len(service.background), accept)
+        text, media_type = await metrics.text(served, lambda: service.background.count, accept)
         return Response(text, media_type=media_type, headers={"cache-control": "no-store"})
 
     return router

@@ -127,7 +127,7 @@ class SocketConnection:
         try:
             admission = await self._admitted()
         except ApiError as error:
-            note_refusal(error.status, error.code, error.message)
+            note_refusal(error)
             await self._send_text(error_text(error, request.lane))
             return
         try:
@@ -156,7 +156,7 @@ class SocketConnection:
                 request.body, store=self._store, generates=request.generates
             )
         except ApiError as error:
-            note_refusal(error.status, error.code, error.message)
+            note_refusal(error)
             await self._forget_parent(request)
             await self._send_text(error_text(error, request.lane))
             return

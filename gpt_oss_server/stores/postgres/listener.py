@@ -46,11 +46,12 @@ class Listener:
             try:
                 with connect(self._conninfo) as connection:
                     self._hear_from(connection)
-                    pause = _PAUSE
             except psycopg.Error as error:
                 _log.info("Announcements of other servers are not heard for now: %s", error)
             except Exception:  # a defect must not end the thread; requests only wait a little longer
                 _log.exception("Announcements of other servers could not be read.")
+            if self.hears:  # it was connected well: only attempts that fail in a row are further apart
+                pause = _PAUSE
             self.hears = False
             self._closing.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -40,7 +40,8 @@ class BackgroundRuns(Generic[R]):
         self._running: dict[str, BackgroundRun[R]] = {}
         self._starting = 0
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         """The number of runs of this process."""
         return len(self._running)
 

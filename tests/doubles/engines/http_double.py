@@ -99,7 +99,7 @@ class HttpDouble:
                 raise self.refusal
             if path == "/health" and self.ill is not None:
                 raise self.ill
-            found = b"" if path == "/health" else self.answer(path, body)
+            found = self.answer(path, body)
         except Refusal as refusal:
             self._write(writer, refusal.status, refusal.body, refusal.headers)
             return

@@ -125,19 +125,28 @@ async def test_a_prompt_that_is_larger_than_the_limit_is_not_to_be_sent_again(li
     assert "too large" in refused.json()["error"]["message"]
 
 
-async def test_a_client_that_leaves_pays_for_what_was_generated(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/responses", {"input": "Hi", "max_output_tokens": 500}),
+        ("/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 500}),
+        ("/completions", {"prompt": "Hi", "max_tokens": 560}),
+    ],
+)
+async def test_a_client_that_leaves_pays_for_what_was_generated(
+    tmp_path: Path, path: str, fields: dict[str, Any]
+) -> None:
     (tmp_path / "keys").write_text("sk-a tpm=600\n")
     settings = Settings(api_key_file=str(tmp_path / "keys"), python="off")
     engine = scripted(SLOW, tokens_per_second=200)
     with serving(engine, settings) as url:
         async with httpx.AsyncClient(base_url=url, headers={"X-Api-Key": "sk-a"}) as client:
-            body = {"input": "Hi", "max_output_tokens": 500, "stream": True}
-            async with client.stream("POST", "/responses", json=body) as answer:
+            async with client.stream("POST", path, json={**fields, "stream": True}) as answer:
                 assert int(answer.headers["x-ratelimit-remaining-tokens"]) < 60
                 received = 0
                 async for _ in answer.aiter_bytes():
                     received += 1
-                    if received == 20:
+                    if received == 60:
                         break
 
             async def left() -> int:

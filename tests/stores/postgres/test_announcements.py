@@ -10,10 +10,11 @@ from typing import TypeVar
 import pytest
 
 from gpt_oss_server.stores.events import Continuation
+from gpt_oss_server.stores.postgres import listener
 from gpt_oss_server.stores.postgres.connections import PostgresTransaction
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql import elsewhere
-from gpt_oss_server.stores.sql.database import Work
+from gpt_oss_server.stores.sql.database import Transaction, Work
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from tests.doubles.postgres import Postgres
@@ -124,3 +125,35 @@ async def test_after_a_restart_of_the_database_servers_look_until_they_hear_agai
     async with aclosing(log.read()) as batches:
         assert await anext(batches) == [b"event"]
     assert await until_found(here.hears, bool)
+
+
+async def test_a_connection_that_breaks_often_is_made_again_as_soon_as_the_first_time(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pauses grow while attempts fail, not with each loss in the life of a server."""
+    here, _ = servers
+    assert here.database._listener is not None
+    closing, pauses = here.database._listener._closing, list[float]()
+    wait = closing.wait
+
+    def noted(pause: float) -> bool:
+        pauses.append(pause)
+        return wait(0.0)
+
+    monkeypatch.setattr(closing, "wait", noted)
+    for count in range(1, 4):
+        await here.database.read(_break_listeners)
+
+        async def is_back(least: int = count) -> bool:
+            return len(pauses) >= least and here.database.hears
+
+        assert await until_found(is_back, bool)
+    assert pauses == [listener._PAUSE] * 3
+
+
+def _break_listeners(tx: Transaction) -> None:
+    tx.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND position('pg_notify' IN query) > 0"
+        " AND pid <> pg_backend_pid()"
+    )
