@@ -6,19 +6,16 @@ distributions of the next token are compared at every position.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from inference.bench.measure import runner_of, tables_of
 from inference.engine import Sampling
-from inference.local.cuda_runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
-from inference.local.cuda_runner import CudaRunner
-from inference.local.scheduling.step import Runner, StepPart
-from inference.local.torch_runner import TorchRunner
+from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
-from inference.ops.pages import BLOCK_SIZE
 
 TOKENS = 10_000
 SEQUENCES = 16
@@ -46,7 +43,8 @@ class Divergence:
 
 def divergence(plain: GptOss, other: GptOss, tokens: int = TOKENS) -> Divergence:
     length = -(-tokens // SEQUENCES)
-    kept = [_compared(plain, other, text) for text in sampled(plain, SEQUENCES, length + 1)]
+    texts = sampled(plain, SEQUENCES, length + 1)
+    kept = [part for text in texts for part in _compared(plain, other, text)]
     apart, same, loss, other_loss = (torch.cat(parts) for parts in zip(*kept, strict=True))
     return Divergence(
         tokens=len(apart),
@@ -61,15 +59,8 @@ def divergence(plain: GptOss, other: GptOss, tokens: int = TOKENS) -> Divergence
 
 def sampled(model: GptOss, sequences: int, length: int) -> list[list[int]]:
     """Texts of `length` tokens that the model samples at temperature 1; the same for the same model."""
-    cuda = model.device.type == "cuda"
-    size = BLOCK_SIZE_ON_GPU if cuda else BLOCK_SIZE
-    each = -(-length // size)
-    blocks = [1 + sequences * each] * len(model.config.windows)
-    runner: Runner = CudaRunner(model, blocks, sequences, size) if cuda else TorchRunner(model, blocks, size)
-    tables = [
-        [list(range(1 + at * each, 1 + (at + 1) * each))] * len(model.config.windows)
-        for at in range(sequences)
-    ]
+    runner = runner_of(model, sequences, sequences * length)
+    tables = tables_of(runner, model, sequences, length)
     pickers = [runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(sequences)]
     texts = [[min(START, model.config.vocab_size - 1)] for _ in range(sequences)]
     for place in range(length - 1):
@@ -80,10 +71,11 @@ def sampled(model: GptOss, sequences: int, length: int) -> list[list[int]]:
     return texts
 
 
-def _compared(plain: GptOss, other: GptOss, text: Sequence[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _compared(
+    plain: GptOss, other: GptOss, text: Sequence[int]
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """For each token but the last: the divergence, whether the best token is the same, both losses."""
     caches = plain.new_cache(), other.new_cache()
-    found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     for at in range(0, len(text) - 1, ROWS):
         part = text[at : min(at + ROWS, len(text) - 1)]
         after = torch.tensor(text[at + 1 : at + 1 + len(part)], device=plain.device).unsqueeze(1)
@@ -91,13 +83,9 @@ def _compared(plain: GptOss, other: GptOss, text: Sequence[int]) -> tuple[Tensor
             torch.log_softmax(model.all_logits(part, cache).float(), -1)
             for model, cache in zip((plain, other), caches, strict=True)
         )
-        found.append(
-            (
-                (right.exp() * (right - wrong)).sum(-1).clamp(min=0).cpu(),
-                (right.argmax(-1) == wrong.argmax(-1)).float().cpu(),
-                -right.gather(1, after).squeeze(1).cpu(),
-                -wrong.gather(1, after).squeeze(1).cpu(),
-            )
+        yield (
+            (right.exp() * (right - wrong)).sum(-1).clamp(min=0).cpu(),
+            (right.argmax(-1) == wrong.argmax(-1)).float().cpu(),
+            -right.gather(1, after).squeeze(1).cpu(),
+            -wrong.gather(1, after).squeeze(1).cpu(),
         )
-    apart, same, loss, other_loss = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return apart, same, loss, other_loss

@@ -51,12 +51,7 @@ class Workload:
     def __init__(self, model: GptOss, machine: Machine, batches: Sequence[int], most_tokens: int) -> None:
         """`most_tokens`: of all sequences of one case, sampled tokens included."""
         self._model, self._machine, self._device = model, machine, model.device
-        self._cuda = model.device.type == "cuda"
-        size = BLOCK_SIZE_ON_GPU if self._cuda else BLOCK_SIZE
-        blocks = [1 + -(-most_tokens // size) + max(batches)] * len(model.config.windows)
-        self.runner: Runner = (
-            CudaRunner(model, blocks, max(batches), size) if self._cuda else TorchRunner(model, blocks, size)
-        )
+        self.runner = runner_of(model, max(batches), most_tokens)
         for layer in self.runner._memory.layers:
             for part in layer:
                 for block in torch.split(part, BLOCKS_AT_ONCE):  # FP8 has no normal_
@@ -134,13 +129,25 @@ class Workload:
         )  # fmt: skip
 
     def _tables(self, batch: int, tokens: int) -> list[list[list[int]]]:
-        """Each sequence's blocks for each kind of layer; sequences share none."""
-        each = -(-tokens // self.runner.block_size)
-        own = [list(range(1 + at * each, 1 + (at + 1) * each)) for at in range(batch)]
-        return [[blocks] * len(self._model.config.windows) for blocks in own]
+        return tables_of(self.runner, self._model, batch, tokens)
 
     def _token(self) -> int:
         return random.randrange(self._model.config.vocab_size)
+
+
+def runner_of(model: GptOss, sequences: int, most_tokens: int) -> Runner:
+    """With memory for so many sequences, which have `most_tokens` together."""
+    cuda = model.device.type == "cuda"
+    size = BLOCK_SIZE_ON_GPU if cuda else BLOCK_SIZE
+    blocks = [1 + -(-most_tokens // size) + sequences] * len(model.config.windows)
+    return CudaRunner(model, blocks, sequences, size) if cuda else TorchRunner(model, blocks, size)
+
+
+def tables_of(runner: Runner, model: GptOss, sequences: int, tokens: int) -> list[list[list[int]]]:
+    """Each sequence's blocks for each kind of layer; sequences share none."""
+    each = -(-tokens // runner.block_size)
+    own = [list(range(1 + at * each, 1 + (at + 1) * each)) for at in range(sequences)]
+    return [[blocks] * len(model.config.windows) for blocks in own]
 
 
 def widths_of(model: GptOss) -> Widths:

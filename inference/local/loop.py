@@ -69,7 +69,7 @@ class Loop:
             if self.broken is not None:
                 raise EngineFailed(self.broken)
             self._check_room()
-            if not self._started and not self._thread.is_alive():
+            if not self._started:
                 self._thread.start()
                 self._started = True
             self._arrived.append(sequence)

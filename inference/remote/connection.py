@@ -16,7 +16,6 @@ from typing import Any
 
 import httptools
 
-from inference.engine import InferenceError
 from inference.remote.address import Address, RemoteOptions
 from inference.remote.failures import Unreachable, refusal
 
@@ -52,16 +51,6 @@ class Caller:
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
         return await self._whole("POST", path, body)
-
-    async def answers(self, path: str) -> bool:
-        """Whether the server answers a GET request with a success, whatever the body."""
-        try:
-            async with aclosing(self._bodies("GET", path, None, {})) as pieces:
-                async for _ in pieces:
-                    pass
-        except InferenceError:
-            return False
-        return True
 
     async def events(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None

@@ -156,9 +156,9 @@ class RemoteEngine:
 
     async def _probe_one(self, replica: Replica) -> None:
         was_down = replica.failures > 0 or not replica.checked
-        if not await replica.wire.is_healthy():
+        if (problem := await _problem_of(replica)) is not None:
             if not was_down:
-                self._replicas.failed(replica, EngineFailed(f"{replica.url} does not answer probes."))
+                self._replicas.failed(replica, EngineFailed(problem))
             return
         if not was_down:
             return

@@ -98,9 +98,6 @@ class LlamaWire:
         answer = await self.caller.post("/tokenize", body)
         return list(answer["tokens"])
 
-    async def is_healthy(self) -> bool:
-        return await self.caller.answers("/health")
-
     async def read(self, prompt: Sequence[int]) -> None:
         # It samples a token even if none is wanted.
         await self.caller.post(

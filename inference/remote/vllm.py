@@ -58,9 +58,6 @@ class VllmWire:
         answer = await self.caller.post("/tokenize", body)
         return list(answer["tokens"])
 
-    async def is_healthy(self) -> bool:
-        return await self.caller.answers("/health")
-
     async def read(self, prompt: Sequence[int]) -> None:
         await self.caller.post(
             "/v1/completions",

@@ -84,10 +84,6 @@ class Wire(Protocol):
         """
         ...
 
-    async def is_healthy(self) -> bool:
-        """Whether the server could serve now."""
-        ...
-
     async def read(self, prompt: Sequence[int]) -> None:
         """Reads a prompt into the server's cache and samples nothing that anybody sees."""
         ...

@@ -34,8 +34,8 @@ from inference.models.precision import Precision
 from inference.models.random_weights import random_model
 from inference.ops.scaled import Rounding, scaled
 from inference.shapes import SHAPES
-from tests.doubles.inference.full_size import attention_error, product_error
-from tests.gpu.fp8_variants import PRODUCTS, TOKENS, Bench, Variant, compile_variant, every_variant
+from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
+from tests.gpu.fp8_variants import TOKENS, Bench, Variant, compile_variant, every_variant
 
 BATCHES, CONTEXT, LONG, PROMPTS = (1, 8, 32, 64), 1024, 65_536, (2048, 8192)
 WORKERS = 8

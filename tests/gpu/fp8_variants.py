@@ -17,7 +17,7 @@ from inference.ops import launches
 from inference.ops.launches import Rotated, RotatedWhole, Scaled, Whole
 from inference.ops.pages import Pages
 from inference.ops.scaled import Rows, scaled
-from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, PRODUCTS, SIZE, weights
+from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, SIZE, weights
 
 COPIES = {"qkv": 10, "out": 12, "head": 1}  # together more than the card's cache
 TOKENS = (1, 8, 64)
@@ -162,6 +162,3 @@ def weights_like(product: str, device: torch.device) -> Rows:
     if product == "head":  # as many rows as the head's tables are for, but fewer than a head
         rows = rows.repeat(4, 1)
     return scaled(rows)
-
-
-__all__ = ["PRODUCTS", "TOKENS", "Bench", "Variant", "compile_variant", "every_variant"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.tools.python.conftest import bubblewrap
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -101,6 +104,13 @@ def shots(tmp_path: Path) -> Path:
     folder = Path(os.environ.get("WEB_SHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def sandboxed() -> None:
+    """Skips the test where there is no sandbox for Python."""
+    with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
+        thread.submit(bubblewrap).result()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.tools.python.conftest import bubblewrap
 
 pytestmark = pytest.mark.browser
 
@@ -98,9 +96,8 @@ def test_results_that_are_given_in_advance_are_sent_without_asking(visit: Visiti
         page.get_by_label("Result of get_weather").wait_for()  # no row fits
 
 
+@pytest.mark.usefixtures("sandboxed")
 def test_python_calculates(tiny: str, visit: Visiting) -> None:
-    with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
-        thread.submit(bubblewrap).result()
     found = visit(tiny)
     page = found.open()
     use(page, tools=("Python",))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,14 @@ import pytest
 
 import inference
 from tests.doubles.serving import serving
-from tests.tools.python.conftest import bubblewrap
 
 MOST_BYTES = 300_000
 PICTURE = Path(__file__).parents[2] / "docs/images/playground.png"
 
 
 @pytest.mark.browser
+@pytest.mark.usefixtures("sandboxed")
 def test_the_picture_shows_an_answer_with_its_tokens(visit: Callable[..., Any], shots: Path) -> None:
-    with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
-        thread.submit(bubblewrap).result()
     with serving(inference.load("tiny")) as url:
         found = visit(url, viewport={"width": 1360, "height": 850}, color_scheme="light")
         page = found.open()

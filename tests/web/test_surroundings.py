@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -12,7 +11,6 @@ from starlette.responses import JSONResponse
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.tools.python.conftest import bubblewrap
 
 pytestmark = pytest.mark.browser
 
@@ -142,9 +140,8 @@ def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(visit: Visiting
         without_refusals(found)
 
 
+@pytest.mark.usefixtures("sandboxed")
 def test_files_that_python_wrote_are_saved_with_the_key(visit: Visiting) -> None:
-    with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
-        thread.submit(bubblewrap).result()
     code = "open('/mnt/data/tides \u00e4.csv', 'w').write('a,b')"
     python = f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
     with serving(scripted(python, HELLO), wrap=Guard()) as url:

@@ -36,6 +36,9 @@ _NAMED = range(199_998, 200_019)  # special tokens with a name; later ids have n
 def write_folder(checkpoint: Path, folder: Path) -> Path:
     config = json.loads((checkpoint / "config.json").read_text())
     del config["quantization_config"]
+    # vLLM gives every second layer a window, whatever the checkpoint states.
+    layers = range(config["num_hidden_layers"])
+    config["layer_types"] = ["full_attention" if layer % 2 else "sliding_attention" for layer in layers]
     config["torch_dtype"] = "bfloat16"
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "generation_config.json").write_text((checkpoint / "generation_config.json").read_text())

@@ -26,8 +26,6 @@ class LlamaDouble(HttpDouble):
 
     def answer(self, path: str, body: Any) -> Any:
         match path:
-            case "/health":
-                return {"status": "ok"}
             case "/props":
                 return {"default_generation_settings": {"n_ctx": self.context}, "total_slots": 4}
             case "/v1/models":

@@ -1,8 +1,7 @@
-"""A real llama-server, with the embedded model's weights."""
+"""A real llama-server, with a checkpoint's weights."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
-from inference import tiny
 from inference.export.gguf_file import write_gguf
 from tests.doubles.engines.processes import await_health
 from tests.doubles.server_process import free_port
@@ -24,35 +22,13 @@ def found_llama_server() -> str | None:
     return os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
 
 
-def alternating(folder: Path) -> Path:
-    """A copy of the embedded model that gives every second layer a window, as llama.cpp does.
-
-    It knows less than the original, but every engine computes the same with it.
-    """
-    original = tiny.checkpoint()
-    for name in ("model.safetensors", "generation_config.json"):
-        (folder / name).symlink_to(original / name)
-    config = json.loads((original / "config.json").read_text())
-    layers = range(config["num_hidden_layers"])
-    config["layer_types"] = ["full_attention" if layer % 2 else "sliding_attention" for layer in layers]
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
 def exported(folder: Path, path: Path) -> Path:
     write_gguf(folder, path, harmony_vocabulary(), name="tiny")
     return path
 
 
 @contextmanager
-def llama_server(program: str, model: Path, *flags: str, context: int = 4096) -> Iterator[str]:
-    """Yields its URL."""
-    with running_llama(program, model, *flags, context=context) as (url, _):
-        yield url
-
-
-@contextmanager
-def running_llama(
+def llama_server(
     program: str, model: Path, *flags: str, context: int = 1024, slots: int = 8
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yields its URL and its process. One thread: with two busy ones, a small machine is slower."""

@@ -27,8 +27,6 @@ class VllmDouble(HttpDouble):
 
     def answer(self, path: str, body: Any) -> Any:
         match path:
-            case "/health":
-                return b""
             case "/version":
                 return {"version": "0.32.0"}
             case "/v1/models":

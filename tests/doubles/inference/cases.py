@@ -15,10 +15,9 @@ from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
 from inference.ops.scaled import FP8, Rows, ScaledRows
+from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, SIZE, VOCABULARY
 
 META = torch.device("meta")
-HIDDEN, HEADS, KV_HEADS, SIZE, BLOCK, VOCABULARY = 2880, 64, 8, 64, 64, 201_088
-EPS = 1e-5
 
 
 @dataclass(frozen=True)

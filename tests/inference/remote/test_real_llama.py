@@ -1,4 +1,4 @@
-"""A real llama-server on the embedded model's weights: the contract, the traps, the local engine's texts."""
+"""A real llama-server on the embedded model: the contract, the traps, the local engine's texts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from pathlib import Path
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
+from inference import tiny
 from inference.engine import Engine, Finish, Sampling
 from inference.local.engine import load_local
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
 from tests.contracts.spelled_contract import SpelledContract
-from tests.doubles.engines.llama_server import (
-    alternating,
-    exported,
-    found_llama_server,
-    llama_server,
-    running_llama,
-)
+from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
 
 PROGRAM = found_llama_server()
 pytestmark = [
@@ -35,15 +30,15 @@ ORB = [172, 253, 100, 123]  # "🧿" as a model may spell it; the first three ar
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return alternating(tmp_path_factory.mktemp("alternating"))
+def weights() -> Path:
+    return tiny.checkpoint()
 
 
 @pytest.fixture(scope="module")
 def url(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert PROGRAM is not None
     model = exported(weights, tmp_path_factory.mktemp("gguf") / "tiny.gguf")
-    with llama_server(PROGRAM, model, "--slots", context=1024) as url:
+    with llama_server(PROGRAM, model, "--slots") as (url, _):
         yield url
 
 
@@ -56,10 +51,8 @@ async def engine(url: str) -> AsyncIterator[Engine]:
 
 class TestRealLlama(EngineContract, SpelledContract):
     @pytest.fixture
-    async def engine(self, url: str) -> AsyncIterator[Engine]:
-        engine = await asyncio.to_thread(load_remote, "llama", url)
-        yield engine
-        await engine.close()
+    def engine(self, engine: Engine) -> Engine:
+        return engine
 
 
 def prompt_of(encoding: Encoding, question: str) -> list[int]:
@@ -167,7 +160,7 @@ async def test_generations_survive_the_death_of_their_server(
     model = exported(weights, tmp_path / "tiny.gguf")
     prompts = [prompt_of(encoding, f"Count from {number}.") for number in range(50)]
     sampling = Sampling(temperature=0.0, max_tokens=48)
-    with running_llama(PROGRAM, model) as (first, _), running_llama(PROGRAM, model) as (second, process):
+    with llama_server(PROGRAM, model) as (first, _), llama_server(PROGRAM, model) as (second, process):
         engine = await asyncio.to_thread(load_remote, "llama", f"{first},{second}")
         whole = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
         streams = [asyncio.create_task(generated(engine, sampling, prompt)) for prompt in prompts]

@@ -7,16 +7,15 @@ import re
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from inference import tiny
 from inference.engine import Engine
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract
 from tests.contracts.spelled_contract import SpelledContract
 from tests.doubles.engines.hf_folder import write_folder
-from tests.doubles.engines.llama_server import alternating
 from tests.doubles.engines.vllm_server import found_vllm, vllm_server
 
 PROGRAM = found_vllm()
@@ -28,14 +27,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return alternating(tmp_path_factory.mktemp("alternating"))
-
-
-@pytest.fixture(scope="module")
-def url(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert PROGRAM is not None
-    with vllm_server(PROGRAM, write_folder(weights, tmp_path_factory.mktemp("folder"))) as url:
+    with vllm_server(PROGRAM, write_folder(tiny.checkpoint(), tmp_path_factory.mktemp("folder"))) as url:
         yield url
 
 
@@ -48,10 +42,8 @@ async def engine(url: str) -> AsyncIterator[Engine]:
 
 class TestRealVllm(EngineContract, SpelledContract):
     @pytest.fixture
-    async def engine(self, url: str) -> AsyncIterator[Engine]:
-        engine = await asyncio.to_thread(load_remote, "vllm", url)
-        yield engine
-        await engine.close()
+    def engine(self, engine: Engine) -> Engine:
+        return engine
 
 
 async def test_an_abandoned_generation_ends_on_the_server(engine: Engine, url: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Any
@@ -136,11 +136,44 @@ async def test_a_server_that_is_missing_at_the_start_is_used_when_it_answers(
     assert (await generated(engine)).tokens == model_tokens(40)
     assert engine.measures()["replicas_ready"] == 1
     late._server = await asyncio.start_server(late._serve, "127.0.0.1", port)
+    await _until(lambda: engine.measures()["replicas_ready"] == 2)
+    await engine.close()
+
+
+async def _until(holds: Callable[[], bool]) -> None:
     for _ in range(300):
-        if engine.measures()["replicas_ready"] == 2:
-            break
+        if holds():
+            return
         await asyncio.sleep(0.02)
+    pytest.fail("it never held")
+
+
+async def test_a_proxy_without_the_path_of_health_is_no_dead_server(
+    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
+    caplog.set_level(logging.WARNING, "inference")
+    engine = await connected(doubles)
+    for double in doubles:
+        double.ill = Refusal(404, {"error": {"message": "no such page"}})
+    await generated(engine)
+    await _until(lambda: all(double.requests.count(("/health", None)) > 2 for double in doubles))
+    assert "rests for" not in caplog.text
     assert engine.measures()["replicas_ready"] == 2
+    await engine.close()
+
+
+async def test_a_server_that_falls_silent_is_found_by_a_probe(
+    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
+    monkeypatch.setattr("inference.remote.engine.CHECK_SECONDS", 0.3)
+    caplog.set_level(logging.WARNING, "inference")
+    engine = await connected(doubles)
+    doubles[1].silent = True
+    await generated(engine)
+    await _until(lambda: engine.measures()["replicas_ready"] == 1)
+    assert "does not answer /health within" in caplog.text
     await engine.close()
 
 
@@ -155,11 +188,7 @@ async def test_a_server_that_comes_back_with_another_model_is_not_used(
     doubles[0].context = 50
     await asyncio.sleep(0.2)  # a check that has begun before knows the old one
     doubles[0].cut_after = None
-    for _ in range(300):
-        if "context of" in caplog.text:
-            break
-        await asyncio.sleep(0.02)
-    assert "context of" in caplog.text
+    await _until(lambda: "context of" in caplog.text)
     assert engine.measures()["replicas_ready"] == 1
     await engine.close()
 

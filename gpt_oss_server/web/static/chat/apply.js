@@ -45,11 +45,8 @@ export function apply(step, event) {
   return next;
 }
 
-// A response that was read as a whole.
-export function asStep(response, input) {
-  const step = { ...newStep(input), began: response.created_at * 1000, ...apply({ ...newStep(input) }, { type: "response.read", response }) };
-  return isOver(step) ? step : { ...step, items: [] }; // its events are read from the first
-}
+// A response that was read as a whole; of one that still runs, the events are read from the first.
+export const asStep = (response, input) => apply(newStep(input), { type: "response.read", response });
 
 function end(step, response) {
   step.items = response.output.map(unscored);

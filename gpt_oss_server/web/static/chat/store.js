@@ -1,7 +1,7 @@
 // All conversations, in memory and in the browser's storage, and which one is open.
 import { createState } from "../lib/state.js";
 import { names, read, remove, write } from "../lib/saved.js";
-import { newConversation } from "./tree.js";
+import { holds, newConversation } from "./tree.js";
 
 const load = () => {
   const all = {};
@@ -72,7 +72,6 @@ export function take(conversation) {
 }
 
 // The conversation of this browser that has a response of the server.
-export const holding = (response) =>
-  Object.values(conversations.get().all).find(({ nodes }) => Object.values(nodes).some((node) => node.steps?.some((step) => step.id === response)))?.id;
+export const holding = (response) => Object.values(conversations.get().all).find((each) => holds(each, response))?.id;
 
 export const listed = (state) => Object.values(state.all).sort((a, b) => b.changed - a.changed);

@@ -36,6 +36,9 @@ export function pathTo(conversation, id) {
   return path;
 }
 
+// Whether a step of the conversation is this response of the server.
+export const holds = ({ nodes }, response) => Object.values(nodes).some((node) => node.steps?.some((step) => step.id === response));
+
 export const shown = (conversation) => pathTo(conversation, conversation.head);
 
 export function siblings(conversation, id) {

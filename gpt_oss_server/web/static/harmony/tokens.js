@@ -3,7 +3,7 @@ import { html, useMemo, useState } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
 import { isRunning } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
-import { shown } from "../chat/tree.js";
+import { holds, shown } from "../chat/tree.js";
 import { Icon } from "../ui/icons.js";
 import { copyLink, openDialog, saveTrace } from "../ui/traces.js";
 import { view } from "../ui/view.js";
@@ -33,10 +33,7 @@ export function Tokens() {
 }
 
 // The id of the response whose tokens are shown: the chosen one if it is of this conversation, else the newest.
-function shownOf(conversation, subject) {
-  const own = subject && Object.values(conversation.nodes).some((node) => node.steps?.some((step) => step.id === subject));
-  return own ? subject : newestOf(conversation)?.id;
-}
+const shownOf = (conversation, subject) => (subject && holds(conversation, subject) ? subject : newestOf(conversation)?.id);
 
 function isGenerating(conversation, id) {
   const newest = newestOf(conversation);

@@ -1,8 +1,8 @@
 // The keys of the page: what they do, and the list of them.
-import { html, useEffect, useRef } from "../vendor/preact.js";
+import { html } from "../vendor/preact.js";
 import { createState, useShared } from "../lib/state.js";
 import { begin } from "../chat/store.js";
-import { IconButton } from "./icons.js";
+import { Dialog } from "./dialog.js";
 import { toggle } from "./view.js";
 
 const KEYS = [
@@ -33,15 +33,7 @@ export function onKey(event) {
 
 export function Shortcuts() {
   const { open } = useShared(shows);
-  return open ? html`<${Dialog} />` : null;
-}
-
-function Dialog() {
-  const place = useRef();
-  useEffect(() => place.current.showModal(), []);
-  const close = () => shows.set({ open: false });
-  return html`<dialog class="dialog" ref=${place} onClose=${close} aria-label="Keyboard">
-    <header class="row-of"><h2>Keyboard</h2><${IconButton} icon="close" label="Close" onClick=${close} /></header>
+  return open && html`<${Dialog} title="Keyboard" close=${() => shows.set({ open: false })}>
     <dl class="counts">${KEYS.map(({ keys, does }) => html`<dt>${does}</dt><dd>${keys.split("+").map((each) => html`<kbd>${each}</kbd>`)}</dd>`)}</dl>
-  </dialog>`;
+  <//>`;
 }

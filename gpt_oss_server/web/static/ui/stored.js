@@ -1,11 +1,11 @@
 // Opens what the server stores: by its id, or from the list of the stored chat completions.
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
 import { json } from "../lib/api.js";
 import { createState, useShared } from "../lib/state.js";
 import { resume } from "../chat/runner.js";
 import { holding, open, take } from "../chat/store.js";
 import { readStored } from "../chat/stored.js";
-import { IconButton } from "./icons.js";
+import { Dialog } from "./dialog.js";
 
 const shows = createState({ open: false });
 
@@ -13,19 +13,14 @@ export const showStored = () => shows.set({ open: true });
 
 export function Stored() {
   const { open: isOpen } = useShared(shows);
-  return isOpen ? html`<${Dialog} />` : null;
+  return isOpen && html`<${Opening} />`;
 }
 
-function Dialog() {
-  const place = useRef();
+function Opening() {
   const [id, setId] = useState("");
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const close = () => shows.set({ open: false });
-  useEffect(() => {
-    place.current.showModal();
-    place.current.querySelector("input").focus();
-  }, []);
   const read = async (wanted) => {
     setBusy(true);
     try {
@@ -40,16 +35,15 @@ function Dialog() {
     event.preventDefault();
     read(id.trim());
   };
-  return html`<dialog class="dialog" ref=${place} onClose=${close} aria-label="Open from the server">
-    <header class="row-of"><h2>Open from the server</h2><${IconButton} icon="close" label="Close" onClick=${close} /></header>
+  return html`<${Dialog} title="Open from the server" close=${close}>
     <form onSubmit=${submit}>
       <label>Id of a response, a conversation or a chat completion
-        <input class="mono" placeholder="resp_…, conv_… or chatcmpl-…" value=${id} onInput=${(e) => setId(e.target.value)} /></label>
+        <input class="mono" autofocus placeholder="resp_…, conv_… or chatcmpl-…" value=${id} onInput=${(e) => setId(e.target.value)} /></label>
       ${problem && html`<p class="bad" role="alert">${problem}</p>`}
       <button class="primary" disabled=${busy || !id.trim()}>${busy ? "Reading…" : "Open"}</button>
     </form>
     <${Completions} choose=${read} />
-  </dialog>`;
+  <//>`;
 }
 
 // The API lists stored chat completions only; responses and conversations are found by their ids.
