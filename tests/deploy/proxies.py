@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import shutil
 import signal
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.server_process import free_port
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -37,35 +37,9 @@ class Proxy:
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for localhost and the shipped name, signed by itself, and its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    today = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - datetime.timedelta(days=1))
-        .not_valid_after(today + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.DNSName(NAME)]), False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate, private = folder / "proxy.crt", folder / "proxy.key"
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return certificate, private
+    """For localhost and the shipped name, and its key."""
+    certificate, key = write_certificate(folder, "proxy", hosts=("localhost", NAME))
+    return Path(certificate), Path(key)
 
 
 def _with_ports(text: str, ports: Sequence[int]) -> str:
