@@ -135,7 +135,7 @@ class Workload:
         return random.randrange(self._model.config.vocab_size)
 
 
-def runner_of(model: GptOss, sequences: int, most_tokens: int) -> Runner:
+def runner_of(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | TorchRunner:
     """With memory for so many sequences, which have `most_tokens` together."""
     cuda = model.device.type == "cuda"
     size = BLOCK_SIZE_ON_GPU if cuda else BLOCK_SIZE
