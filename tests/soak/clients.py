@@ -134,7 +134,7 @@ class Load:
 
     async def over_websocket(self, leaves: bool) -> None:
         url = f"ws{self.url.removeprefix('http')}/responses"
-        async with connect(url, max_size=None) as socket:
+        async with connect(url, max_size=None, ping_timeout=_LONGEST) as socket:
             await socket.send(json.dumps({"type": "response.create", **self.body()}))
             remaining = self.random.randrange(1, 40) if leaves else None
             async with asyncio.timeout(_LONGEST):

@@ -20,6 +20,7 @@ import pytest
 
 from tests.doubles.replicas import ServerProcess
 from tests.soak.clients import LEAVING, Load
+from tests.soak.waits import Waits
 
 pytestmark = pytest.mark.soak
 MINUTES = float(os.environ.get("MINUTES", "60"))
@@ -27,6 +28,7 @@ CLIENTS = int(os.environ.get("CLIENTS", "8"))
 CONCURRENT = 8
 WARM_UP = 0.2  # of the time: caches fill, and what opens at first use is opened
 MOST_CHANGE = 0.05  # of the memory, between the beginning and the end of what follows
+LONGEST_WAIT = 2.0  # seconds for an easy request; what the tests' own loop waited is the machine's
 _EVERY = 5.0
 _SETTLING = 120.0  # seconds in which a server that is left alone becomes idle
 FLAGS = (
@@ -131,16 +133,22 @@ async def test_an_hour_of_load_with_clients_that_leave(tmp_path: Path) -> None:
         await server.ready()
         assert server.process is not None
         pid = server.process.pid
-        load = Load(server.url)
+        load, waits = Load(server.url), Waits(server.url)
         async with httpx.AsyncClient(timeout=300) as client:
             await under_load(pid, load, WARM_UP * MINUTES)
             before = await open_when_idle(client, server.url, pid, load)
+            probing = asyncio.create_task(waits.run())
             samples = await under_load(pid, load, (1 - WARM_UP) * MINUTES)
+            probing.cancel()
+            with suppress(asyncio.CancelledError):
+                await probing
             after = await open_when_idle(client, server.url, pid, load)
             ended = await idle(client, server.url)
             await check_all_slots_work(client, server.url)
         await load.http.aclose()
         report(samples, load, before, after, ended)
+        print(waits.line())
+        assert max(waits.server) < LONGEST_WAIT + max(waits.own)
         check(samples, load, before, after, ended)
         assert "Traceback" not in server.log.read_text(encoding="utf-8")
     finally:
