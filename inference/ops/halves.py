@@ -25,7 +25,7 @@ class HalfRows:
 
     def __init__(self, stored: Tensor) -> None:
         wide = torch.empty(min(ROWS_AT_ONCE, len(stored)), stored.shape[1])  # one buffer for all parts
-        self._count = len(stored)
+        self._count, self.columns = stored.shape
         self._packed: list[Any] = [
             torch.ops.quantized.linear_prepack_fp16(wide[: len(part)].copy_(part), None)
             for part in torch.split(stored, ROWS_AT_ONCE)

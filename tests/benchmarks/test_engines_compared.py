@@ -25,8 +25,8 @@ from inference.remote.loading import load_remote
 from tests.benchmarks.test_inference_speed import prompts, timed
 from tests.doubles.engines.hf_folder import write_folder
 from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
+from tests.doubles.engines.processor_time import processor_seconds
 from tests.doubles.engines.vllm_server import found_vllm, vllm_process
-from tests.doubles.processor_time import processor_seconds
 
 LLAMA, VLLM = found_llama_server(), found_vllm()
 pytestmark = [
