@@ -81,14 +81,18 @@ class _Database:
 
 def counted(store: Store) -> Counted:
     """What the store writes and reads from now on."""
-    if isinstance(store, ConnectionStore):
-        return counted(store._below)
+    store = below(store)
     if isinstance(store, MemoryStore):
         return _OfMemory(store)
     assert isinstance(store, SqlStore)
     found = Counted()
     store.database = _Database(store.database, found)
     return found
+
+
+def below(store: Store) -> Store:
+    """The store that keeps what outlives a connection."""
+    return store._below if isinstance(store, ConnectionStore) else store
 
 
 def _size(values: Iterable[Value]) -> int:
