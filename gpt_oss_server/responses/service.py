@@ -202,9 +202,9 @@ class ResponsesService:
         request, info = without_compaction(await self._parsed(body)), self.served.engine.info
         if request.truncation != "auto":
             info = replace(info, context_length=_ANY_LENGTH)
-        prepared = await self._prepare(request, "", self.served.store, info=info)
+        prepared = await self._prepare(request, "", self.served.store, info=info, counts=True)
         await prepared.hosted.close(keeps_conversation=True)
-        return len(prepared.prompt)
+        return prepared.length
 
     async def compact(self, body: object) -> dict[str, Any]:
         """The user's messages and the compaction, to send in place of the conversation."""
@@ -332,6 +332,7 @@ class ResponsesService:
         served: Served | None = None,
         info: EngineInfo | None = None,
         compacts: bool = False,
+        counts: bool = False,
     ) -> Prepared:
         served = served or self.served
         if request.model is not None:
@@ -340,7 +341,13 @@ class ResponsesService:
         request, results = await with_references(request, store)
         past = replace(past, results=results)
         return await self._prepare_after(
-            request, response_id, past, served, info or served.engine.info, compacts=compacts
+            request,
+            response_id,
+            past,
+            served,
+            info or served.engine.info,
+            compacts=compacts,
+            counts=counts,
         )
 
     async def _prepare_again(
@@ -358,6 +365,7 @@ class ResponsesService:
         info: EngineInfo,
         *,
         compacts: bool = False,
+        counts: bool = False,
     ) -> Prepared:
         offered = request.tool_choice != "none"
         form = request.text.format if request.text else None
@@ -372,7 +380,7 @@ class ResponsesService:
         async with of_request as hosted:
 
             def render() -> Prepared:
-                return prepare(request, past, tools, hosted, served, info, compacts=compacts)
+                return prepare(request, past, tools, hosted, served, info, compacts=compacts, counts=counts)
 
             prepared = await in_thread_if_large(render, *parts)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))

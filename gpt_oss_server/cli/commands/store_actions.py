@@ -52,6 +52,7 @@ async def stat(database: Database, names: list[str], settings: Settings) -> int:
         ("size", _size(found.bytes)),
         ("running in background", f"{found.running:,}"),
         ("event logs", f"{found.logs:,} ({_size(found.log_bytes)})"),
+        ("traces", f"{found.traces:,} ({_size(found.trace_bytes)})"),
     ):
         console.out(f"{name:<22} {value}")
     return 0

@@ -6,6 +6,7 @@ them. An import gives the links new positions, so that the same conversations co
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from gpt_oss_server.stores.sql.codec import (
 )
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.responses import add_items, item_keys
+from gpt_oss_server.stores.sql.traces import put_trace
 
 FORMAT = {"format": "gpt-oss-server store", "version": 1}
 _PAGE = 100
@@ -41,17 +43,20 @@ class Export:
     def page(self, tx: Transaction) -> tuple[list[Record], Export]:
         """The next records, perhaps none, and the export after them."""
         rows = tx.rows(
-            "SELECT id, position, stored_at, session, body, owner FROM responses WHERE position > ?"
-            " ORDER BY position LIMIT ?",
+            "SELECT responses.id, responses.position, stored_at, session, responses.body, owner, traces.body"
+            " FROM responses LEFT JOIN traces ON traces.id = responses.id WHERE responses.position > ?"
+            " ORDER BY responses.position LIMIT ?",
             self.response,
             _PAGE,
         )
         if not rows:
             return self._conversations(tx)
         links, found = set(self.links), []
-        for key, position, stored_at, session, body, owner in rows:
+        for key, position, stored_at, session, body, owner, trace in rows:
             if self._wants(key):
                 response = _response(position, stored_at, session, body, owner)
+                if trace is not None:
+                    response["trace"] = b64encode(trace).decode("ascii")
                 found += [*_links_of(tx, position, links), response]
         return found, replace(self, links=frozenset(links), response=rows[-1][1])
 
@@ -158,6 +163,7 @@ def _add_response(tx: Transaction, position: int | None, record: Record) -> bool
     response, given = record["response"], record["input_items"]
     body = to_bytes((response, given, record["results"]))
     session, owner = record["session"].encode("utf-8", "surrogatepass"), _owner_of(record)
+    trace = b64decode(record.get("trace", ""), validate=True)  # exports of earlier versions have none
     is_new = tx.run(
         "INSERT INTO responses (id, position, stored_at, session, size, body, owner)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
@@ -172,6 +178,8 @@ def _add_response(tx: Transaction, position: int | None, record: Record) -> bool
     if is_new:
         _hold(tx, position)
         add_items(tx, item_keys([*given, *response["output"]]), position, owner)
+        if trace:
+            put_trace(tx, key_of(response["id"]), trace)
     return bool(is_new)
 
 
