@@ -331,8 +331,7 @@ class ResponsesService:
         *,
         served: Served | None = None,
         info: EngineInfo | None = None,
-        compacts: bool = False,
-        counts: bool = False,
+        **how: bool,
     ) -> Prepared:
         served = served or self.served
         if request.model is not None:
@@ -341,13 +340,7 @@ class ResponsesService:
         request, results = await with_references(request, store)
         past = replace(past, results=results)
         return await self._prepare_after(
-            request,
-            response_id,
-            past,
-            served,
-            info or served.engine.info,
-            compacts=compacts,
-            counts=counts,
+            request, response_id, past, served, info or served.engine.info, **how
         )
 
     async def _prepare_again(
@@ -363,9 +356,7 @@ class ResponsesService:
         past: Past,
         served: Served,
         info: EngineInfo,
-        *,
-        compacts: bool = False,
-        counts: bool = False,
+        **how: bool,
     ) -> Prepared:
         offered = request.tool_choice != "none"
         form = request.text.format if request.text else None
@@ -380,7 +371,7 @@ class ResponsesService:
         async with of_request as hosted:
 
             def render() -> Prepared:
-                return prepare(request, past, tools, hosted, served, info, compacts=compacts, counts=counts)
+                return prepare(request, past, tools, hosted, served, info, **how)
 
             prepared = await in_thread_if_large(render, *parts)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))

@@ -9,6 +9,7 @@ import pytest
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
 from tests.contracts.owners_contract import OwnersContract
+from tests.contracts.pages_contract import PagesContract
 from tests.contracts.traces_contract import TracesContract
 from tests.doubles.stored import (
     Visited,
@@ -26,7 +27,7 @@ from tests.doubles.stored import (
 )
 
 
-class StoreContract(OwnersContract, TracesContract):
+class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def make(self) -> Store:
         raise NotImplementedError
 
