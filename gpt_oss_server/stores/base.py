@@ -26,8 +26,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gpt_oss_server.stores import pages
 from gpt_oss_server.stores.chain import Addition, History, Position
-from gpt_oss_server.stores.pages import Item, ItemPage, Wanted
+from gpt_oss_server.stores.pages import ItemPage, Wanted
+
+Item = pages.Item
 
 
 @dataclass(frozen=True, slots=True)
