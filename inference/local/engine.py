@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inference.deferred import register_now
 from inference.engine import (
     CheckpointError,
     EngineClosed,
@@ -196,6 +197,8 @@ def device_of(device: str | None) -> torch.device:
             f"The device {device!r} was requested, but torch finds no usable GPU. Omit it to run on the CPU, "
             "or install a torch build for the machine's CUDA."
         )
+    if on.type != "cpu":  # its libraries may trace
+        register_now()
     return on
 
 
