@@ -87,7 +87,6 @@ def test_prompts_that_arrive_together_are_read_together() -> None:
             await_first_token(address)
             alone.append(time.perf_counter() - began)
         times = asyncio.run(_together(address))
-    print(
-        f"first tokens of {TOGETHER}: {times[0]:.2f} to {times[-1]:.2f} s; of one alone {statistics.median(alone):.2f} s"
-    )
+    first, last, usual = times[0], times[-1], statistics.median(alone)
+    print(f"first tokens of {TOGETHER}: {first:.2f} to {last:.2f} s; of one alone {usual:.2f} s")
     assert times[-1] < sum(alone)
