@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from inference.deferred import defer_meta_registrations
+from inference.local.deferred import defer_meta_registrations
 from inference.threads import let_idle_threads_sleep
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference.deferred import register_now
+from inference.local.deferred import register_now
 from inference.engine import (
     CheckpointError,
     EngineClosed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-DEFER = "import sys; from inference.deferred import *;"
+DEFER = "import sys; from inference.local.deferred import *;"
 DEFERRED = f"{DEFER} defer_meta_registrations(); import torch;"
 EMPTY = "type(sys.modules['torch._meta_registrations']).__name__ == '_Deferred'"
 

@@ -72,7 +72,7 @@ class _Deferred(ModuleType):
 def _run(module: ModuleType) -> None:
     with _running:  # another thread may have run it meanwhile
         spec = module.__spec__
-        if isinstance(module, _Deferred) and spec is not None and isinstance(spec.loader, _Later):
+        if spec is not None and isinstance(spec.loader, _Later):
             module.__class__ = ModuleType
             spec.loader = module.__loader__ = spec.loader.loader
             spec.loader.exec_module(module)
