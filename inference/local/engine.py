@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference.local.deferred import register_now
 from inference.engine import (
     CheckpointError,
     EngineClosed,
@@ -24,6 +23,7 @@ from inference.engine import (
     Step,
     output_limit,
 )
+from inference.local.deferred import register_now
 from inference.local.loop import Loop
 from inference.local.machine import machine_memory, machine_share
 from inference.local.memory import LayerKind, MemoryPlan, plan_memory
