@@ -88,7 +88,11 @@ async def test_a_page_beyond_its_bounds_ends_its_process_alone(
     assert (await read(PAGE)).title == "A page"
 
 
-async def test_hostile_pages_leave_the_other_threads_alone() -> None:
+async def test_hostile_pages_leave_the_other_threads_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changed = {"PAGE_SECONDS, SECONDS_PER_BYTE = 1.0, 1.2e-6": "PAGE_SECONDS, SECONDS_PER_BYTE = 0.4, 0"}
+    monkeypatch.setattr(html, "_COMMAND", program_with(changed, tmp_path))
     hostile = [asyncio.create_task(read(ATTRIBUTES * 2)) for _ in range(7)]
     began = time.monotonic()
     for _ in range(20):
