@@ -4,6 +4,7 @@
 #   make demo             set up, then show what the server does: reasoning, tools, citations, a plot, MCP
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
+#   make proofs           run tests that draw at random with many more seeds
 #   make docs             write the generated docs
 #   make docs-site        build the documentation as a site, in site/, and check its links
 #   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
@@ -52,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -107,6 +108,10 @@ recipe-test: $(VENV)/.developing
 # Each worker imports and collects every test, in 10 s of a core: three are enough for two cores.
 test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 3 $(TESTS)
+
+# Each of these tests has a few seeds that `make test` runs.
+proofs: $(VENV)/.developing
+	@$(BIN)/python -m pytest -n 2 -m proof tests
 
 # The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
 check: $(VENV)/.developing

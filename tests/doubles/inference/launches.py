@@ -145,9 +145,11 @@ def longest_loop(code: list[tuple[int, str, str]]) -> collections.Counter[str]:
 
 
 def disassembled(path: str) -> str:
-    """The use of registers and the code, by one call: each builds the disassembler's tables, for half a second."""
+    """The use of registers and the code. Each call costs half a second, however short the code is."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    done = subprocess.run([str(tool), "-res-usage", "-sass", path], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(tool), "-res-usage", "-sass", path], capture_output=True, text=True, check=True
+    )
     return done.stdout + done.stderr
 
 
