@@ -21,7 +21,7 @@ from gpt_oss_server.harmony.encoding import (
 from tests.doubles.harmony.decoding import check_invariants, decode
 from tests.doubles.harmony.shapes import DECLARED, LEGAL
 from tests.doubles.harmony.slips import SHAPES
-from tests.doubles.seeds import seeds
+from tests.doubles.random_tests.seeds import seeds
 
 ENCODING = load_encoding()
 FRAMING = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL, ENDOFTEXT)

@@ -14,7 +14,7 @@ from tests.doubles.apis.chat_asking import CLOCK, TOOL, check_chunks, chunks_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.seeds import seeds
+from tests.doubles.random_tests.seeds import seeds
 
 TOOLS: dict[str, Any] = {"type": "function", **TOOL["function"]}
 

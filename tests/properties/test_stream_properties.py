@@ -13,7 +13,7 @@ from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import StreamLint, check_stream
-from tests.doubles.seeds import seeds
+from tests.doubles.random_tests.seeds import seeds
 
 
 async def events_of(engine: ReplayEngine, encoding: Encoding, **fields: object) -> list[dict[str, object]]:

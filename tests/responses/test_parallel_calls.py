@@ -16,7 +16,7 @@ from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.seeds import seeds
+from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Calculator, Ready
 from tests.doubles.turns import TurnsEngine

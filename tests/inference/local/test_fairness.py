@@ -12,7 +12,7 @@ from inference.engine import Finish, Sampling
 from inference.local.scheduling.fairness import counts_of, may_give_way, that_gives_way
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, predicted
-from tests.doubles.seeds import seeds
+from tests.doubles.random_tests.seeds import seeds
 from tests.inference.local.test_scheduling import driven
 
 OF = {owner: Sampling(temperature=0.0, owner=owner) for owner in "abc"}

@@ -13,7 +13,7 @@ from inference.local.scheduling.blocks import IntegrityError
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
-from tests.doubles.seeds import seeds
+from tests.doubles.random_tests.seeds import seeds
 
 SIZE = 4
 CONTEXT = 160

@@ -19,7 +19,7 @@ from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
-from tests.doubles.seeds import seeds
+from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted, serving
 from tests.doubles.turns import TurnsEngine
 
