@@ -7,6 +7,7 @@ not know the fields of a particular API.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -98,6 +99,7 @@ def _check_served(body: dict[str, Any], model: type[Body], prefix: str) -> None:
             )
 
 
+@cache
 def documented(model: type[Body]) -> dict[str, Any]:
     """The body's schema for /docs. FastAPI does not parse the body, so its errors keep this server's form."""
     schema = {"schema": model.model_json_schema()}
