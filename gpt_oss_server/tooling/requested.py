@@ -154,22 +154,27 @@ def read_tool(tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLA
 
 
 def _function(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    """A function that the client runs; with `strict`, its arguments fit `parameters`."""
     read.declare(function_tool(tool, where, dialect=dialect))
 
 
 def _custom(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    """A tool that the client runs on a text, which may have a grammar."""
     read.declare(custom_tool(tool, where, dialect=dialect))
 
 
 def _client_shape(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """A tool that the client runs, with a fixed shape."""
     read.declare(client_shape(tool, where))
 
 
 def _tool_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """A search for tools with `defer_loading`; with `execution: client`, the client runs it."""
     read.declare(search_tool(tool, where))
 
 
 def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """Functions and custom tools under a common name."""
     name, members = text_field(tool, "name", where), tool.get("tools")
     check(tool, where, "description", str, "a string")
     if not isinstance(members, list) or not members:
@@ -195,6 +200,7 @@ def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 
 
 def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """A tool that this server runs, if its operator has enabled it."""
     hosted = BY_TYPE[tool["type"]]
     for key, kind, expected in hosted.fields:
         check(tool, where, key, kind, expected)
@@ -207,6 +213,7 @@ def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 
 
 def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """The tools of an MCP server, which this server calls."""
     try:
         from tools.mcp.public_form import public_form
     except ImportError as error:
