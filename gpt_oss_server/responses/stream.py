@@ -28,10 +28,17 @@ EVENTS = {
     "response.completed": "The last event of a response that is complete.",
     "response.incomplete": "The last event of a response that reached a limit or was cancelled.",
     "response.failed": "The last event of a response that failed: `response.error` has the reason.",
+    "error": "The last event of a replay whose next events are no longer kept, or never came.",
 }
 """The events that no item has, for the API reference: each type, and when it is sent."""
 # The API has no event for a cancelled response.
 _TERMINAL_EVENTS: dict[Status, str] = {"cancelled": "response.incomplete"}
+
+
+def error_event(error: ApiError, number: int) -> Event:
+    """Both the documented event and the form on which the official SDK raises an error."""
+    body = error.body()
+    return {**body["error"], "type": "error", "sequence_number": number, **body}
 
 
 class ResponseStream:

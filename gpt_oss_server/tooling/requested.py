@@ -129,8 +129,8 @@ def loaded_tools(tools: Any, where: str) -> RequestTools:
     read = RequestTools()
     for index, tool in enumerate(tools):
         kind = tool.get("type", "function")
-        if isinstance(kind, str) and kind in _READERS:
-            _READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
+        if isinstance(kind, str) and kind in READERS:
+            READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
     return read
 
 
@@ -143,7 +143,7 @@ def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
 
 def read_tool(tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
     kind = dialect.kind(tool)
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    reader = READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise UnsupportedField(
             f"`{where}.type`: tools of type {kind!r} are not served by this server; "
@@ -229,7 +229,7 @@ _OF_NAMESPACES: dict[str, Callable[[Fields, str, str], ClientTool]] = {
     "custom": custom_tool,
 }
 
-_READERS: dict[str, Callable[[Tool, str, RequestTools, Dialect], None]] = {
+READERS: dict[str, Callable[[Tool, str, RequestTools, Dialect], None]] = {
     "function": _function,
     "custom": _custom,
     "namespace": _namespace,

@@ -119,7 +119,7 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None
     for key in ("id", "status", "phase", "namespace"):
         if item.get(key) is not None and not isinstance(item[key], str):
             raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
-    handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
+    handler = HANDLERS.get(kind) if isinstance(kind, str) else None
     if handler is None:
         raise UnsupportedField(
             f"`{where}.type`: items of type {kind!r} are not served by this server. Leave the item out.",
@@ -226,7 +226,7 @@ def _compaction_trigger(item: Item, where: str, conversation: Conversation) -> N
     conversation.compacts = True
 
 
-_HANDLERS: dict[str, Handler] = {
+HANDLERS: dict[str, Handler] = {
     "message": _message,
     "agent_message": _agent_message,
     "configuration_update": _configuration_update,

@@ -161,6 +161,10 @@ class ToolSearchBuilder(_ShapedCall):
         return True
 
 
+class FoundTools(WholeItem):
+    about = "The tools that a search of this server found."
+
+
 class HostedSearchBuilder(ToolSearchBuilder):
     """A search that this server runs; the tools that it finds become a separate item after it."""
 
@@ -185,7 +189,7 @@ class HostedSearchBuilder(ToolSearchBuilder):
             "execution": "server",
             "tools": list(output.details.get("tools", ())),
         }
-        return [WholeItem(found)]
+        return [FoundTools(found)]
 
 
 def _object(text: str) -> Given:
