@@ -28,8 +28,8 @@ SCRIPT_KEYS = {
     "tokens_per_second": "The speed of each answer; 0, the default, is as fast as possible.",
 }
 TURN_KEYS = {
-    "when": "A regular expression. The turn answers every prompt in which it is found, before all turns without it.",
-    "text": "The answer as Harmony text, from the tokens after `<|start|>assistant`; special tokens are spelt out.",
+    "when": "A regular expression. The turn answers every prompt in which it is found.",
+    "text": "The answer as Harmony text that follows `<|start|>assistant`, with special tokens spelt out.",
     "tokens": "The answer as token ids, in place of `text`.",
 }
 TRACE_FORMAT = "gpt-oss-server/trace"

@@ -157,17 +157,21 @@ API_PAGES: dict[str, Callable[[], str]] = {
 
 
 def _kinds(handlers: Mapping[str, Callable[..., Any]]) -> str:
-    """A row for each type, with the docstring of its handler."""
-    return table(("type", "what it is"), [(code(kind), _doc(handler)) for kind, handler in handlers.items()])
+    return _grouped({kind: _doc(handler) for kind, handler in handlers.items()})
 
 
 def _tools() -> str:
-    rows = []
+    texts = {}
     for kind, reader in READERS.items():
         known = [code(field.name) for field in BY_TYPE[kind].fields] if kind in BY_TYPE else []
-        more = f" It takes {', '.join(known)}." if known else ""
-        rows.append((code(kind), _doc(reader) + more))
-    return table(("type", "what it is"), rows)
+        texts[kind] = _doc(reader) + (f" It takes {', '.join(known)}." if known else "")
+    return _grouped(texts)
+
+
+def _grouped(texts: Mapping[str, str]) -> str:
+    """A row for each text, with the types that it describes."""
+    rows = [(", ".join(code(kind) for kind in texts if texts[kind] == text), text) for text in texts.values()]
+    return table(("type", "what it is"), dict.fromkeys(rows))
 
 
 def _doc(function: Callable[..., Any]) -> str:

@@ -30,8 +30,6 @@ background: agents read that code and shorten their conversation.
 
 def errors_page() -> str:
     example = ModelNotServed("There is no model 'gpt-5' here. This server serves: tiny.", param="model")
-    rows = {
-        (code(error.code), str(error.status), code(error.type), error.when): None for error in every_error()
-    }
+    rows = [(code(each.code), str(each.status), code(each.type), each.when) for each in every_error()]
     head = _HEAD.format(example=json_block(example.body()))
-    return NOTE + head + table(("code", "status", "type", "when"), rows)
+    return NOTE + head + table(("code", "status", "type", "when"), dict.fromkeys(rows))

@@ -1,4 +1,4 @@
-"""The page of the script format: the keys with their texts, and an example that is checked like any script."""
+"""The page of the script format: the keys with their texts, and an example that is a valid script."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _EXAMPLE = {
 _HEAD = f"""{NOTE}
 # Script format
 
-`--model scripted:FILE` answers with prepared texts instead of a model's: for demos, for tests of a client, and to
-replay a [trace](../traces.md), which is a script too. The file is JSON, checked in full at the start.
+`--model scripted:FILE` answers with prepared texts instead of a model's: for demos, for tests of a client, and
+to replay a [trace](../traces.md), which is a script too. The file is JSON, checked in full at the start.
 
 """
 _END = f"""
-Turns without `when` answer in their order, whatever the prompt is. `when` sees the whole prompt as text, special
-tokens included, for at most {SECONDS:g} seconds; the first turn that fits answers. An answer ends at its first stop
-token, at its end, or at the request's limit. Sampling fields have no effect.
+Turns without `when` answer in their order, whatever the prompt is. A turn whose `when` is found in the prompt
+goes first; of several, the first. The prompt is searched as text, special tokens included, for at most
+{SECONDS:g} seconds. An answer ends at its first stop token, at its end, or at the request's limit. Sampling
+fields have no effect.
 
 The repository has a longer script: [examples/script.json](../../examples/script.json).
 """

@@ -164,7 +164,7 @@ def _custom(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> Non
 
 
 def _client_shape(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
-    """A tool that the client runs, with a fixed shape."""
+    """A tool that the client runs, whose shape the API fixes."""
     read.declare(client_shape(tool, where))
 
 
