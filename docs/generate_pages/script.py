@@ -19,7 +19,7 @@ _EXAMPLE = {
 _HEAD = f"""{NOTE}
 # Script format
 
-`--model scripted:FILE` answers with prepared texts instead of a model's: for demos, for tests of a client, and
+`--model scripted:FILE` answers with prepared texts instead of a model's: for demos, for tests of clients, and
 to replay a [trace](../traces.md), which is a script too. The file is JSON, checked in full at the start.
 
 """
