@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpt_oss_server.settings import Settings
 from tests.doubles.clients.recording import recorded
 from tests.doubles.clients.running import HELLO, run_code
 from tests.doubles.pages.blocks import ADDRESS, Block, blocks
@@ -22,7 +23,7 @@ CODE = [
 
 @pytest.mark.parametrize("block", CODE, ids=str)
 def test_the_code_prints_the_answer(block: Block, tmp_path: Path) -> None:
-    with recorded(scripted(HELLO)) as (url, recorder):
+    with recorded(scripted(HELLO), Settings(served_model_name=("tiny",))) as (url, recorder):
         code = block.code.replace(f"{ADDRESS}/v1", url)
         name = "page.py" if block.language == "python" else "page.mjs"
         assert run_code(name, code, tmp_path).strip() == "Hello!"
