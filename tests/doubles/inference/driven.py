@@ -156,7 +156,8 @@ class Driven:
         self.cache = PrefixCache(windows, blocks, runner.block_size)
         self.scheduler = Scheduler(self.cache, limits)
         self.loop = Loop(runner, self.scheduler, "driven")
-        self.loop._thread = threading.current_thread()  # so that the loop starts no thread
+        # This thread is the loop's, so that a test decides when a turn happens.
+        self.loop._thread, self.loop._started = threading.current_thread(), True
         self.clients: list[Client] = []
         self._arrived = 0
 
