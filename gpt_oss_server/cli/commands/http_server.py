@@ -229,7 +229,8 @@ class Server(uvicorn.Server):
 
 def _stopping(running: int, delay: float, grace: float) -> str:
     words = [f"Not ready any more; new requests are still served for {delay:g} s."] if delay else []
-    words.append(f"Finishing {running} running request(s), {grace:g} s at most.")
+    if running:
+        words.append(f"Finishing {running} running request(s), {grace:g} s at most.")
     return " ".join([*words, "Ctrl-C or SIGTERM again stops immediately."])
 
 
@@ -278,7 +279,7 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
   Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
   Context  {model.context_length:,} tokens{memory}
   Store    {kept_where(settings.store)}
-  API      {url}/v1   (Responses and Chat Completions; {_keys(settings)}){warning}
+  API      {url}/v1   (Responses and Chat Completions; {_keys(settings)}){_playground(settings, url)}{warning}
 
   Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
              -d '{{"input": "Who are you?"}}'
@@ -301,6 +302,10 @@ def _log_start(settings: Settings, model: EngineInfo, url: str) -> None:
 
 def _keys(settings: Settings) -> str:
     return "with an API key" if settings.needs_keys else "any API key"
+
+
+def _playground(settings: Settings, url: str) -> str:
+    return f"\n  Browser  {url}   (the playground)" if settings.web == "on" else ""
 
 
 def _key_header(settings: Settings) -> str:
