@@ -1,8 +1,8 @@
 """A hook of MkDocs: pages link to files of the repository, and the site carries those files.
 
 Takes the pages as they are in the repository, where `../examples/demo.py` is a link that works. Returns them
-with links to copies below `source/`. A linked Markdown file becomes a page of the site, and what it links to is
-carried as well. A link to a file that does not exist stays, and fails the build.
+with links to copies below `source/`. A linked Markdown file becomes a page of the site, and the files that it
+links to are carried as well. A link to a file that does not exist stays, and fails the build.
 """
 
 from __future__ import annotations

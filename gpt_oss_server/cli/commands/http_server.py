@@ -40,10 +40,10 @@ from tools.addresses import is_of_this_machine
 
 _log = logging.getLogger(__name__)
 EXPOSED = (
-    "Other machines can reach this server, and it asks for no key: whoever reaches it can use the model, run "
-    "python and the other enabled tools, browse with this machine's address, and read and delete what others "
-    "have stored if they learn its ids. Start it with --api-key or --api-key-file, or keep it to this "
-    "machine with --host 127.0.0.1."
+    "Other machines can reach this server, and it needs no key: every client that reaches it can use the "
+    "model, run python and the other enabled tools, browse with this machine's address, and read and delete "
+    "what others have stored if they learn its ids. Start it with --api-key or --api-key-file, or keep it to "
+    "this machine with --host 127.0.0.1."
 )
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
