@@ -5,7 +5,7 @@
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make proofs           run tests that draw at random with many more seeds
-#   make docs             write the generated docs
+#   make docs             write the generated docs and pictures
 #   make docs-site        build the documentation as a site, in site/, and check its links
 #   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
 #   make recipe-test      train small models by the recipe of the embedded one
@@ -132,6 +132,7 @@ collected: $(VENV)/.developing
 
 docs: $(VENV)/.developing
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.pictures
 
 docs-check: $(VENV)/.developing
 	@$(BIN)/python docs/generate.py --check
