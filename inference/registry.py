@@ -19,7 +19,7 @@ from inference.paths import UnknownHome, path_of
 from inference.remote.address import RemoteOptions
 
 KINDS = (
-    "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), llama:URL or "
+    "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), llama:URL, sglang:URL or "
     "vllm:URL (a server that runs elsewhere), scripted:FILE, or random:SHAPE (random weights, for measuring)"
 )
 DEMO = "A 16M-parameter demo model that knows next to nothing: "
@@ -167,7 +167,7 @@ def _served_name(model: str) -> str:
     return os.path.basename(os.path.abspath(_path_of(model))) or model
 
 
-REMOTE = ("llama:", "vllm:", "http://", "https://")
+REMOTE = ("llama:", "vllm:", "sglang:", "http://", "https://")
 # A prefix ends in a colon, which neither a repo id nor a usual folder contains.
 PREFIXES: dict[str, Callable[[Request], Engine]] = {
     "scripted:": _scripted,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 EMBEDDED = "tiny"
 PUBLISHED = ("openai/gpt-oss-20b", "openai/gpt-oss-120b")
-PREFIXES = ("scripted:", "random:", "llama:", "vllm:")
+PREFIXES = ("scripted:", "random:", "llama:", "vllm:", "sglang:")
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FROM_HUB = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
 # As other programs' catalogues write them: gpt-oss:20b, gpt-oss-120b-GGUF, ggml-org/gpt-oss-20b-GGUF.
