@@ -17,6 +17,7 @@ from inference.naming.foreign import foreign_file, foreign_folder
 from inference.naming.model_names import EMBEDDED, REPO_ID, from_hub, meant_by
 from inference.paths import UnknownHome, path_of
 from inference.remote.address import RemoteOptions
+from inference.remote.unserved import UNSERVED
 
 KINDS = (
     "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), llama:URL, sglang:URL or "
@@ -59,7 +60,7 @@ def load(
 
 def runs_here(model: str) -> bool:
     """Whether the engine of this name computes in this process, and so needs torch."""
-    return not model.startswith(("scripted:", *REMOTE))
+    return not model.startswith(("scripted:", *REMOTE, *(f"{kind}:" for kind in UNSERVED)))
 
 
 def repo_of(model: str) -> str | None:
@@ -142,6 +143,11 @@ def _remote(request: Request) -> Engine:
     return load_remote(kind, url, context=request.context, options=request.remote)
 
 
+def _unserved(request: Request) -> Engine:
+    kind = request.model.partition(":")[0]
+    raise ModelNotFound(f"{kind}: is not supported. {UNSERVED[kind]}")
+
+
 def _local(request: Request) -> Engine:
     folder = checkpoint_folder(request.model)
     from inference.local.engine import load_local
@@ -173,4 +179,5 @@ PREFIXES: dict[str, Callable[[Request], Engine]] = {
     "scripted:": _scripted,
     "random:": _random,
     **dict.fromkeys(REMOTE, _remote),
+    **{f"{kind}:": _unserved for kind in UNSERVED},
 }

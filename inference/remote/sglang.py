@@ -89,7 +89,8 @@ class SglangWire:
         await self.caller.post("/generate", {"input_ids": list(prompt), "sampling_params": sampling})
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        name, count, length = uuid.uuid4().hex, 0, len(prompt)
+        name, length = uuid.uuid4().hex, len(prompt)
+        count, ended = 0, False
         body = _body(prompt, ask) | {"rid": name}
         try:
             async with aclosing(self.caller.events("/generate", body, ask.sampling.labels)) as events:
@@ -103,7 +104,8 @@ class SglangWire:
                     if ended:
                         return
         except (GeneratorExit, asyncio.CancelledError):
-            self._abort_soon(name)
+            if not ended:
+                self._abort_soon(name)
             raise
         raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
 
