@@ -196,7 +196,7 @@ engines: $(VENV)/.developing
 $(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(CLIENTS)/uv/.installed
 	@rm -rf $(@D)
 	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
-		$(UV) pip install --quiet --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \
+		$(UV) pip install --quiet --compile-bytecode --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \
 		$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(@D)/lib/*/site-packages)/project.pth && \
 		touch $@ || { rm -rf $(@D); echo "$< failed; its tests are skipped." >&2; }
 

@@ -37,14 +37,14 @@ class Replica:
     """One server: Ray's proxy takes the connections, and passes each request to a replica."""
 
     def __init__(self, settings: Settings) -> None:
-        self.app = create_app(load_engine(settings), settings)
+        self.server = create_app(load_engine(settings), settings)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return self.app
+        return self.server
 
     def check_health(self) -> None:
         """Serve replaces a replica whose engine cannot generate."""
-        if (problem := self.app.state.health.problem) is not None:
+        if (problem := self.server.state.health.problem) is not None:
             raise RuntimeError(problem)
 
 

@@ -31,7 +31,7 @@ pytestmark = [
 ]
 # A busy machine starts Ray's processes slowly, and they take each other for dead.
 _PATIENT = {
-    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_raylet_start_wait_time_s": "60",
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_health_check_timeout_ms": "60000",
     "RAY_health_check_failure_threshold": "20",
@@ -77,6 +77,8 @@ def _until(look: Callable[[], Found | None], seconds: float = READY_SECONDS) -> 
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     port, mark, home = free_port(), uuid.uuid4().hex, tmp_path_factory.mktemp("home")
     own = {"HOME": str(home), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "TEST_MARK": mark}
+    # Ray's processes import for long where nothing compiled is kept.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "examples"), str(ROOT)])}
     with running_postgres() as postgres, (home / "log").open("wb") as log:
         store = f"store={postgres.new_database()}"
@@ -86,7 +88,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **_PATIENT, **own, **paths},
+            env={**inherited, **_PATIENT, **own, **paths},
         )
         try:
             _until(lambda: _serves(process, home / "log"))

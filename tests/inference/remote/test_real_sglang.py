@@ -12,11 +12,12 @@ from dataclasses import replace
 import pytest
 
 from inference.engine import Engine
+from inference.remote.address import RemoteOptions
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract
 from tests.contracts.spelled_contract import SpelledContract
 
-URL = os.environ.get("SGLANG_URL", "")
+URL, KEY = os.environ.get("SGLANG_URL", ""), os.environ.get("SGLANG_KEY")
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.anyio,
@@ -26,7 +27,8 @@ pytestmark = [
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
-    engine = await asyncio.to_thread(load_remote, "sglang", URL)
+    options = RemoteOptions(key=KEY)
+    engine = await asyncio.to_thread(load_remote, "sglang", URL, options=options)
     yield engine
     await engine.close()
 
@@ -39,7 +41,8 @@ class TestRealSglang(EngineContract, SpelledContract):
 
 async def test_an_abandoned_generation_ends_on_the_server(engine: Engine) -> None:
     def running() -> int:
-        with urllib.request.urlopen(f"{URL}/v1/loads") as answer:
+        asked = urllib.request.Request(f"{URL}/v1/loads", headers={"authorization": f"Bearer {KEY}"})
+        with urllib.request.urlopen(asked) as answer:
             return sum(int(each["num_running_reqs"]) for each in json.load(answer)["loads"])
 
     async def becomes(count: int) -> None:
