@@ -15,9 +15,9 @@ from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.local.options import LocalOptions
 from inference.naming.foreign import foreign_file, foreign_folder
 from inference.naming.model_names import EMBEDDED, REPO_ID, from_hub, meant_by
+from inference.naming.unserved import UNSERVED
 from inference.paths import UnknownHome, path_of
 from inference.remote.address import RemoteOptions
-from inference.remote.unserved import UNSERVED
 
 KINDS = (
     "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), llama:URL, sglang:URL or "

@@ -9,7 +9,7 @@ import difflib
 import re
 from pathlib import Path
 
-from inference.remote.unserved import UNSERVED
+from inference.naming.unserved import UNSERVED
 
 EMBEDDED = "tiny"
 PUBLISHED = ("openai/gpt-oss-20b", "openai/gpt-oss-120b")
