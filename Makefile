@@ -13,6 +13,7 @@
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make observers        run the tests with a real Prometheus
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
+#   make ray              run the server on a real Ray: two replicas over a Postgres
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make soak             load a server for MINUTES=60 while clients leave; nothing may grow or leak
@@ -53,7 +54,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test proofs recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -206,6 +207,17 @@ web-test: $(VENV)/.developing
 # LLAMA_SERVER=PATH VLLM=PATH: the program, if it is not on the path. Without it, the tests are skipped.
 engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote
+
+# Ray in an environment of its own, which finds the project's packages after its own.
+$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(CLIENTS)/uv/.installed
+	@rm -rf $(@D)
+	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
+		$(UV) pip install --quiet --compile-bytecode --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \
+		$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(@D)/lib/*/site-packages)/project.pth && \
+		touch $@ || { rm -rf $(@D); echo "$< failed; its tests are skipped." >&2; }
+
+ray: $(VENV)/ray/.installed
+	@$(BIN)/python -m pytest -rs -m ray tests/deploy/test_ray.py
 
 # A real Prometheus: `apt install prometheus`. Without it, the tests are skipped.
 observers: $(VENV)/.developing

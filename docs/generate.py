@@ -70,14 +70,14 @@ common beginning share it.
 | a card with 16 GB | `llama:URL`, with some layers in the machine's memory | no |
 | a card with 24 GB | `serve openai/gpt-oss-20b` | no |
 | a card with 80 GB | the same, and over 2 million tokens of keys and values | `serve openai/gpt-oss-120b` |
-| several cards | a server for each card behind a proxy, with one `--store postgres://…` | `vllm:URL` |
+| several cards | a server for each card behind a proxy, with one database | `vllm:URL`, `sglang:URL` |
 | no card, 32 GB of memory | `llama:URL` | no |
 | no card, 96 GB of memory | `llama:URL` | `llama:URL` |
 
 The package's own engine runs on one card (Ampere or later; tuned for Hopper), or on a CPU, where it is exact
-and meant for small models. For everything else, put this server in front of llama-server or vLLM
-([Other engines](engines.md)). The published models themselves were not run here: measured speeds are of their
-shapes with random weights ([Performance](performance.md)).
+and meant for small models. For everything else, put this server in front of llama-server, vLLM or
+SGLang ([Other engines](engines.md), [Scaling](scaling.md)). The published models themselves were not run
+here: measured speeds are of their shapes with random weights ([Performance](performance.md)).
 """
 
 
