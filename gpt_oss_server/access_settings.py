@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from gpt_oss_server.options import names, optional, setting, size, text, whole
 
+LEAST_PYTHON_MEMORY = 128 * 1024**2  # bytes: a kernel takes most of it before any code has run
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings:
@@ -55,6 +57,13 @@ class AccessSettings:
         "Access",
         "How many conversations and containers of a key may hold python's state; `none` is "
         "`--python-max-sessions-per-client`.",
+    )
+    key_python_memory: int | None = setting(
+        None,
+        optional(size(least=LEAST_PYTHON_MEMORY)),
+        "Access",
+        "The memory of python's kernels and files of a key, of all its conversations together; `none`: only "
+        "`--python-memory` counts.",
     )
     key_stored_bytes: int | None = setting(
         None, optional(size()), "Access", "How much a key may have in the store before it must delete some."

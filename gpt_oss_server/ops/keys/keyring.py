@@ -118,6 +118,7 @@ def default_limits(settings: Settings) -> KeyLimits:
         concurrent=settings.key_concurrent,
         background=settings.key_background_runs,
         kernels=settings.key_python_sessions,
+        memory=settings.key_python_memory,
         stored=settings.key_stored_bytes,
     )
 
