@@ -133,12 +133,30 @@ async def test_the_names_are_those_of_the_setting(names: str) -> None:
     assert prefixes == {"process"} | {"own": {"gpt"}, "vllm": {"vllm"}, "both": {"gpt", "vllm"}}[names]
 
 
-async def test_the_format_is_the_one_that_the_client_accepts() -> None:
+PLAIN = "text/plain;version=0.0.4"
+OPEN = "application/openmetrics-text;version=1.0.0"
+PROMETHEUS_2 = f"{OPEN},application/openmetrics-text;version=0.0.1;q=0.75,{PLAIN};q=0.5,*/*;q=0.1"
+PROMETHEUS_3 = f"{OPEN};escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4"
+
+
+@pytest.mark.parametrize(
+    "accept", [PROMETHEUS_2, PROMETHEUS_3, f"{OPEN};escaping=values"], ids=["2", "3", "values"]
+)
+async def test_the_format_is_the_one_that_the_client_accepts(accept: str) -> None:
     _, client = await with_names("both")
-    accept = {"accept": "application/openmetrics-text; version=1.0.0"}
-    answer = await client.get("http://test/metrics", headers=accept)
+    answer = await client.get("http://test/metrics", headers={"accept": accept})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert {family.name for family in text_string_to_metric_families(answer.text)}
+
+
+@pytest.mark.parametrize("accept", ["", PLAIN, PROMETHEUS_2, PROMETHEUS_3, f"{OPEN};escaping=values"])
+async def test_every_format_has_the_same_names(accept: str) -> None:
+    _, client = await with_names("both")
+    text = (await client.get("http://test/metrics", headers={"accept": accept})).text
+    assert (
+        '\nvllm:request_success_total{engine="0",finished_reason="stop",model_name="scripted"} 2.0\n' in text
+    )
+    assert '\ngpt_oss_turns_total{api="chat",status="completed"} 1.0\n' in text
 
 
 async def test_promtool_has_nothing_to_complain_about() -> None:
