@@ -33,6 +33,13 @@ class AccessSettings:
         "A file with one key a line, each with a name, limits and tools of its own where wanted "
         "(docs/access.md). A change takes effect within two seconds.",
     )
+    wrong_keys_per_minute: int | None = setting(
+        30,
+        optional(whole("COUNT", 1)),
+        "Access",
+        "How many wrong keys an address may send per minute; beyond, keys that were not right from there "
+        "before get 429 and are not looked up.",
+    )
     key_requests_per_minute: int | None = setting(
         None,
         optional(whole("COUNT", 1)),

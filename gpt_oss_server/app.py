@@ -36,6 +36,7 @@ from gpt_oss_server.ops.health.api import health_router
 from gpt_oss_server.ops.health.counted_engine import checked
 from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.ops.keys.guard import KeyGuard
+from gpt_oss_server.ops.keys.guesses import Guesses
 from gpt_oss_server.ops.limits.guard import LimitGuard
 from gpt_oss_server.ops.observation import Observation
 from gpt_oss_server.pages.router import pages_router
@@ -118,7 +119,8 @@ def _guard(app: FastAPI, served: Served, origins: Origins, observation: Observat
     if served.limiter.is_needed:
         app.add_middleware(LimitGuard, limiter=served.limiter)
     if not served.keys.is_open:
-        app.add_middleware(KeyGuard, keys=served.keys)
+        guesses = Guesses(served.settings.wrong_keys_per_minute)
+        app.add_middleware(KeyGuard, keys=served.keys, guesses=guesses, on_wrong_key=observation.on_wrong_key)
     app.add_middleware(OriginGuard, origins=origins)
     app.add_middleware(HostGuard, hosts=Hosts(served.settings))
     observation.add_spans(app)

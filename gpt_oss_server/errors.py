@@ -36,7 +36,8 @@ ApiError                          500  server_error
 ├── UpgradeRequired               426  code upgrade_required
 ├── TooManyContainers             429  code too_many_containers: the client's own, or those of all
 ├── RateLimitExceeded             429  code rate_limit_exceeded: a limit of the key, or of all clients
-│   └── TokenLimitExceeded        429  the same, of tokens
+│   ├── TokenLimitExceeded        429  the same, of tokens
+│   └── TooManyWrongKeys          429  code too_many_wrong_keys: the client's address guesses keys
 ├── EngineUnavailable             503  code server_is_overloaded: try again later
 ├── StoreUnavailable              503  code store_unavailable: try again later
 ├── GenerationFailed              500  code server_error: the engine failed
@@ -267,6 +268,10 @@ class RateLimitExceeded(ApiError):
 
 class TokenLimitExceeded(RateLimitExceeded):
     type = "tokens"
+
+
+class TooManyWrongKeys(RateLimitExceeded):
+    code = "too_many_wrong_keys"
 
 
 class EngineUnavailable(ApiError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from gpt_oss_server.http.edge import EdgeObserver
+from gpt_oss_server.ops.keys.guard import OnWrongKey
 from gpt_oss_server.ops.metrics.api import metrics_router
 from gpt_oss_server.ops.metrics.metrics import Metrics
 from gpt_oss_server.ops.metrics.stores import measured
@@ -33,6 +34,10 @@ class Observation:
     @property
     def on_tool_call(self) -> OnCall | None:
         return None if self._metrics is None else self._metrics.on_tool_call
+
+    @property
+    def on_wrong_key(self) -> OnWrongKey | None:
+        return None if self._metrics is None else self._metrics.on_wrong_key
 
     @property
     def of_http(self) -> tuple[EdgeObserver, ...]:

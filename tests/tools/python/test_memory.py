@@ -131,7 +131,7 @@ async def test_one_kernel_that_grows_takes_the_place_of_idle_ones(make_tool: Mak
 
 
 async def test_a_single_kernel_cannot_exceed_the_limit_of_its_owner(make_tool: MakeTool) -> None:
-    """Its box has the smaller limit from the start: where there are control groups, the kernel enforces it."""
+    """Its box has the smaller limit from the start, which a control group enforces where there are any."""
     owners = Owners(make_tool, limited=150 * MIB)
     output = await call(owners.open("limited"), "kept = bytearray(b'x') * (180 << 20); 1")
     assert output.failed
