@@ -55,6 +55,7 @@ from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
 InferNextToken = Callable[..., int]  # (tokens, temperature[, new_request]) -> token, as in the reference
@@ -68,10 +69,14 @@ def create_app(
     ids: Ids = random_ids,
     clock: Callable[[], float] = time.time,
     tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
 ) -> FastAPI:
-    """A server for `engine`. It closes the engine when it shuts down. Spans go to a `tracer_provider`."""
+    """A server for `engine`, which it closes when it shuts down.
+
+    OpenTelemetry's spans and metrics go to the providers, where they are given.
+    """
     settings = settings or Settings()
-    observation = Observation(settings, tracer_provider)
+    observation = Observation(settings, tracer_provider, meter_provider)
     tools = ToolsetMaker(settings, on_call=observation.on_tool_call)
     stores = observation.measured(stores_of(settings, store))
     served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=tools)

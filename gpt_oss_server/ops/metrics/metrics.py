@@ -38,9 +38,7 @@ class Metrics:
         self.figures = Figures()
         self.http = HttpFigures(self.figures)
         self.runs = RunFigures(self.figures)
-        for outcome in get_args(
-            Outcome
-        ):  # Prometheus would not see the first of a new series
+        for outcome in get_args(Outcome):  # Prometheus would not see the first of a new series
             self.figures.add(table.WRONG_KEYS, 0, (outcome,))
         self._names = names
         self._exposition: Exposition | None = None
