@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from fastapi import FastAPI, Request
@@ -97,15 +97,7 @@ def create_app(
         await service.close()
         await observation.close()
 
-    # A redirect would bypass a proxy in front of the server; see Edge.
-    app = FastAPI(
-        title="gpt-oss-server",
-        version=__version__,
-        lifespan=lifespan,
-        redirect_slashes=False,
-        docs_url=None,  # FastAPI's page loads its scripts from a CDN; `pages` has one that works offline
-        redoc_url=None,
-    )
+    app = _without_routes(lifespan)
     app.state.service, app.state.health = service, health
     _add_routes(app, service, chat, origins := Origins(settings))
     app.include_router(health_router(served, health))
@@ -115,6 +107,18 @@ def create_app(
     describe(app)
     _guard(app, served, origins, observation)
     return app
+
+
+def _without_routes(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> FastAPI:
+    # A redirect would bypass a proxy in front of the server; see Edge.
+    return FastAPI(
+        title="gpt-oss-server",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,  # FastAPI's page loads its scripts from a CDN; `pages` has one that works offline
+        redoc_url=None,
+    )
 
 
 def _guard(app: FastAPI, served: Served, origins: Origins, observation: Observation) -> None:
