@@ -91,6 +91,7 @@ def create_app(
         served.stores.start()
         service.continuing.start()
         health.start()
+        observation.start()
         yield
         await health.close()
         await served.keys.close()

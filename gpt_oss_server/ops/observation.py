@@ -67,5 +67,12 @@ class Observation:
 
             app.add_middleware(HttpSpans, tracer=self._telemetry.tracer)
 
+    def start(self) -> None:
+        """Call it in the event loop."""
+        if self._metrics is not None:
+            self._metrics.loop_lag.start()
+
     async def close(self) -> None:
+        if self._metrics is not None:
+            self._metrics.loop_lag.close()
         await self._telemetry.close()

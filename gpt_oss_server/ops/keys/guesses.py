@@ -19,7 +19,8 @@ from typing import TypeVar
 
 _MOST = 10_000  # addresses with wrong keys, and pairs of an address and a right key
 _NETWORK_BITS = 64  # of an IPv6 address: one client has all the others
-_Key, _Value = TypeVar("_Key"), TypeVar("_Value")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _log = logging.getLogger(__name__)
 
 

@@ -20,6 +20,7 @@ from gpt_oss_server.ops.keys.guard import Outcome
 from gpt_oss_server.ops.metrics import table
 from gpt_oss_server.ops.metrics.figures import Figure, Figures, Histogram, Labels, Value
 from gpt_oss_server.ops.metrics.http import HttpFigures
+from gpt_oss_server.ops.metrics.loop_lag import LoopLag
 from gpt_oss_server.ops.metrics.runs import RunFigures
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import StoreSize
@@ -38,6 +39,7 @@ class Metrics:
         self.figures = Figures()
         self.http = HttpFigures(self.figures)
         self.runs = RunFigures(self.figures)
+        self.loop_lag = LoopLag(self.figures)
         for outcome in get_args(Outcome):  # Prometheus would not see the first of a new series
             self.figures.add(table.WRONG_KEYS, 0, (outcome,))
         self._names = names

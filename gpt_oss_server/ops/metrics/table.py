@@ -163,6 +163,11 @@ WRONG_KEYS = _counter(
     "sent too many, so that the key was not looked up (429).",
     "outcome",
 )
+LOOP_LAG = _histogram(
+    "event_loop_lag_seconds",
+    "How late the event loop runs what is due, four times a second. All that the process serves is as late.",
+    _SHORT,
+)
 SOCKETS = _gauge("websocket_connections", "Open WebSockets.")
 
 TABLE: tuple[Figure, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Figure))

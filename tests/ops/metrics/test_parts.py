@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import inference
 from gpt_oss_server.ops.metrics import vllm_names
-from gpt_oss_server.ops.metrics.table import PREFIX, TABLE
+from gpt_oss_server.ops.metrics.figures import Figures, Histogram
+from gpt_oss_server.ops.metrics.loop_lag import LoopLag
+from gpt_oss_server.ops.metrics.table import LOOP_LAG, PREFIX, TABLE
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
 from tests.doubles.observing.figures import Scraped, scraped
-from tests.doubles.serving import scripted
+from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.calculator import ANSWER
+from tests.doubles.waiting import until_found
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'
 NOWHERE = '<|channel|>analysis to=browser.dance code<|message|>{"query":"harbour"}<|call|>'
@@ -99,6 +103,30 @@ async def test_the_local_engine_reports_its_queue_its_cache_and_its_memory() -> 
     assert figures.own("kv_usage_ratio") == 0
     assert figures.own("engine_failed_steps_total") == 0
     await api.service.close()
+
+
+async def test_a_loop_that_something_blocks_is_late() -> None:
+    figures = Figures()
+    lag = LoopLag(figures)
+    lag.start()
+    await asyncio.sleep(0.1)
+    asyncio.get_running_loop().call_soon(time.sleep, 1.0)
+    await asyncio.sleep(0.05)
+    lag.close()
+    observed = figures.values(LOOP_LAG)[()]
+    assert isinstance(observed, Histogram)
+    assert sum(observed.counts) == 1
+    assert observed.sum >= 0.8
+    await asyncio.sleep(0.6)
+    assert sum(observed.counts) == 1, "nothing is observed after the end"
+
+
+async def test_a_served_application_observes_its_loop() -> None:
+    with serving(scripted(ANSWER)) as url:
+        async with httpx.AsyncClient(base_url=url) as client:
+            await until_found(
+                lambda: scraped(client), lambda found: found.own("event_loop_lag_seconds_count") > 1
+            )
 
 
 async def with_names(names: str) -> tuple[Scraped, httpx.AsyncClient]:
