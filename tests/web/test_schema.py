@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 Visiting = Callable[..., Any]
 SCHEMA = {
     "type": "object",
-    "properties": {"tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}}},
+    "properties": {"tags": {"type": "array", "maxItems": 3, "items": {"$ref": "#/$defs/tag"}}},
     "required": ["tags"],
     "additionalProperties": False,
     "$defs": {"tag": {"enum": ["red", "green"]}},

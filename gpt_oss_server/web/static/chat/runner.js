@@ -79,6 +79,7 @@ async function follow(id, node, events) {
   let due = 0;
   const show = () => {
     due = 0;
+    if (control.signal.aborted) return; // `stop` has written how it ended
     setSteps(id, node, (steps) => [...steps.slice(0, -1), latest]);
   };
   const take = (event) => {
@@ -89,7 +90,7 @@ async function follow(id, node, events) {
   try {
     await readOn(latest, events, take, control.signal);
   } catch (error) {
-    if (error.name === "AbortError") return;
+    if (control.signal.aborted) return;
     latest = { ...latest, status: "failed", error: error.message };
   } finally {
     clearTimeout(due);
