@@ -182,10 +182,13 @@ def test_docker_compose_reads_the_files(files: tuple[str, ...]) -> None:
     words = [word for name in files for word in ("--file", f"deploy/{name}")]
     secrets = ("POSTGRES_PASSWORD", "GPT_OSS_SERVER_API_KEY", "GRAFANA_PASSWORD")
     environment = {**os.environ, **dict.fromkeys(secrets, "secret")}
-    done = run(program("docker-compose"), *words, "config", "--quiet", env=environment)
+    compose = program("docker-compose")
+    if run(compose, "version", "--short").stdout.startswith("1."):
+        pytest.skip("docker-compose 1 does not know files without a version; install docker compose 2")
+    done = run(compose, *words, "config", "--quiet", env=environment)
     assert done.returncode == 0, done.stderr
     without = {name: value for name, value in environment.items() if name not in secrets}
-    done = run(program("docker-compose"), *words, "config", "--quiet", env=without)
+    done = run(compose, *words, "config", "--quiet", env=without)
     assert done.returncode != 0
     assert "put one into .env" in done.stderr
 
