@@ -1,4 +1,4 @@
-"""Begins to load torch's libraries before torch is imported.
+"""Begins to load torch's libraries before torch is imported, and shortens its import.
 
 Linking them takes the system a quarter of a second or, from a cold disk, many. Python's lock is free
 meanwhile, which it is not when the import of torch links them.
@@ -12,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
+from inference.local.deferred import defer_meta_registrations
 from inference.threads import let_idle_threads_sleep
 
 
@@ -24,6 +25,7 @@ def preload_torch() -> threading.Thread | None:
     if not library.is_file():
         return None
     let_idle_threads_sleep()
+    defer_meta_registrations()
     thread = threading.Thread(target=_load, args=(library,), name="preload torch", daemon=True)
     thread.start()
     return thread

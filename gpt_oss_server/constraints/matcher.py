@@ -143,8 +143,9 @@ def ordinary_tokens(encoding: Encoding) -> list[bytes]:
     separator, found = encoding.token_bytes([RETURN]), []
     for first in range(0, FIRST_SPECIAL, _CHUNK):
         chunk = range(first, min(first + _CHUNK, FIRST_SPECIAL))
-        joined = encoding.token_bytes([token for ordinary in chunk for token in (ordinary, RETURN)])
-        found += joined.split(separator)[:-1]
+        separated = [RETURN] * (2 * len(chunk))
+        separated[::2] = chunk
+        found += encoding.token_bytes(separated).split(separator)[:-1]
     assert len(found) == FIRST_SPECIAL, "an ordinary token holds the separator"
     return found
 

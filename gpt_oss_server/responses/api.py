@@ -12,9 +12,10 @@ from starlette.responses import Response
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
-from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.large_work import json_answer
 from gpt_oss_server.http.sse import EventStream, encode, unless_gone
 from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.responses.listing import listed_input
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
@@ -102,8 +103,8 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
         check_included(_included(request))
-        stored = await service.retrieve(response_id)
-        return JSONResponse(page(stored.input_items, request.query_params))
+        store, query = service.served.store, request.query_params
+        return await json_answer(await listed_input(store, service.retrieve, response_id, query))
 
     @router.post("/render", openapi_extra=documented(CreateResponse))
     async def render(request: Request) -> Response:

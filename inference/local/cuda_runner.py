@@ -91,6 +91,9 @@ class CudaRunner:
             picker = self.picker(Sampling(logit_bias=bias))
             pick_rows(logits, [picker] * rows, [0.5] * rows, [mask] * rows)
 
+    def improve(self) -> bool:
+        return False  # `prepare` has done all of it
+
     def problem(self) -> str | None:
         return device_problem(self._device)
 

@@ -23,6 +23,7 @@ from inference.engine import (
     Step,
     output_limit,
 )
+from inference.local.deferred import register_now
 from inference.local.loop import Loop
 from inference.local.machine import machine_memory, machine_share
 from inference.local.memory import LayerKind, MemoryPlan, plan_memory
@@ -196,6 +197,8 @@ def device_of(device: str | None) -> torch.device:
             f"The device {device!r} was requested, but torch finds no usable GPU. Omit it to run on the CPU, "
             "or install a torch build for the machine's CUDA."
         )
+    if on.type != "cpu":  # its libraries may trace
+        register_now()
     return on
 
 

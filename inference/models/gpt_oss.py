@@ -18,6 +18,7 @@ from inference.engine import CheckpointError
 from inference.models.head import PackedHead
 from inference.models.kv_cache import KVCache, PagedMemory
 from inference.models.precision import Precision
+from inference.models.rotations import Rotations
 from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.choice import ops_for
@@ -32,8 +33,7 @@ class GptOss:
         self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
         self._device, self._dtype = weights.norm.device, weights.layers[0].router.dtype
         self._ops = ops_for(self._device)
-        cos, sin = reference.rope_tables(config.rope, config.head_dim, config.context_length)
-        self._cos, self._sin = cos.to(self._device), sin.to(self._device)
+        self._rotations = Rotations(config, self._device)
 
     @property
     def device(self) -> torch.device:
@@ -65,7 +65,7 @@ class GptOss:
     ) -> Tensor:
         """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows."""
         config = self.config
-        cos, sin = self._cos[positions], self._sin[positions]
+        cos, sin = self._rotations.at(positions)
         x = self._weights.embedding[tokens].to(self._dtype)
         for layer, weights in enumerate(self._weights.layers):
             keys, values = memory.layers[layer]
@@ -103,6 +103,11 @@ class GptOss:
             return head.logits(reference.rms_norm(x, norm, eps))
         logits: Tensor = self._ops.head_logits(x, norm, eps, head)
         return logits
+
+    def improve(self) -> bool:
+        """Spends a fraction of a second on faster steps; returns whether that is worth repeating."""
+        head = self._weights.head
+        return isinstance(head, PackedHead) and head.merge()
 
     # One sequence alone -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.head import pack_head
 from inference.models.random_checkpoint import write_random_checkpoint
+from inference.models.rotations import FIRST_POSITIONS, Rotations
+from inference.ops.reference import rope_tables
 
 # Many times longer than the window (16), and longer than the rope's original context (32).
 PROMPT = torch.randint(0, 500, (70,), generator=torch.Generator().manual_seed(5)).tolist()
@@ -148,6 +151,48 @@ def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch
         wanted = x @ stored.float().t()
         assert relative_error(packed.logits(x), wanted) < 1e-6
         assert (packed.logits(x) - wanted).abs().max() < 1e-4
+
+
+def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 256)
+    monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1024 * 64 + 100)
+    packed = pack_head(
+        torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16(), torch.float32
+    )
+    if packed is None:
+        pytest.skip("this PyTorch has no FBGEMM")
+    inputs = [torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 7, 40)]
+    before, parts = [packed.logits(x) for x in inputs], []
+    while packed.merge():
+        parts.append(len(packed._packed))
+        assert all(torch.equal(packed.logits(x), wanted) for x, wanted in zip(inputs, before, strict=True))
+    assert parts == [9, 6]  # of 12, four at a time
+    assert len(packed._packed) == 3
+    assert all(torch.equal(packed.logits(x), wanted) for x, wanted in zip(inputs, before, strict=True))
+    assert not packed.merge()
+
+
+def test_a_wide_head_keeps_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 16)
+    monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1000)
+    packed = pack_head(torch.randn(64, 64).bfloat16(), torch.float32)
+    if packed is None:
+        pytest.skip("this PyTorch has no FBGEMM")
+    assert not packed.merge()
+    assert len(packed._packed) == 4
+
+
+def test_rotations_are_made_as_sequences_grow_and_are_those_of_the_whole_table(config: ModelConfig) -> None:
+    rotations = Rotations(replace(config, context_length=10_000), CPU)
+    whole = rope_tables(config.rope, config.head_dim, 10_000)
+    assert len(rotations._cos) == FIRST_POSITIONS
+    for positions in ([0, 3, 17], [FIRST_POSITIONS - 1], [FIRST_POSITIONS], [9_999, 5]):
+        places = torch.tensor(positions)
+        for found, wanted in zip(rotations.at(places), whole, strict=True):
+            assert torch.equal(found, wanted[places])
+    assert len(rotations._cos) == 10_000
+    with pytest.raises(IndexError):
+        rotations.at(torch.tensor([10_000]))
 
 
 @pytest.mark.parametrize(

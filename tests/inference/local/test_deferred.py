@@ -1,0 +1,47 @@
+"""What a served torch leaves out of its import, in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+DEFER = "import sys; from inference.local.deferred import *;"
+DEFERRED = f"{DEFER} defer_meta_registrations(); import torch;"
+EMPTY = "type(sys.modules['torch._meta_registrations']).__name__ == '_Deferred'"
+
+
+def run(code: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_module_stays_empty_while_tensors_are_computed() -> None:
+    run(
+        f"{DEFERRED} import inspect; inspect.getmodule(torch.ones(1));"
+        f"assert float((torch.ones(3, 4) @ torch.ones(4, 5)).sum()) == 60.0; assert {EMPTY}"
+    )
+
+
+def test_a_use_of_one_of_its_names_runs_it() -> None:
+    run(f"{DEFERRED} torch._meta_registrations.register_meta; assert not ({EMPTY})")
+
+
+def test_a_compiler_finds_it_run() -> None:
+    run(
+        f"{DEFERRED} made = torch.compile(lambda x: x * 2 + 1, backend='aot_eager');"
+        f"assert made(torch.ones(3)).tolist() == [3.0] * 3; assert not ({EMPTY})"
+    )
+
+
+def test_it_runs_once_on_request_and_not_without_a_deferral() -> None:
+    run(f"{DEFERRED} register_now(); register_now(); assert not ({EMPTY})")
+    run(f"{DEFER} import torch; defer_meta_registrations(); assert not ({EMPTY})")
+
+
+def test_a_server_leaves_it_out() -> None:
+    run(
+        "import sys; from inference.preload import preload_torch; thread = preload_torch(); import torch;"
+        f"assert thread is None or {EMPTY}"
+    )

@@ -1,0 +1,109 @@
+"""An idle engine makes its later steps faster, a fraction of a second at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from inference.config import ModelConfig
+from inference.engine import EngineInfo, Sampling
+from inference.local.engine import LocalEngine, load_local
+from inference.local.scheduling.prefix_cache import PrefixCache
+from inference.local.scheduling.scheduler import SchedulerLimits
+from inference.local.torch_runner import TorchRunner
+from inference.models.head import PackedHead
+from inference.models.random_checkpoint import write_random_checkpoint
+from tests.contracts.engine_contract import generated
+from tests.doubles.inference.driven import MemoryRunner
+from tests.doubles.waiting import until
+
+pytestmark = pytest.mark.anyio
+SOME = Sampling(temperature=0.0, max_tokens=5)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.local.loop.BEFORE_IMPROVING", 0.01)
+
+
+@dataclass
+class ImprovingRunner(MemoryRunner):
+    """Improves itself a number of times, or fails at it."""
+
+    left: int = 0
+    failure: Exception | None = None
+    calls: int = 0
+
+    def improve(self) -> bool:
+        self.calls += 1
+        if self.failure is not None:
+            raise self.failure
+        self.left -= 1
+        return self.left > 0
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[LocalEngine]:
+    info = EngineInfo(name="improving", context_length=200, vocab_size=1000)
+    limits = SchedulerLimits(max_concurrent=4, max_waiting=4)
+    engine = LocalEngine(ImprovingRunner((None,), 4), info, PrefixCache((None,), [64], 4), limits)
+    yield engine
+    await engine.close()
+
+
+def runner_of(engine: LocalEngine) -> ImprovingRunner:
+    assert isinstance(engine._runner, ImprovingRunner)
+    return engine._runner
+
+
+async def test_an_idle_engine_improves_its_runner_until_nothing_is_left(engine: LocalEngine) -> None:
+    runner = runner_of(engine)
+    runner.left = 3
+    assert runner.calls == 0  # before it is used, it does nothing
+    first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens
+    await until(lambda: runner.calls == 3)
+    assert (await generated(engine, SOME, prompt=[1, 2, 3])).tokens == first
+    assert runner.calls == 3
+
+
+async def test_an_improvement_that_fails_is_logged_once_and_ends_no_generation(
+    engine: LocalEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = runner_of(engine)
+    runner.failure = MemoryError("too little")
+    with caplog.at_level(logging.WARNING):
+        first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens
+        await until(lambda: runner.calls == 1)
+        assert (await generated(engine, SOME, prompt=[1, 2, 3])).tokens == first
+    assert runner.calls == 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    await engine.check()
+
+
+async def test_a_real_model_merges_its_head_and_samples_the_same_tokens(
+    tmp_path: Path, config: ModelConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 64 * 200)
+    write_random_checkpoint(tmp_path, config)
+    engine = load_local(tmp_path, name="small", device="cpu", any_vocabulary=True)
+    try:
+        assert isinstance(engine._runner, TorchRunner)
+        head = engine._runner._model._weights.head
+        if not isinstance(head, PackedHead):
+            pytest.skip("this PyTorch has no FBGEMM")
+        assert len(head._packed) == 5
+        first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens
+        await until(lambda: len(head._packed) == 3)
+        assert (await generated(engine, SOME, prompt=[1, 2, 3])).tokens == first
+    finally:
+        await engine.close()
