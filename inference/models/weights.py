@@ -17,10 +17,11 @@ from torch import Tensor
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.models.experts import MXFP4_BLOCK, Packed, PackedExperts, PlainExperts, check_block_sizes
-from inference.models.head import PackedHead, pack_head
+from inference.models.head import pack_head
 from inference.models.precision import Precision
 from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.ops.choice import runs_fp8, runs_kernels
+from inference.ops.halves import HalfRows, are_halves, has_halves
 from inference.ops.reference import MixtureWeights
 from inference.ops.scaled import Rounding, Rows, ScaledRows, scaled
 from inference.progress import ProgressBar
@@ -32,10 +33,10 @@ AS_COMPUTED = Precision()
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
     attention_norm: Tensor
-    qkv: Rows  # rows q, k, v
+    qkv: Rows | HalfRows  # rows q, k, v
     qkv_bias: Tensor | None
     sinks: Tensor
-    out: Rows
+    out: Rows | HalfRows
     out_bias: Tensor | None
     mlp_norm: Tensor
     router: Tensor
@@ -48,7 +49,7 @@ class Weights:
     embedding: Tensor  # V × H as stored: a token's row is converted on use
     layers: tuple[LayerWeights, ...]
     norm: Tensor
-    head: Tensor | ScaledRows | PackedHead  # H × V; ScaledRows: V × H
+    head: Tensor | ScaledRows | HalfRows  # H × V; ScaledRows: V × H
     rounding: float | None = None  # with FP8 weights, their relative error
 
 
@@ -110,6 +111,7 @@ class _Reader:
     ) -> None:
         self._files, self._config, self._device, self._dtype = files, config, device, dtype
         self._repacks = runs_kernels(device)
+        self._halves = has_halves(device) and dtype == torch.float32
         self._keeps_fp8 = runs_fp8(device)
         self.rounding = Rounding() if precision.weights == "fp8" else None
         self._is_original = "embedding.weight" in files
@@ -127,7 +129,14 @@ class _Reader:
         self.rounding.count(rows, found)
         return found if self._keeps_fp8 else found.floats(rows.dtype)
 
-    def ends(self) -> tuple[Tensor, Tensor, Tensor | ScaledRows | PackedHead]:
+    def _product_rows(self, rows: Tensor) -> Rows | HalfRows:
+        """In 16 bits where that is exact and the CPU multiplies by them."""
+        found = self._rows(rows)
+        if self._halves and isinstance(found, Tensor) and are_halves(found):
+            return HalfRows(found)
+        return found
+
+    def ends(self) -> tuple[Tensor, Tensor, Tensor | ScaledRows | HalfRows]:
         """Embedding, last norm and head."""
         shape = (self._config.vocab_size, self._config.hidden)
         if self._is_original:
@@ -148,10 +157,10 @@ class _Reader:
         bias = config.attention_bias
         return LayerWeights(
             attention_norm=take("attn.norm.scale", hidden).float(),
-            qkv=self._rows(take("attn.qkv.weight", heads + 2 * kv, hidden)),
+            qkv=self._product_rows(take("attn.qkv.weight", heads + 2 * kv, hidden)),
             qkv_bias=take("attn.qkv.bias", heads + 2 * kv) if bias else None,
             sinks=take("attn.sinks", config.heads),
-            out=self._rows(take("attn.out.weight", hidden, heads)),
+            out=self._product_rows(take("attn.out.weight", hidden, heads)),
             out_bias=take("attn.out.bias", hidden) if bias else None,
             mlp_norm=take("mlp.norm.scale", hidden).float(),
             router=take("mlp.gate.weight", config.experts, hidden),
@@ -168,10 +177,10 @@ class _Reader:
         biases = [take(f"self_attn.{part}_proj.bias", rows) for part, rows in parts if bias]
         return LayerWeights(
             attention_norm=take("input_layernorm.weight", hidden).float(),
-            qkv=self._rows(qkv),
+            qkv=self._product_rows(qkv),
             qkv_bias=torch.cat(biases) if bias else None,
             sinks=take("self_attn.sinks", config.heads),
-            out=self._rows(take("self_attn.o_proj.weight", hidden, heads)),
+            out=self._product_rows(take("self_attn.o_proj.weight", hidden, heads)),
             out_bias=take("self_attn.o_proj.bias", hidden) if bias else None,
             mlp_norm=take("post_attention_layernorm.weight", hidden).float(),
             router=take("mlp.router.weight", config.experts, hidden),
@@ -214,7 +223,7 @@ class _Reader:
             return self._files.take(name, shape)
         return self._files.take(name, (shape[0], shape[2], shape[1])).transpose(1, 2)
 
-    def _head(self, stored: Tensor) -> Tensor | ScaledRows | PackedHead:
+    def _head(self, stored: Tensor) -> Tensor | ScaledRows | HalfRows:
         """H × V, V × H in FP8. On the CPU, if not packed, it is stored in this order, which reads at memory
         speed.
 

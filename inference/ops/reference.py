@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inference.config import RopeConfig
+from inference.ops.halves import HalfRows, linear
 from inference.ops.pages import Pages, Span, Together
 from inference.ops.scaled import FP8, LARGEST
 
@@ -76,7 +77,7 @@ def qkv(
     x: Tensor,
     norm: Tensor,
     eps: float,
-    weight: Tensor,
+    weight: Tensor | HalfRows,
     bias: Tensor | None,
     cos: Tensor,
     sin: Tensor,
@@ -91,7 +92,7 @@ def qkv(
     """
     kv_heads, size = keys.shape[2:]
     normed = rms_norm(x, norm, eps)
-    projected = functional.linear(normed, weight, bias).view(len(x), -1, size)
+    projected = linear(normed, weight, bias).view(len(x), -1, size)
     rotated = apply_rope(projected[:, :-kv_heads], cos, sin)
     write_kv(keys, values, rotated[:, -kv_heads:], projected[:, -kv_heads:], pages)
     return rotated[:, :-kv_heads]
@@ -241,9 +242,9 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, sink: Tensor, hidden: T
     return out.view(kv_heads, group, count, size)
 
 
-def project_out(attended: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+def project_out(attended: Tensor, weight: Tensor | HalfRows, bias: Tensor | None, residual: Tensor) -> Tensor:
     """residual + attended·Wᵀ + b: attended is T × N·D, weight H × N·D, residual and result T×H."""
-    return residual + functional.linear(attended, weight, bias)
+    return residual + linear(attended, weight, bias)
 
 
 class MixtureWeights(Protocol):

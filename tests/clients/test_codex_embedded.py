@@ -1,10 +1,14 @@
-"""The unmodified Codex CLI with the embedded model: no script, and no turn that only reaches its limit."""
+"""The unmodified Codex CLI with the embedded model: no script, and no turn that only reaches its limit.
+
+The model runs in the built-in engine (`make clients`), or in engines of other programs (`make engines`).
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,7 @@ from gpt_oss_server.settings import Settings
 from tests.clients.test_codex import Codex
 from tests.doubles.clients.recording import Recorder, recorded
 from tests.doubles.clients.running import run
-
-pytestmark = pytest.mark.clients
+from tests.doubles.engines.live import KINDS, live_engine
 
 PROMPTS = (
     "Make a file made.txt that says hello",
@@ -25,14 +28,35 @@ PROMPTS = (
     "List the files in this folder",
     "Explain this project",
 )
-REPETITION = 512  # tokens that one cycle may fill until the turn ends
+LIMIT = 256  # tokens that one cycle may fill until the turn ends
+REPETITION = 2 * LIMIT
+CONTEXT = 16_384  # Codex sends thousands of tokens of instructions
 SAME_CALLS = 8  # how often a whole session of Codex may make the same call
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[tuple[str, Recorder]]:
-    with recorded(inference.load("tiny"), Settings(model="tiny", served_model_name=("scripted",))) as running:
-        yield running
+@contextmanager
+def model_of(kind: str, scratch: Path) -> Iterator[str]:
+    if kind == "tiny":
+        yield kind
+        return
+    with live_engine(kind, scratch, context=CONTEXT, slots=2) as model:
+        yield model
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("tiny", marks=pytest.mark.clients),
+        *(pytest.param(kind, marks=pytest.mark.engines) for kind in KINDS),
+    ],
+)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Recorder]]:
+    with model_of(request.param, tmp_path_factory.mktemp("model")) as model:
+        settings = Settings(model=model, served_model_name=("scripted",), repetition_limit=LIMIT)
+        with recorded(inference.load(model), settings) as running:
+            yield running
 
 
 def texts_of(response: dict[str, Any]) -> Iterator[str]:
@@ -52,6 +76,7 @@ def cycle_at_the_end(tokens: list[int]) -> int:
     return longest
 
 
+@pytest.mark.clients
 def test_the_measure_of_a_cycle() -> None:
     assert cycle_at_the_end([1, 2, 3, 4]) == 0
     assert cycle_at_the_end([9, 1, 2, 1, 2, 1]) == 5

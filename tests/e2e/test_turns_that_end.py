@@ -14,8 +14,8 @@ import pytest
 
 import inference
 from gpt_oss_server.settings import Settings
+from tests.contracts.embedded_model_contract import TIMER, WEATHER
 from tests.doubles.serving import serving
-from tests.e2e.test_embedded_model import TIMER, WEATHER
 
 MOST = 900  # tokens of a turn: what a short answer has, and 512 of repetition
 SEARCH: dict[str, Any] = {

@@ -1,11 +1,13 @@
 """A checkpoint as a folder that vLLM serves on a CPU: weights without MXFP4, and a tokenizer.
 
-The weights are the same numbers; vLLM's kernels for MXFP4 need a processor that few machines have.
+The weights are the same numbers; vLLM's kernels for MXFP4 need a processor that few machines have. As in an
+exported GGUF file, layers of zeros stand where vLLM expects a window, so that the model computes the same.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
+from inference.export.alternating import places_of
 from inference.export.vocabulary import Vocabulary, merges_of, spelt
 from inference.ops.reference import dequantise_mxfp4
 
@@ -30,6 +33,8 @@ _SPLITTER = "|".join(
         r"\s+",
     )
 )
+_SLIDING = "sliding_attention"
+_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 _NAMED = range(199_998, 200_019)  # special tokens with a name; later ids have none
 
 
@@ -37,14 +42,14 @@ def write_folder(checkpoint: Path, folder: Path) -> Path:
     config = json.loads((checkpoint / "config.json").read_text())
     del config["quantization_config"]
     # vLLM gives every second layer a window, whatever the checkpoint states.
-    layers = range(config["num_hidden_layers"])
-    config["layer_types"] = ["full_attention" if layer % 2 else "sliding_attention" for layer in layers]
+    places = places_of([kind == _SLIDING for kind in config["layer_types"]])
+    config["num_hidden_layers"] = len(places)
+    config["layer_types"] = ["full_attention" if layer % 2 else _SLIDING for layer in range(len(places))]
     config["torch_dtype"] = "bfloat16"
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "generation_config.json").write_text((checkpoint / "generation_config.json").read_text())
-    save_file(
-        _unpacked(load_file(checkpoint / "model.safetensors")), folder / "model.safetensors", {"format": "pt"}
-    )
+    tensors = _spread(_unpacked(load_file(checkpoint / "model.safetensors")), places)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     vocabulary = harmony_vocabulary()
     (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(vocabulary)))
     names = {
@@ -68,6 +73,17 @@ def _unpacked(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             found[whole] = values.transpose(1, 2).contiguous()
         elif not name.endswith("_scales"):
             found[name] = tensor
+    return found
+
+
+def _spread(tensors: dict[str, torch.Tensor], places: list[int | None]) -> dict[str, torch.Tensor]:
+    """The layers in their places, and zeros between them."""
+    found = {name: tensor for name, tensor in tensors.items() if not _LAYER.match(name)}
+    for place, layer in enumerate(places):
+        for name, tensor in tensors.items():
+            if (parts := _LAYER.match(name)) and int(parts[1]) == (layer or 0):
+                copied = torch.zeros_like(tensor) if layer is None else tensor
+                found[f"model.layers.{place}.{parts[2]}"] = copied
     return found
 
 

@@ -20,6 +20,7 @@ _VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_ENABLE_RESPONSES_API_STORE": "1",  # off by default; comparisons are with what it can do
 }
 
 
@@ -34,6 +35,14 @@ def vllm_server(program: str, folder: Path, *flags: str, context: int = 1024) ->
     if running := os.environ.get("VLLM_URL"):
         yield running
         return
+    with vllm_process(program, folder, *flags, context=context) as (url, _):
+        yield url
+
+
+@contextmanager
+def vllm_process(
+    program: str, folder: Path, *flags: str, context: int = 1024
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     port = free_port()
     sizes = ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(context)]
     command = [program, "serve", str(folder), "--host", "127.0.0.1", "--port", str(port), *sizes]
@@ -46,7 +55,7 @@ def vllm_server(program: str, folder: Path, *flags: str, context: int = 1024) ->
     )
     try:
         await_health(f"http://127.0.0.1:{port}", process, READY_SECONDS)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", process
     finally:
         process.terminate()
         process.wait(60)

@@ -17,9 +17,11 @@ from inference.engine import Engine, Finish, Sampling
 from inference.local.engine import load_local
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
+from tests.contracts.greedy_contract import GreedyContract, builtin
 from tests.contracts.spelled_contract import SpelledContract
 from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
 
+__all__ = ["builtin"]  # a fixture
 PROGRAM = found_llama_server()
 pytestmark = [
     pytest.mark.engines,
@@ -49,7 +51,9 @@ async def engine(url: str) -> AsyncIterator[Engine]:
     await engine.close()
 
 
-class TestRealLlama(EngineContract, SpelledContract):
+class TestRealLlama(EngineContract, SpelledContract, GreedyContract):
+    widest = 0.5  # it rounds activations to 8 bits where weights have 4
+
     @pytest.fixture
     def engine(self, engine: Engine) -> Engine:
         return engine
@@ -110,30 +114,6 @@ async def test_logprobs_are_the_local_engines(engine: Engine, weights: Path, enc
             assert one.logprob == pytest.approx(other.logprob, abs=0.05)
     finally:
         await local.close()
-
-
-async def test_greedy_texts_are_the_local_engines(engine: Engine, weights: Path, encoding: Encoding) -> None:
-    topics = ("France", "Japan", "gravity", "a poem about rain", "2 + 2", "Python lists", "the moon", "tea")
-    forms = (
-        "Tell me about {}.",
-        "What is {}?",
-        "Explain {} in one sentence.",
-        "Write a question on {}.",
-        "{}!",
-    )
-    local = load_local(weights, name="tiny", device="cpu", context=1024)
-    same = []
-    try:
-        for topic in topics:
-            for form in forms:
-                prompt = prompt_of(encoding, form.format(topic))
-                sampling = Sampling(temperature=0.0, max_tokens=40)
-                theirs = await generated(engine, sampling, prompt)
-                mine = await generated(local, sampling, prompt)
-                same.append(theirs.tokens == mine.tokens)
-    finally:
-        await local.close()
-    assert sum(same) >= 0.9 * len(same), f"{sum(same)} of {len(same)} texts agree"
 
 
 async def test_an_abandoned_generation_frees_its_slot_on_the_server(engine: Engine, url: str) -> None:

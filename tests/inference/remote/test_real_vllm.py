@@ -14,10 +14,12 @@ from inference import tiny
 from inference.engine import Engine
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract
+from tests.contracts.greedy_contract import GreedyContract, builtin
 from tests.contracts.spelled_contract import SpelledContract
 from tests.doubles.engines.hf_folder import write_folder
 from tests.doubles.engines.vllm_server import found_vllm, vllm_server
 
+__all__ = ["builtin"]  # a fixture
 PROGRAM = found_vllm()
 pytestmark = [
     pytest.mark.engines,
@@ -40,7 +42,9 @@ async def engine(url: str) -> AsyncIterator[Engine]:
     await engine.close()
 
 
-class TestRealVllm(EngineContract, SpelledContract):
+class TestRealVllm(EngineContract, SpelledContract, GreedyContract):
+    widest = 0.05
+
     @pytest.fixture
     def engine(self, engine: Engine) -> Engine:
         return engine
