@@ -33,7 +33,7 @@ class PackedHead:
         ]
         together = max(1, MERGED_WEIGHTS // stored.shape[1] // ROWS_AT_ONCE)  # parts
         self._to_merge = (
-            [] if together == 1 or len(self._packed) == 1 else [*stored.split(together * ROWS_AT_ONCE)]
+            [] if together == 1 or len(self._packed) == 1 else [*torch.split(stored, together * ROWS_AT_ONCE)]
         )
         self._together, self._merged = together, 0
 
