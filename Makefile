@@ -4,7 +4,8 @@
 #   make demo             set up, then show what the server does: reasoning, tools, citations, a plot, MCP
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
-#   make docs             write the generated docs
+#   make proofs           run tests that draw at random with many more seeds
+#   make docs             write the generated docs and pictures
 #   make docs-site        build the documentation as a site, in site/, and check its links
 #   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
 #   make recipe-test      train small models by the recipe of the embedded one
@@ -12,6 +13,7 @@
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make observers        run the tests with a real Prometheus
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
+#   make ray              run the server on a real Ray: two replicas over a Postgres
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make soak             load a server for MINUTES=60 while clients leave; nothing may grow or leak
@@ -45,11 +47,14 @@ SOURCES := $(PACKAGES) recipe tests examples docs
 # The same order of sets in every test process: pytest-xdist compares the tests that its workers collect.
 export PYTHONHASHSEED ?= 0
 
+# Each import would compile its modules again, in each of the thousand processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One thread per test process: two OpenMP teams on the same cores run at a tenth of their speed.
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test recipe-test check lint types docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -82,11 +87,13 @@ $(VENV)/.created:
 	@touch $@
 
 # setuptools before the project, and no build isolation: constraints.txt pins every version that builds something.
+# The python tool's sandbox cannot write to .venv: the imports at the end compile what its kernels load.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
 	@$(PIP) setuptools
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(PIP) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
+	@$(BIN)/python -c 'import ipykernel.kernelapp, matplotlib.pyplot'
 	@touch $@
 
 $(VENV)/.developing: $(VENV)/.installed
@@ -99,12 +106,17 @@ $(VENV)/.developing: $(VENV)/.installed
 recipe-test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
 
+# Each worker imports and collects every test, in 10 s of a core: three are enough for two cores.
 test: $(VENV)/.developing
-	@$(BIN)/python -m pytest -n 4 $(TESTS)
+	@$(BIN)/python -m pytest -n 3 $(TESTS)
+
+# Each of these tests has a few seeds that `make test` runs.
+proofs: $(VENV)/.developing
+	@$(BIN)/python -m pytest -n 2 -m proof tests
 
 # The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
 check: $(VENV)/.developing
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check types wheel-test docs-site
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint docs-check collected wheel-test docs-site
 	@$(MAKE) --no-print-directory harmony-compat
 	@$(MAKE) --no-print-directory test
 
@@ -115,8 +127,13 @@ lint: $(VENV)/.developing
 types: $(VENV)/.developing
 	@$(BIN)/mypy --no-error-summary
 
+# Compiles the tests once; otherwise each worker of `make test` would, at the same time.
+collected: $(VENV)/.developing
+	@$(BIN)/python -m pytest --collect-only -qq tests > $(VENV)/collected.log 2>&1 || { cat $(VENV)/collected.log >&2; exit 1; }
+
 docs: $(VENV)/.developing
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.pictures
 
 docs-check: $(VENV)/.developing
 	@$(BIN)/python docs/generate.py --check
@@ -151,7 +168,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 3 $(WITH_OPENAI_HARMONY:%=tests/%)
+		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%)
 
 # Real clients, apart from the project and each Python environment apart from the others: their requirements conflict.
 # uv installs them in seconds, where pip takes many minutes. A failure is reported, and the tests of its clients are
@@ -190,6 +207,17 @@ web-test: $(VENV)/.developing
 # LLAMA_SERVER=PATH VLLM=PATH: the program, if it is not on the path. Without it, the tests are skipped.
 engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote
+
+# Ray in an environment of its own, which finds the project's packages after its own.
+$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(CLIENTS)/uv/.installed
+	@rm -rf $(@D)
+	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
+		$(UV) pip install --quiet --compile-bytecode --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \
+		$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(@D)/lib/*/site-packages)/project.pth && \
+		touch $@ || { rm -rf $(@D); echo "$< failed; its tests are skipped." >&2; }
+
+ray: $(VENV)/ray/.installed
+	@$(BIN)/python -m pytest -rs -m ray tests/deploy/test_ray.py
 
 # A real Prometheus: `apt install prometheus`. Without it, the tests are skipped.
 observers: $(VENV)/.developing

@@ -53,7 +53,7 @@ class _Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundBeams:
     beams: tuple[Beam, ...]
     first: Step  # the prompt's cached tokens and scores
 
@@ -65,7 +65,7 @@ def most_tokens(width: int, prompt: int) -> int:
 
 async def search(
     engine: Engine, prompt: Sequence[int], sampling: Sampling, *, width: int, length_penalty: float = 1.0
-) -> Found:
+) -> FoundBeams:
     """The `width` best beams. Of `sampling`, only the limits and the requested scores apply."""
     room = min(engine.info.context_length - len(prompt), most_tokens(width, len(prompt)))
     limit = max(room if sampling.max_tokens is None else min(room, sampling.max_tokens), 1)
@@ -86,7 +86,7 @@ async def search(
     steps: Sequence[Step] = [first]
     while prompts := await asyncio.to_thread(beams.grow, steps):
         steps = await _next_of_all(engine, prompts, one_token)
-    return Found(await asyncio.to_thread(beams.found), first)
+    return FoundBeams(await asyncio.to_thread(beams.found), first)
 
 
 class _Beams:
@@ -217,7 +217,7 @@ class BeamSearch:
         self._width = width
         self._length_penalty = length_penalty
         self._searching = asyncio.Lock()
-        self._found: Found | None = None
+        self._found: FoundBeams | None = None
 
     def most_tokens(self, prompt: int) -> int:
         """How long a beam after a prompt of this length may become; below 1, the prompt is too long."""
@@ -226,7 +226,7 @@ class BeamSearch:
     def engine_of(self, rank: int) -> Engine:
         return _Ranked(self, self._engine.info, rank)
 
-    async def found(self, prompt: Sequence[int], sampling: Sampling) -> Found:
+    async def found(self, prompt: Sequence[int], sampling: Sampling) -> FoundBeams:
         # The first reader's task searches, so that the search ends when all readers have gone.
         async with self._searching:
             if self._found is None:

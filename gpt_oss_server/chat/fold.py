@@ -16,14 +16,14 @@ _TEXTS = ("content", "reasoning", "reasoning_content")
 class Folded:
     def __init__(self) -> None:
         self._head: Chunk = {}
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, _FoldedChoice] = {}
 
     def feed(self, chunk: Chunk) -> None:
         for key, value in chunk.items():
             if key != "choices":
                 self._head[key] = value
         for choice in chunk["choices"]:
-            self._choices.setdefault(choice["index"], _Choice()).feed(choice)
+            self._choices.setdefault(choice["index"], _FoldedChoice()).feed(choice)
 
     def completion(self) -> dict[str, Any]:
         head = {**self._head, "object": "chat.completion"}
@@ -31,7 +31,7 @@ class Folded:
         return {**head, "choices": choices}
 
 
-class _Choice:
+class _FoldedChoice:
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[Any]] = {}

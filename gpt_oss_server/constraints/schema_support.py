@@ -45,7 +45,7 @@ class SchemaMalformed(SchemaRefused):
     """It is not a JSON schema at all."""
 
 
-class _Reader:
+class _SchemaReader:
     """Reads one schema. Counts nodes and characters, so that no schema costs more than the limits allow."""
 
     def __init__(self, root: Any, *, lenient: bool = False) -> None:
@@ -240,36 +240,36 @@ OF_THE_REST = {
     "patternProperties": "additionalProperties",
     "prefixItems": "items",
 }
-_Read = Callable[[_Reader, Any, str, int], Any]
+_Read = Callable[[_SchemaReader, Any, str, int], Any]
 _READERS: dict[str, _Read] = {
-    "type": _Reader.type,
-    "enum": _Reader.constants,
-    "const": _Reader.constant,
-    "anyOf": _Reader.list_of_schemas,
-    "oneOf": _Reader.list_of_schemas,
-    "allOf": _Reader.list_of_schemas,
-    "$ref": _Reader.ref,
-    "$defs": _Reader.schemas,
-    "definitions": _Reader.schemas,
-    "properties": _Reader.schemas,
-    "patternProperties": _Reader.patterns,
-    "additionalProperties": _Reader.one_schema,
-    "required": _Reader.names,
-    "minProperties": _Reader.count,
-    "maxProperties": _Reader.count,
-    "items": _Reader.one_schema,
-    "prefixItems": _Reader.list_of_schemas,
-    "minItems": _Reader.count,
-    "maxItems": _Reader.count,
-    "minLength": _Reader.count,
-    "maxLength": _Reader.count,
-    "pattern": _Reader.text,
-    "format": _Reader.format,
-    "minimum": _Reader.number,
-    "maximum": _Reader.number,
-    "exclusiveMinimum": _Reader.number,
-    "exclusiveMaximum": _Reader.number,
-    "multipleOf": _Reader.step,
+    "type": _SchemaReader.type,
+    "enum": _SchemaReader.constants,
+    "const": _SchemaReader.constant,
+    "anyOf": _SchemaReader.list_of_schemas,
+    "oneOf": _SchemaReader.list_of_schemas,
+    "allOf": _SchemaReader.list_of_schemas,
+    "$ref": _SchemaReader.ref,
+    "$defs": _SchemaReader.schemas,
+    "definitions": _SchemaReader.schemas,
+    "properties": _SchemaReader.schemas,
+    "patternProperties": _SchemaReader.patterns,
+    "additionalProperties": _SchemaReader.one_schema,
+    "required": _SchemaReader.names,
+    "minProperties": _SchemaReader.count,
+    "maxProperties": _SchemaReader.count,
+    "items": _SchemaReader.one_schema,
+    "prefixItems": _SchemaReader.list_of_schemas,
+    "minItems": _SchemaReader.count,
+    "maxItems": _SchemaReader.count,
+    "minLength": _SchemaReader.count,
+    "maxLength": _SchemaReader.count,
+    "pattern": _SchemaReader.text,
+    "format": _SchemaReader.format,
+    "minimum": _SchemaReader.number,
+    "maximum": _SchemaReader.number,
+    "exclusiveMinimum": _SchemaReader.number,
+    "exclusiveMaximum": _SchemaReader.number,
+    "multipleOf": _SchemaReader.step,
 }
 
 
@@ -277,7 +277,7 @@ def read_schema(given: Any, *, lenient: bool = False) -> dict[str, Any]:
     """The schema without what does not constrain; raises `SchemaRefused`, unless `lenient`."""
     if not isinstance(given, dict):
         raise SchemaMalformed("", "it must be a JSON schema object")
-    clean: dict[str, Any] = _Reader(given, lenient=lenient).read()
+    clean: dict[str, Any] = _SchemaReader(given, lenient=lenient).read()
     return clean
 
 

@@ -11,6 +11,7 @@ import itertools
 import re
 import threading
 import time
+from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -63,6 +64,10 @@ _LAST_BOUNDARY: Final = re.compile(rf"(?s:.{{1,{_PIECE}}})(?:{_BOUNDARIES})")
 BOUNDARY: Final = re.compile(_BOUNDARIES)
 _DIGITS: Final = re.compile(rf"\d{{{_PIECE // 3 * 3}}}")  # after a boundary, digits are matched in threes
 _SEARCHED: Final = 50_000  # characters at a time, as a search also holds the GIL
+
+# A message of this many characters exceeds every context. Its tokens are an array, 4 bytes each: to create,
+# copy and release as many objects holds the GIL for a quarter of a second.
+_LONG_TEXT: Final = 1_000_000
 
 _KEPT_FRAMES: Final = 256
 _KEPT_NAME: Final = 64  # longer author names are not worth the memory
@@ -150,9 +155,13 @@ class Encoding:
     def encode(self, text: str) -> list[int]:
         """Encodes ordinary text: the spelling of a special token is text like any other."""
         tokens: list[int] = []
-        for piece in _encodable(text):
-            tokens += self._library.encode(piece, allowed_special=set(), disallowed_special=())
+        for piece in self._encoded(text):
+            tokens += piece
         return tokens
+
+    def _encoded(self, text: str) -> Iterator[list[int]]:
+        for piece in _encodable(text):
+            yield self._library.encode(piece, allowed_special=set(), disallowed_special=())
 
     def encode_special(self, text: str) -> list[int]:
         """Encodes text in which `<|start|>` and the like are special tokens. Never use it for users' text."""
@@ -189,7 +198,7 @@ class Encoding:
         *,
         name: str | None = None,
         channel: str | None = None,
-    ) -> tuple[int, ...]:
+    ) -> Sequence[int]:
         """Renders one message as the library does, from <|start|> to its end token. `name` is the author's.
 
         This method encodes the text itself and inserts it into the rendered frame, because the library would
@@ -197,7 +206,17 @@ class Encoding:
         """
         frame_of = self._kept_frame if len(name or "") <= _KEPT_NAME else self._frame
         frame = frame_of(role, name, channel)
-        return (*frame[:-1], *self.encode(text), frame[-1])
+        return self.framed(frame[:-1], text, frame[-1])
+
+    def framed(self, before: Sequence[int], text: str, end: int) -> Sequence[int]:
+        """The tokens of a text between the others of its message."""
+        if len(text) <= _LONG_TEXT:
+            return (*before, *self.encode(text), end)
+        tokens = array("I", before)
+        for piece in self._encoded(text):
+            tokens.extend(piece)
+        tokens.append(end)
+        return tokens
 
     def _frame(self, role: AuthorRole, name: str | None, channel: str | None) -> tuple[int, ...]:
         """The message without its text. The library takes 0.1 ms to render it, hence the memo."""

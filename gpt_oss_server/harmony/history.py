@@ -21,7 +21,7 @@ class Segment:
     """One message as token ids, from <|start|> to <|end|> or <|call|>."""
 
     role: Role
-    tokens: tuple[int, ...]
+    tokens: Sequence[int]
     channel: Channel | None = None
     recipient: str | None = None
     # Only for developer messages: their instructions, so that leading ones can be merged.

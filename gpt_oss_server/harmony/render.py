@@ -166,15 +166,15 @@ class Renderer:
             of_type = [*encode(" "), CONSTRAIN, *encode("json")]
         elif content_type is not None:
             of_type = encode(f" {content_type}")
-        tokens = (*self._cue, *address, *of_type, MESSAGE, *encode(arguments), CALL)
+        header = (*self._cue, *address, *of_type, MESSAGE)
+        tokens = self._encoding.framed(header, arguments, CALL)
         return Segment("assistant", tokens, channel, recipient)
 
     def tool_result(self, recipient: str, text: str, *, channel: Channel = "commentary") -> Segment:
         """The result of the tool called as `recipient`."""
-        encode = self._encoding.encode
         author = self.author_of_result(recipient)
-        tokens = (START, *author, CHANNEL, *encode(channel), MESSAGE, *encode(text), END)
-        return Segment("tool", tokens, channel, "assistant")
+        header = (START, *author, CHANNEL, *self._encoding.encode(channel), MESSAGE)
+        return Segment("tool", self._encoding.framed(header, text, END), channel, "assistant")
 
     def author_of_result(self, recipient: str) -> tuple[int, ...]:
         """What a result of the tool called as `recipient` has between <|start|> and its channel."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpt_oss_server.hosted.tool import HostedTool
 
 
-class Container(HostedTool):
+class ContainerTool(HostedTool):
     namespace = "container"
     in_system_message = True
     joins_others = True

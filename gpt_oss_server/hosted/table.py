@@ -7,14 +7,14 @@ how to add a line.
 from __future__ import annotations
 
 from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
-from gpt_oss_server.hosted.container import Container
+from gpt_oss_server.hosted.container import ContainerTool
 from gpt_oss_server.hosted.tool import HostedTool
 from gpt_oss_server.hosted.web_search import WebSearch
 
 HOSTED_TOOLS: tuple[HostedTool, ...] = (
     WebSearch(),
     CodeInterpreter(),
-    Container(),
+    ContainerTool(),
 )
 
 BY_NAMESPACE = {tool.namespace: tool for tool in HOSTED_TOOLS}

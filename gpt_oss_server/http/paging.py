@@ -53,4 +53,8 @@ def _start(ordered: Sequence[dict[str, Any]], after: str | None) -> int:
     for index, item in enumerate(ordered):
         if item["id"] == after:
             return index + 1
-    raise InvalidRequest(f"`after`: no item with id {after!r} is in this list.", param="after")
+    raise not_in_list(after)
+
+
+def not_in_list(after: str) -> InvalidRequest:
+    return InvalidRequest(f"`after`: no item with id {after!r} is in this list.", param="after")

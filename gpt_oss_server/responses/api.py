@@ -12,13 +12,15 @@ from starlette.responses import Response
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
-from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.large_work import json_answer
 from gpt_oss_server.http.sse import EventStream, encode, unless_gone
 from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.responses.listing import listed_input
 from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.responses.stream import error_event
 from gpt_oss_server.serving.chunks import headers_for
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 
@@ -102,8 +104,8 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
         check_included(_included(request))
-        stored = await service.retrieve(response_id)
-        return JSONResponse(page(stored.input_items, request.query_params))
+        store, query = service.served.store, request.query_params
+        return await json_answer(await listed_input(store, service.retrieve, response_id, query))
 
     @router.post("/render", openapi_extra=documented(CreateResponse))
     async def render(request: Request) -> Response:
@@ -122,9 +124,7 @@ async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
         if at == after >= 0 and not await has_event(log, after):  # the run ended before it got that far
             raise past_the_end(after)
     except InvalidRequest as error:
-        body = error.body()
-        # Both the documented event and the form on which the official SDK raises an error.
-        yield [encode({**body["error"], "type": "error", "sequence_number": at + 1, **body})]
+        yield [encode(error_event(error, at + 1))]
 
 
 def _included(request: Request) -> list[str]:

@@ -13,21 +13,21 @@ from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.http.fields import Body, read_body
+from gpt_oss_server.http.fields import Body, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
-from gpt_oss_server.http.paging import list_of, page
+from gpt_oss_server.http.paging import list_of
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.responses.input.listing import with_own_ids
 from gpt_oss_server.responses.input.outline import outline_of
 from gpt_oss_server.responses.input.reader import read_input
 from gpt_oss_server.responses.input.reading import Conversation
+from gpt_oss_server.responses.listing import listed
 from gpt_oss_server.responses.past import (
     CONVERSATION,
     Past,
-    items_of_conversation,
     no_conversation,
-    past_of_conversation,
+    past_from,
 )
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
@@ -40,16 +40,16 @@ _NOT_ADDABLE = {
 
 
 class CreateConversation(Body):
-    items: list[Any] | None = None
-    metadata: dict[str, Any] | None = None
+    items: list[Any] | None = optional("The items that the conversation begins with.")
+    metadata: dict[str, Any] | None = optional("Up to 16 texts that are kept with the conversation.")
 
 
 class UpdateConversation(Body):
-    metadata: dict[str, Any] | None
+    metadata: dict[str, Any] | None = required("The texts that replace the present ones.")
 
 
 class CreateItems(Body):
-    items: list[Any]
+    items: list[Any] = required("The items to add.")
 
 
 class Conversations:
@@ -97,21 +97,25 @@ class Conversations:
         return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
     async def items(self, conversation_id: str, query: Mapping[str, str]) -> dict[str, Any]:
-        return page(await items_of_conversation(conversation_id, self.store), query)
+        found = await listed(lambda wanted: self.store.conversation_page(conversation_id, wanted), query)
+        if found is None:
+            raise no_conversation(conversation_id)
+        return found
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         given = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
-        part = await self._read(given.items, await past_of_conversation(conversation_id, self.store))
+        part = await self._read(given.items, await self._calls_before(conversation_id, given.items))
         appended = await self.store.append(self.append(conversation_id, part))
         if appended is None:
             raise no_conversation(conversation_id)
         return list_of(appended, has_more=False)
 
     async def item(self, conversation_id: str, item_id: str) -> Item:
-        for item in await items_of_conversation(conversation_id, self.store):
-            if item["id"] == item_id:
-                return item
-        raise _no_item(conversation_id, item_id)
+        item = await self.store.conversation_item(conversation_id, item_id)
+        if item is None:
+            await self._find(conversation_id)
+            raise _no_item(conversation_id, item_id)
+        return item
 
     async def delete_item(self, conversation_id: str, item_id: str) -> dict[str, Any]:
         while True:
@@ -137,6 +141,16 @@ class Conversations:
         if found is None:
             raise no_conversation(conversation_id)
         return found
+
+    async def _calls_before(self, conversation_id: str, items: list[Any]) -> Past:
+        """The calls of a conversation that new items may concern; messages concern none."""
+        if all(map(_concerns_no_call, items)):
+            await self._find(conversation_id)
+            return Past()
+        calls = await self.store.conversation_calls(conversation_id)
+        if calls is None:
+            raise no_conversation(conversation_id)
+        return past_from(calls)
 
     async def _read(self, items: list[Any], past: Past) -> ConversationPart:
         for index, item in enumerate(items):
@@ -211,6 +225,11 @@ class Conversations:
             calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
             changed[0] = ConversationPart(changed[0].items, calls)
         return changed
+
+
+def _concerns_no_call(item: Any) -> bool:
+    kind = item.get("type") if isinstance(item, dict) else None
+    return kind in (None, "message", "reasoning")
 
 
 def _has(part: ConversationPart, item_id: str) -> bool:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.large_work import json_answer
 from gpt_oss_server.responses.conversations import CreateConversation, CreateItems, UpdateConversation
 from gpt_oss_server.responses.service import ResponsesService
 
@@ -38,16 +39,16 @@ def conversations_router(service: ResponsesService) -> APIRouter:
 
     @router.get("/{conversation}/items")
     async def items(conversation: str, request: Request) -> Response:
-        return JSONResponse(await conversations.items(conversation, request.query_params))
+        return await json_answer(await conversations.items(conversation, request.query_params))
 
     @router.post("/{conversation}/items", openapi_extra=documented(CreateItems))
     async def add_items(conversation: str, request: Request) -> Response:
         await service.served.check_stored()
-        return JSONResponse(await conversations.add_items(conversation, await body_of(request)))
+        return await json_answer(await conversations.add_items(conversation, await body_of(request)))
 
     @router.get("/{conversation}/items/{item}")
     async def item(conversation: str, item: str) -> Response:
-        return JSONResponse(await conversations.item(conversation, item))
+        return await json_answer(await conversations.item(conversation, item))
 
     @router.delete("/{conversation}/items/{item}")
     async def delete_item(conversation: str, item: str) -> Response:

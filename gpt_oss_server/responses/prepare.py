@@ -42,7 +42,7 @@ from gpt_oss_server.turns.prompting import (
     Head,
     Thinking,
     check_can_fit,
-    fitted_prompt,
+    fitted_layout,
     sampling_of,
     thinking_of,
     with_verbosity,
@@ -54,7 +54,8 @@ from inference.engine import EngineInfo, Sampling
 @dataclass(frozen=True, slots=True)
 class Prepared:
     request: CreateResponse
-    prompt: tuple[int, ...]
+    prompt: tuple[int, ...]  # empty if only its length was requested
+    length: int  # of the prompt
     sampling: Sampling
     recipients: Recipients
     tools: RequestTools
@@ -84,8 +85,12 @@ def prepare(
     info: EngineInfo,
     *,
     compacts: bool = False,
+    counts: bool = False,
 ) -> Prepared:
-    """With `compacts`, the conversation is only compacted, as with a compaction_trigger."""
+    """With `compacts`, the conversation is only compacted, as with a compaction_trigger.
+
+    With `counts`, only the prompt's length is determined, which may exceed every context.
+    """
     if request.truncation != "auto":
         form = request.text.format if request.text else None
         parts = (request.input, request.instructions, request.tools, form)
@@ -106,7 +111,7 @@ def prepare(
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     check_answered(past.recipients, unanswered(past.history, served.renderer), conversation.answered)
-    preparing = _Preparing(request, tools, hosted, served, info, conversation)
+    preparing = _Preparing(request, tools, hosted, served, info, conversation, counts=counts)
     alone = compacts or conversation.compacts
     if alone:
         return preparing.compacting(history, alone=True)
@@ -127,7 +132,10 @@ class _Preparing:
         served: Served,
         info: EngineInfo,
         conversation: Conversation,
+        *,
+        counts: bool,
     ) -> None:
+        self._counts = counts
         self._request = request
         self._tools = tools
         self._hosted = hosted
@@ -159,7 +167,7 @@ class _Preparing:
     def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: Layout) -> Prepared:
         """`own`: the segments that this request adds. `whole`: the prompt of the whole history."""
         request = self._request
-        prompt, history = fitted_prompt(
+        layout, history = fitted_layout(
             self._head,
             history,
             whole=whole,
@@ -170,14 +178,15 @@ class _Preparing:
             param="input",
         )
         self._hosted.resume_from(history, self._served.encoding)
-        return self._prepared(prompt, history, own, request.max_output_tokens)
+        prompt = () if self._counts else tuple(layout.tokens())
+        return self._prepared(prompt, layout.length, history, own, request.max_output_tokens)
 
     def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
         prompt = summary_prompt(history, self._head, self._context)
         own = tuple(self._conversation.segments)
         room = summary_limit(history, self._context)
         limit = self._request.max_output_tokens if alone else None  # otherwise it bounds the answer
-        prepared = self._prepared(prompt, history, own, min(room, limit or room))
+        prepared = self._prepared(prompt, len(prompt), history, own, min(room, limit or room))
 
         def after_compaction(compacted: tuple[Segment, ...]) -> Prepared:
             remaining = since_compaction((*history, *compacted))
@@ -207,6 +216,7 @@ class _Preparing:
     def _prepared(
         self,
         prompt: tuple[int, ...],
+        length: int,
         history: tuple[Segment, ...],
         own: tuple[Segment, ...],
         limit: int | None,
@@ -218,11 +228,12 @@ class _Preparing:
         return Prepared(
             request=request,
             prompt=prompt,
+            length=length,
             sampling=sampling_of(
                 request,
                 self._info,
                 self._served.settings,
-                prompt=len(prompt),
+                prompt=length,
                 limit=limit,
                 encoding=self._served.encoding,
                 logprobs=request.scores,

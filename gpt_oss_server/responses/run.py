@@ -88,7 +88,6 @@ class Run:
         self.owner = owner()
         self.request = prepared.request
         self.error: ApiError | None = None
-        self._trace: TraceRecord | None = None  # once the response has ended
         self.kept = store is not None  # whether the store has the response once it has ended
         self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
         self._prepared = prepared
@@ -273,13 +272,14 @@ class Run:
             error=self.error,
             metadata=self._metadata(),
         )
-        self._trace = self._served.traces.end(self.id)
         if self._stored is not None:
+            self._served.traces.forget(self.id)  # the store has the trace too
             self._log()
             return [*closing, *self._stream.ended_as(end, self._stored.response)]
         try:
             await self._keep()
         except LeaseLost:  # another process ends this response
+            self._served.traces.forget(self.id)
             raise
         except (
             Exception
@@ -287,6 +287,8 @@ class Run:
             self.kept = False
             self.error = _not_stored(self.id, error)
             end[-1] = self._stream.failed_instead(end[-1], self.error)
+            self._served.traces.forget(self.id)
+        self._served.traces.end(self.id)
         self._log()
         return closing + end
 
@@ -349,13 +351,14 @@ class Run:
 
     async def _packed_trace(self) -> bytes:
         """For a store that keeps traces. A thread packs what is long."""
-        kept = self.response["store"] and self._served.stores.traces is not None
-        if self._trace is None or not kept:
+        served = self._served
+        record = served.traces.finish(self.id, self._prepared.history, len(served.renderer.cue))
+        if record is None or not self.response["store"] or served.stores.traces is None:
             return b""
-        origin = origin_of(self._served.engine.info)
-        if self._trace.size < _LARGE_TRACE:
-            return packed(self._trace, origin)
-        return await asyncio.to_thread(packed, self._trace, origin)
+        origin = origin_of(served.engine.info)
+        if record.size < _LARGE_TRACE:
+            return packed(record, origin)
+        return await asyncio.to_thread(packed, record, origin)
 
 
 def _not_stored(response_id: str, error: Exception) -> ApiError:

@@ -202,9 +202,9 @@ class ResponsesService:
         request, info = without_compaction(await self._parsed(body)), self.served.engine.info
         if request.truncation != "auto":
             info = replace(info, context_length=_ANY_LENGTH)
-        prepared = await self._prepare(request, "", self.served.store, info=info)
+        prepared = await self._prepare(request, "", self.served.store, info=info, counts=True)
         await prepared.hosted.close(keeps_conversation=True)
-        return len(prepared.prompt)
+        return prepared.length
 
     async def compact(self, body: object) -> dict[str, Any]:
         """The user's messages and the compaction, to send in place of the conversation."""
@@ -331,7 +331,7 @@ class ResponsesService:
         *,
         served: Served | None = None,
         info: EngineInfo | None = None,
-        compacts: bool = False,
+        **how: bool,
     ) -> Prepared:
         served = served or self.served
         if request.model is not None:
@@ -340,7 +340,7 @@ class ResponsesService:
         request, results = await with_references(request, store)
         past = replace(past, results=results)
         return await self._prepare_after(
-            request, response_id, past, served, info or served.engine.info, compacts=compacts
+            request, response_id, past, served, info or served.engine.info, **how
         )
 
     async def _prepare_again(
@@ -356,8 +356,7 @@ class ResponsesService:
         past: Past,
         served: Served,
         info: EngineInfo,
-        *,
-        compacts: bool = False,
+        **how: bool,
     ) -> Prepared:
         offered = request.tool_choice != "none"
         form = request.text.format if request.text else None
@@ -372,7 +371,7 @@ class ResponsesService:
         async with of_request as hosted:
 
             def render() -> Prepared:
-                return prepare(request, past, tools, hosted, served, info, compacts=compacts)
+                return prepare(request, past, tools, hosted, served, info, **how)
 
             prepared = await in_thread_if_large(render, *parts)
             prepared = replace(prepared, past=past, binding=await served.bound(prepared.wanted))

@@ -26,9 +26,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gpt_oss_server.stores import pages
 from gpt_oss_server.stores.chain import Addition, History, Position
+from gpt_oss_server.stores.pages import ItemPage, Wanted
 
-Item = dict[str, Any]
+Item = pages.Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,13 @@ class Store(Protocol):
 
     async def get(self, response_id: str) -> StoredResponse | None: ...
 
+    async def input_page(self, response_id: str, wanted: Wanted) -> ItemPage | None:
+        """A page of the response's input, read at the cost of the page; None: no such response.
+
+        Raises `UnknownItem` where the input has no item with the id `wanted.after`.
+        """
+        ...
+
     async def history(self, response_id: str) -> History | None:
         """The history up to and including this response: the additions of its chain, in one read."""
         ...
@@ -148,12 +157,27 @@ class Store(Protocol):
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None: ...
 
-    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None: ...
+    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
+        """All items. The cost grows with the length of the conversation."""
+        ...
+
+    async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
+        """A page of the items, read at the cost of the page; None: no such conversation.
+
+        Raises `UnknownItem` where the conversation has no item with the id `wanted.after`.
+        """
+        ...
+
+    async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None: ...
 
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None: ...
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         """The history up to the conversation's end; its position may be the parent of a response."""
+        ...
+
+    async def conversation_calls(self, conversation_id: str) -> History | None:
+        """The same without its segments: the calls that the conversation's items made, and which wait."""
         ...
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:

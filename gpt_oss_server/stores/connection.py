@@ -22,6 +22,7 @@ from gpt_oss_server.stores.base import (
 )
 from gpt_oss_server.stores.chain import History, Position, UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.pages import ItemPage, Wanted
 
 # A lane continues from its last response, and a new lane forks from a recent one.
 MAX_RESPONSES = 256
@@ -66,6 +67,10 @@ class ConnectionStore:
             return await self._below.get(response_id)
         return replace(own, parent=own.parent and _OWN + own.parent)
 
+    async def input_page(self, response_id: str, wanted: Wanted) -> ItemPage | None:
+        own = await self._own.input_page(response_id, wanted)
+        return await self._below.input_page(response_id, wanted) if own is None else own
+
     async def history(self, response_id: str) -> History | None:
         own = await self._own.history(response_id)
         if own is None:
@@ -98,11 +103,20 @@ class ConnectionStore:
     async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
         return await self._below.conversation_items(conversation_id)
 
+    async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
+        return await self._below.conversation_page(conversation_id, wanted)
+
+    async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None:
+        return await self._below.conversation_item(conversation_id, item_id)
+
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
         return await self._below.conversation_parts(conversation_id)
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         return await self._below.conversation_history(conversation_id)
+
+    async def conversation_calls(self, conversation_id: str) -> History | None:
+        return await self._below.conversation_calls(conversation_id)
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         return await self._below.append(append)

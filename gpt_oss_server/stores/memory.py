@@ -11,10 +11,8 @@ import copy
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
-
-from pydantic_core import to_json
 
 from gpt_oss_server.stores.base import (
     Append,
@@ -26,41 +24,15 @@ from gpt_oss_server.stores.base import (
 )
 from gpt_oss_server.stores.chain import History, Position, history_of
 from gpt_oss_server.stores.memory_chains import Chains, size_of_addition
+from gpt_oss_server.stores.memory_entries import (
+    Conversation,
+    Response,
+    size_of_items,
+    size_of_metadata,
+    size_of_response,
+)
 from gpt_oss_server.stores.memory_items import Items
-
-_BYTES_PER_ITEM = 200  # its entry in the index by id
-
-
-@dataclass(slots=True)
-class _Response:
-    stored: StoredResponse
-    position: Position
-    size: int  # without its link
-    changed: float
-    added: int = 0  # the size of its link
-
-    @property
-    def owner(self) -> str:
-        return self.stored.owner
-
-
-@dataclass(slots=True)
-class _Conversation:
-    record: StoredConversation
-    size: int  # without its links
-    changed: float
-    added: int = 0  # the size of its links
-    parts: list[tuple[Item, ...]] = field(default_factory=list)  # one link each
-    tip: Position | None = None  # the last part's link
-    item_ids: set[str] = field(default_factory=set)
-
-    @property
-    def owner(self) -> str:
-        return self.record.owner
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        return tuple(item for part in self.parts for item in part)
+from gpt_oss_server.stores.pages import ItemPage, Wanted
 
 
 @dataclass(slots=True)
@@ -70,7 +42,7 @@ class _Shared:
     bytes: int = 0  # without links
 
 
-K = TypeVar("K", _Response, _Conversation)
+K = TypeVar("K", Response, Conversation)
 
 
 class _Shelf(Generic[K]):
@@ -99,8 +71,8 @@ class MemoryStore:
     ) -> None:
         self._max_bytes = max_bytes
         self._clock = clock
-        self._responses = _Shelf[_Response](max_responses, max_age)
-        self._conversations = _Shelf[_Conversation](max_conversations, max_conversation_age)
+        self._responses = _Shelf[Response](max_responses, max_age)
+        self._conversations = _Shelf[Conversation](max_conversations, max_conversation_age)
         self._items = Items()
         self._chains = Chains()
         self._of_owners: Counter[str] = Counter()  # bytes, links included
@@ -129,11 +101,11 @@ class MemoryStore:
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
         stored = replace(stored, owner=self._owner)
-        size, added = _size_of_response(stored), size_of_addition(stored.added)
+        size, added = size_of_response(stored), size_of_addition(stored.added)
         parts = self._unique_parts(append)
         position = self._chains.add(stored.parent, stored.added)  # the last step that can raise
         self._drop_response(stored.id)
-        self._responses.entries[stored.id] = _Response(stored, position, size, self._clock(), added)
+        self._responses.entries[stored.id] = Response(stored, position, size, self._clock(), added)
         self._count(self._owner, size, added)
         self._items.add(stored.id, self._owner, stored.items, stored.results)
         if append is not None and parts is not None:
@@ -143,6 +115,10 @@ class MemoryStore:
     async def get(self, response_id: str) -> StoredResponse | None:
         kept = self._response(response_id)
         return kept.stored if kept else None
+
+    async def input_page(self, response_id: str, wanted: Wanted) -> ItemPage | None:
+        kept = self._response(response_id)
+        return wanted.of(kept.stored.input_items) if kept else None
 
     async def history(self, response_id: str) -> History | None:
         kept = self._response(response_id)
@@ -169,7 +145,7 @@ class MemoryStore:
     ) -> None:
         self._drop_conversation(conversation.id)
         conversation = replace(conversation, owner=self._owner)
-        kept = _Conversation(conversation, _size_of_metadata(conversation), self._clock())
+        kept = Conversation(conversation, size_of_metadata(conversation), self._clock())
         self._conversations.entries[conversation.id] = kept
         self._count(self._owner, kept.size)
         for part in parts:
@@ -184,6 +160,17 @@ class MemoryStore:
         kept = self._conversation(conversation_id)
         return kept.items if kept else None
 
+    async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
+        kept = self._conversation(conversation_id)
+        return kept.page(wanted) if kept else None
+
+    async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None:
+        kept = self._conversation(conversation_id)
+        if kept is None or (found := kept.places.get(item_id)) is None:
+            return None
+        part, place = found
+        return kept.parts[part][place]
+
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
         kept = self._conversation(conversation_id)
         if kept is None:
@@ -193,6 +180,13 @@ class MemoryStore:
     async def conversation_history(self, conversation_id: str) -> History | None:
         kept = self._conversation(conversation_id)
         return self._history(kept.tip, conversation_id) if kept else None
+
+    async def conversation_calls(self, conversation_id: str) -> History | None:
+        kept = self._conversation(conversation_id)
+        if kept is None:
+            return None
+        calls = [replace(added, segments=()) for added in self._chains.read(kept.tip)]
+        return history_of(calls, session=conversation_id, position=kept.tip)
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         self._evict()
@@ -209,9 +203,9 @@ class MemoryStore:
         kept = self._conversation(conversation_id)
         if kept is None:
             return None
-        before = _size_of_metadata(kept.record)
+        before = size_of_metadata(kept.record)
         kept.record = replace(kept.record, metadata=metadata)
-        self._resize(kept, _size_of_metadata(kept.record) - before)
+        self._resize(kept, size_of_metadata(kept.record) - before)
         self._touch(kept)
         self._evict()
         return kept.record
@@ -244,23 +238,23 @@ class MemoryStore:
     def _history(self, position: Position | None, session: str) -> History:
         return history_of(self._chains.read(position), session=session, position=position)
 
-    def _response(self, response_id: str) -> _Response | None:
+    def _response(self, response_id: str) -> Response | None:
         self._evict()
         kept = self._responses.entries.get(response_id)
         return kept if kept is not None and kept.owner == self._owner else None
 
-    def _conversation(self, conversation_id: str) -> _Conversation | None:
+    def _conversation(self, conversation_id: str) -> Conversation | None:
         self._evict()
         return self._own_conversation(conversation_id)
 
-    def _own_conversation(self, conversation_id: str) -> _Conversation | None:
+    def _own_conversation(self, conversation_id: str) -> Conversation | None:
         kept = self._conversations.entries.get(conversation_id)
         return kept if kept is not None and kept.owner == self._owner else None
 
     def _unique_parts(self, append: Append | None) -> list[ConversationPart] | None:
         """The parts with unique item ids; None: no such conversation."""
         kept = self._own_conversation(append.conversation_id) if append else None
-        return list(append.unique(kept.item_ids.__contains__)) if append and kept else None
+        return list(append.unique(kept.places.__contains__)) if append and kept else None
 
     def _append(self, conversation_id: str, parts: Sequence[ConversationPart]) -> None:
         kept = self._conversations.entries[conversation_id]
@@ -268,21 +262,22 @@ class MemoryStore:
             self._extend(kept, part)
         self._touch(kept)
 
-    def _extend(self, kept: _Conversation, part: ConversationPart) -> None:
+    def _extend(self, kept: Conversation, part: ConversationPart) -> None:
         before, kept.tip = kept.tip, self._chains.add(kept.tip, part.added)
         self._chains.release(before)  # the new link holds it now
+        for place, item in enumerate(part.items):
+            kept.places.setdefault(item["id"], (len(kept.parts), place))
         kept.parts.append(part.items)
-        kept.item_ids.update(item["id"] for item in part.items)
         self._items.add(kept.record.id, kept.owner, part.items)
-        self._resize(kept, _size_of_items(part.items), size_of_addition(part.added))
+        self._resize(kept, size_of_items(part.items), size_of_addition(part.added))
 
-    def _clear(self, kept: _Conversation) -> None:
+    def _clear(self, kept: Conversation) -> None:
         self._items.remove(kept.record.id, kept.items)
         self._chains.release(kept.tip)
-        kept.parts, kept.tip, kept.item_ids = [], None, set()
-        self._resize(kept, _size_of_metadata(kept.record) - kept.size, -kept.added)
+        kept.parts, kept.tip, kept.places = [], None, {}
+        self._resize(kept, size_of_metadata(kept.record) - kept.size, -kept.added)
 
-    def _resize(self, kept: _Conversation, more: int, added: int = 0) -> None:
+    def _resize(self, kept: Conversation, more: int, added: int = 0) -> None:
         kept.size += more
         kept.added += added
         self._count(kept.owner, more, added)
@@ -293,7 +288,7 @@ class MemoryStore:
         if not self._of_owners[owner]:
             del self._of_owners[owner]
 
-    def _touch(self, kept: _Conversation) -> None:
+    def _touch(self, kept: Conversation) -> None:
         kept.record = replace(kept.record, version=kept.record.version + 1)
         kept.changed = self._clock()
         self._conversations.entries.move_to_end(kept.record.id)
@@ -337,25 +332,3 @@ class MemoryStore:
             if len(shelf.entries) <= shelf.most and kept.changed + shelf.max_age > now:
                 return
             drop(kept_id)
-
-
-def size_of(kept: StoredResponse | StoredConversation, parts: Sequence[ConversationPart] = ()) -> int:
-    """An estimate of the bytes that it keeps alive, without its parent."""
-    if isinstance(kept, StoredResponse):
-        return _size_of_response(kept) + size_of_addition(kept.added)
-    sizes = (_size_of_items(part.items) + size_of_addition(part.added) for part in parts)
-    return _size_of_metadata(kept) + sum(sizes)
-
-
-def _size_of_response(stored: StoredResponse) -> int:
-    results = sum(100 + len(text) for text in stored.results.values())
-    bodies = len(to_json(stored.response)) + len(to_json(stored.input_items))
-    return bodies + _BYTES_PER_ITEM * len(stored.items) + results
-
-
-def _size_of_metadata(conversation: StoredConversation) -> int:
-    return len(to_json(conversation.metadata))
-
-
-def _size_of_items(items: Sequence[Item]) -> int:
-    return len(to_json(items)) + _BYTES_PER_ITEM * len(items)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpt_oss_server import __version__
@@ -25,12 +26,20 @@ VERSION = 1
 _LEAST = -9999.0  # JSON has no infinity
 
 
-def trace_of(records: Sequence[TraceRecord], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
-    responses = [_response(record, encoding) for record in records]
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A record, and the stored history that ends with its response, if the record needs it."""
+
+    record: TraceRecord
+    history: Sequence[Segment] = ()
+
+
+def trace_of(found: Sequence[Traced], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
+    responses = [_response(each.record, each.history, encoding) for each in found]
     return {
         "format": TRACE_FORMAT,
         "version": VERSION,
-        **(records[-1].origin or origin_of(info)),
+        **(found[-1].record.origin or origin_of(info)),
         "responses": responses,
         "vocabulary": _vocabulary(responses, encoding),
     }
@@ -52,7 +61,7 @@ def origin_of(info: EngineInfo) -> dict[str, Any]:
     }
 
 
-def _response(record: TraceRecord, encoding: Encoding) -> dict[str, Any]:
+def _response(record: TraceRecord, history: Sequence[Segment], encoding: Encoding) -> dict[str, Any]:
     found = record.tokens
     generations = [
         _generation(record, found, number, span, encoding) for number, span in enumerate(found.generations)
@@ -65,7 +74,7 @@ def _response(record: TraceRecord, encoding: Encoding) -> dict[str, Any]:
             "functions": sorted(record.recipients.functions),
             "builtin": sorted(record.recipients.builtin),
         },
-        "prompt": list(found.prompt),
+        "prompt": found.prompt.tokens(history),
         "generations": generations,
         "tools": [
             {

@@ -1,7 +1,8 @@
 """The records of recent responses of this process: what a trace is made of.
 
-Takes a response's request and transcript when its run begins, so that a running response has a trace too, and
-packs them when it ends. The oldest records go first when the space is used up.
+Takes a response's request and transcript when its run begins, so that a running response has a trace too. At
+the end, only what the stored response does not hold stays. The oldest records go first when the space is used
+up.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
+from gpt_oss_server.traces.prompts import TracedPrompt, traced
 from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from gpt_oss_server.turns.watching import GenerationSpan
 
@@ -26,7 +29,7 @@ _OF_RECORD = 20_000  # the request and the response, which the store holds too
 class TokenRecord:
     """A turn's tokens, in the arrangement of a transcript."""
 
-    prompt: Sequence[int]
+    prompt: TracedPrompt
     tokens: Sequence[int]
     generations: tuple[GenerationSpan, ...]
     tool_runs: tuple[ToolRun, ...]
@@ -35,10 +38,10 @@ class TokenRecord:
     warnings: tuple[tuple[str, str], ...]  # kinds and sentences: why the server ended the turn
 
 
-def tokens_of(transcript: Transcript) -> TokenRecord:
-    """A copy of the transcript as it is now, four bytes for each token."""
+def tokens_of(transcript: Transcript, history: Sequence[Segment] = (), cue: int = 0) -> TokenRecord:
+    """A copy of the transcript as it is now, four bytes for each token, without what `history` holds."""
     return TokenRecord(
-        array("I", transcript.prompt),
+        traced(transcript.prompt, history, cue),
         array("I", transcript.tokens),
         tuple(_kept(span) for span in transcript.generations),
         tuple(transcript.tool_runs),
@@ -69,19 +72,29 @@ class TraceRecord:
 
     @property
     def tokens(self) -> TokenRecord:
-        if self.ended is not None:
-            return self.ended
+        if self.transcript is not None:
+            return tokens_of(self.transcript)
+        assert self.ended is not None
+        return self.ended
+
+    def finish(self, history: Sequence[Segment] = (), cue: int = 0) -> None:
+        """Makes the record that stays: without what the stored response's history, `history`, holds of it.
+
+        Until `end`, readers get the whole record from the transcript, as nothing is stored yet.
+        """
         assert self.transcript is not None
-        return tokens_of(self.transcript)
+        self.ended = tokens_of(self.transcript, history, cue)
 
     def end(self) -> None:
-        self.ended, self.transcript = self.tokens, None
+        if self.ended is None:
+            self.finish()
+        self.transcript = None
 
     @property
     def size(self) -> int:
-        found = self.tokens
+        found = self.ended or self.tokens
         texts = sum(len(run.output) + len(run.arguments) for run in found.tool_runs)
-        count = len(found.prompt) + len(found.tokens)
+        count = found.prompt.kept_tokens + len(found.tokens)
         return _OF_RECORD + _OF_TOKEN * count + 2 * texts + _OF_SCORE * len(found.scores)
 
 
@@ -101,11 +114,18 @@ class Traces:
             while len(self._running) > _RUNNING:
                 self._running.popitem(last=False)
 
-    def end(self, response_id: str) -> TraceRecord | None:
-        """The record, now complete."""
+    def finish(self, response_id: str, history: Sequence[Segment] = (), cue: int = 0) -> TraceRecord | None:
+        """The record of a run that is about to be stored, now complete."""
+        record = self._running.get(response_id)
+        if record is not None:
+            record.finish(history, cue)
+        return record
+
+    def end(self, response_id: str) -> None:
+        """Keeps the record of a run that is stored now."""
         record = self._running.pop(response_id, None)
         if record is None:
-            return None
+            return
         self.forget(response_id)  # of an earlier attempt: the run went to another process and came back
         record.end()
         size = record.size
@@ -113,7 +133,6 @@ class Traces:
         self._bytes += size
         while self._bytes > self._most_bytes:
             self._bytes -= self._ended.popitem(last=False)[1][1]
-        return record
 
     def get(self, response_id: str, owner: str = "") -> TraceRecord | None:
         """The record of this owner's response."""

@@ -118,6 +118,14 @@ class Head:
 
 
 def fitted_prompt(
+    head: Head, history: tuple[Segment, ...], **options: Any
+) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+    """The ids of the prompt that `fitted_layout` returns with these options."""
+    prompt, history = fitted_layout(head, history, **options)
+    return tuple(prompt.tokens()), history
+
+
+def fitted_layout(
     head: Head,
     history: tuple[Segment, ...],
     *,
@@ -128,8 +136,8 @@ def fitted_prompt(
     answer: int | None = None,
     all_reasoning: bool = False,
     param: str,
-) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """Return the prompt's ids, and the part of the history that they contain.
+) -> tuple[Layout, tuple[Segment, ...]]:
+    """Return the prompt, and the part of the history that it contains.
 
     `whole` is the prompt of the whole history, if the caller has it already. A history may be a hundred times
     as long as the context, so that nothing is joined before its length is known.
@@ -146,7 +154,7 @@ def fitted_prompt(
         prompt = head.layout(history, all_reasoning=all_reasoning)
     if prompt.length > room:
         raise ContextLengthExceeded(_too_long(prompt.length, context, most), param=param)
-    return tuple(prompt.tokens()), history
+    return prompt, history
 
 
 def _newest_turns(
@@ -292,7 +300,7 @@ def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[in
         return ()
     [call] = forced
     written = renderer.call(call.recipient, "", content_type=None if call.raw else "json").tokens
-    return written[len(renderer.cue) : -1]
+    return tuple(written[len(renderer.cue) : -1])
 
 
 def _check_honoured(given: Mapping[str, Any], info: EngineInfo, names: Mapping[str, str]) -> None:

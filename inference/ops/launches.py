@@ -78,7 +78,7 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
-class Experts:
+class ExpertTiles:
     """Tiles of `tokens` pairs of token and expert, and their two products."""
 
     tokens: int
@@ -90,15 +90,15 @@ class Experts:
 # warps of eight fragments by rows gave wrong sums, some of them infinite.
 
 # A step of one token: no expert has two pairs.
-ALONE = Experts(8, Product(2, 2, 3, True, unroll=2), Product(1, 2, 4, True, unroll=2))
+ALONE = ExpertTiles(8, Product(2, 2, 3, True, unroll=2), Product(1, 2, 4, True, unroll=2))
 
 # The largest mean number of pairs per expert, and the launch for it: a tile holds about that many.
 BY_PAIRS = (
-    (2.0, Experts(8, Product(2, 4, 4, True), Product(2, 4, 3, True, unroll=2))),
-    (12.0, Experts(16, Product(8, 4, 4, False), Product(4, 4, 4, False))),
-    (24.0, Experts(32, Product(4, 4, 4, False), Product(4, 4, 4, False))),
-    (96.0, Experts(64, Product(8, 4, 4, False), Product(8, 4, 4, False))),
-    (math.inf, Experts(128, Product(8, 4, 3, False), Product(4, 4, 3, False))),
+    (2.0, ExpertTiles(8, Product(2, 4, 4, True), Product(2, 4, 3, True, unroll=2))),
+    (12.0, ExpertTiles(16, Product(8, 4, 4, False), Product(4, 4, 4, False))),
+    (24.0, ExpertTiles(32, Product(4, 4, 4, False), Product(4, 4, 4, False))),
+    (96.0, ExpertTiles(64, Product(8, 4, 4, False), Product(8, 4, 4, False))),
+    (math.inf, ExpertTiles(128, Product(8, 4, 3, False), Product(4, 4, 3, False))),
 )
 
 QKV = Rotated(half=16, columns=32, warps=4, stages=5)
@@ -160,7 +160,7 @@ def of_routes(tokens: int) -> Routed:
     return ROUTE_FEW if tokens <= _FEW else ROUTE
 
 
-def of_experts(tokens: int, pairs: int, experts: int) -> Experts:
+def of_experts(tokens: int, pairs: int, experts: int) -> ExpertTiles:
     if tokens == 1:
         return ALONE
     return next(how for most, how in BY_PAIRS if pairs <= most * experts)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gpt_oss_server.app import create_app
@@ -16,6 +18,7 @@ from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from tests.doubles.commands import run
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.serving import scripted, serving
 
 FINAL = "<|channel|>final<|message|>Fine.<|return|>"
 
@@ -35,6 +38,14 @@ def served(
 
     asyncio.run(serve())
     return [encoding.decode(prompt) for prompt in engine.prompts]
+
+
+def trace_of(store: str, response_id: str) -> dict[str, Any]:
+    """The trace that a server with this store returns."""
+    with serving(scripted(FINAL), Settings(store=store)) as url:
+        answer = httpx.get(f"{url}/responses/{response_id}/trace", timeout=60)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
 
 
 @pytest.fixture
@@ -75,6 +86,7 @@ def test_what_is_exported_and_imported_continues_with_the_same_prompts(
     assert prompts == served(place, encoding, continue_both)
     assert [text in prompts[0] for text in ("one", "two", "three")] == [True, True, False]
     assert [text in prompts[1] for text in ("two", "three", "four")] == [False, True, True]
+    assert trace_of(other, ids["response"]) == trace_of(place, ids["response"])
     again = run("store", "import", "--store", other, stdin=exported.stdout)
     assert "Imported 0 responses and 0 conversations; 4 exist already" in again.stderr
 
@@ -90,7 +102,9 @@ def test_single_entries_are_exported_and_deleted(filled: tuple[str, dict[str, st
     missing = run("store", "export", ids["response"], "--store", place)
     assert missing.returncode == 1
     assert f"no response or conversation '{ids['response']}'" in missing.stderr
-    assert "conversations          0" in run("store", "stat", "--store", place).stdout
+    left = run("store", "stat", "--store", place).stdout
+    assert "conversations          0" in left
+    assert re.search(r"^traces +2 ", left, re.MULTILINE), "the trace goes with its response"
 
 
 def test_stat_counts_and_vacuum_keeps_the_bounds(filled: tuple[str, dict[str, str]]) -> None:
@@ -99,9 +113,15 @@ def test_stat_counts_and_vacuum_keeps_the_bounds(filled: tuple[str, dict[str, st
     assert "responses              3\n" in before
     assert "conversations          1\n" in before
     assert "turns                  8\n" in before  # 4 of responses, and 4 parts of the conversation
+    assert re.search(r"^traces +3 \(\d\.\d KiB\)$", before, re.MULTILINE)
     done = run("store", "vacuum", "--store", place, "--store-max-responses", "1")
     assert done.returncode == 0, done.stderr
-    assert "responses              1\n" in run("store", "stat", "--store", place).stdout
+    after = run("store", "stat", "--store", place).stdout
+    assert "responses              1\n" in after
+    assert re.search(r"^traces +1 ", after, re.MULTILINE)
+    bounded = run("store", "vacuum", "--store", place, "--trace-max-bytes", "1")
+    assert bounded.returncode == 0, bounded.stderr
+    assert re.search(r"^traces +0 ", run("store", "stat", "--store", place).stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

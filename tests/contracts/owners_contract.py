@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.pages import Wanted
 from tests.doubles.stored import append, conversation, ids, item, part, stored, turn
 
 
@@ -28,6 +29,10 @@ class OwnersContract:
             assert await other.get_conversation("conv_1") is None
             assert await other.conversation_items("conv_1") is None
             assert await other.conversation_parts("conv_1") is None
+            assert await other.conversation_page("conv_1", Wanted(1)) is None
+            assert await other.conversation_item("conv_1", "msg_1") is None
+            assert await other.conversation_calls("conv_1") is None
+            assert await other.input_page("resp_1", Wanted(1)) is None
             assert await other.conversation_history("conv_1") is None
             assert await other.append(append("conv_1", part("msg_2"))) is None
             assert await other.set_metadata("conv_1", {}) is None

@@ -9,6 +9,8 @@ import pytest
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
 from tests.contracts.owners_contract import OwnersContract
+from tests.contracts.pages_contract import PagesContract
+from tests.contracts.traces_contract import TracesContract
 from tests.doubles.stored import (
     Visited,
     append,
@@ -25,7 +27,7 @@ from tests.doubles.stored import (
 )
 
 
-class StoreContract(OwnersContract):
+class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def make(self) -> Store:
         raise NotImplementedError
 

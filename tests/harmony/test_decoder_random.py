@@ -21,6 +21,7 @@ from gpt_oss_server.harmony.encoding import (
 from tests.doubles.harmony.decoding import check_invariants, decode
 from tests.doubles.harmony.shapes import DECLARED, LEGAL
 from tests.doubles.harmony.slips import SHAPES
+from tests.doubles.random_tests.seeds import seeds
 
 ENCODING = load_encoding()
 FRAMING = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL, ENDOFTEXT)
@@ -75,7 +76,7 @@ def random_sequence(rng: random.Random) -> list[int]:
     return [token for _ in range(rng.randint(0, 25)) for token in any_token(rng)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, proofs=12))
 def test_a_thousand_random_sequences(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(1_000):
@@ -83,7 +84,7 @@ def test_a_thousand_random_sequences(seed: int) -> None:
         check_invariants(ENCODING, tokens, decode(ENCODING, tokens, DECLARED))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, proofs=12))
 def test_a_thousand_mutated_shapes(seed: int) -> None:
     rng = random.Random(1_000 + seed)
     for _ in range(1_000):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_server.harmony import encoding as module
-from gpt_oss_server.harmony.encoding import END, FIRST_SPECIAL, START, VOCABULARY_SIZE, load_encoding
+from gpt_oss_server.harmony.encoding import (
+    END,
+    FIRST_SPECIAL,
+    START,
+    VOCABULARY_SIZE,
+    Encoding,
+    load_encoding,
+)
 
 ENCODING = load_encoding()
 
@@ -57,3 +65,12 @@ def test_threads_share_one_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(8) as pool:
         loaded = list(pool.map(lambda _: load_encoding(), range(8)))
     assert all(one is loaded[0] for one in loaded)
+
+
+def test_the_tokens_of_a_very_long_message_are_those_of_its_text(encoding: Encoding) -> None:
+    """They are an array, which other threads need not wait for when it is released."""
+    text = "word, " * 170_000
+    rendered = encoding.render_message("user", text)
+    short = encoding.render_message("user", "")
+    assert isinstance(rendered, array)
+    assert list(rendered) == [*short[:-1], *encoding.encode(text), short[-1]]

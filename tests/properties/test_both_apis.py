@@ -14,6 +14,7 @@ from tests.doubles.apis.chat_asking import CLOCK, TOOL, check_chunks, chunks_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.random_tests.seeds import seeds
 
 TOOLS: dict[str, Any] = {"type": "function", **TOOL["function"]}
 
@@ -57,7 +58,7 @@ def check_same(response: dict[str, Any], completion: dict[str, Any]) -> None:
     assert details["reasoning_tokens"] == expected["output_tokens_details"]["reasoning_tokens"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, proofs=20))
 async def test_legal_completions_cut_at_every_token(encoding: Encoding, seed: int) -> None:
     rng = random.Random(seed)
     tokens = encoded(encoding, rng)
@@ -68,7 +69,7 @@ async def test_legal_completions_cut_at_every_token(encoding: Encoding, seed: in
         assert engine.open_generations == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, proofs=20))
 async def test_mutated_completions(encoding: Encoding, seed: int) -> None:
     rng = random.Random(3_000 + seed)
     for _ in range(100):
@@ -76,7 +77,7 @@ async def test_mutated_completions(encoding: Encoding, seed: int) -> None:
         check_same(await response_to(engine, encoding), await completion_to(engine))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(4, proofs=10))
 async def test_a_failure_after_any_token_is_one_error_chunk(encoding: Encoding, seed: int) -> None:
     tokens = encoded(encoding, random.Random(4_000 + seed))
     for broken in (EngineFailed("out of memory"), RuntimeError("a defect")):

@@ -16,6 +16,7 @@ from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Calculator, Ready
 from tests.doubles.turns import TurnsEngine
@@ -154,7 +155,7 @@ async def test_a_cut_at_any_token_keeps_the_complete_calls() -> None:
         assert len(complete) == (limit >= whole) + (limit == len(tokens))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(3, proofs=10))
 async def test_random_parallel_output_gives_a_valid_stream(seed: int) -> None:
     rng = random.Random(7_000 + seed)
     encoding = load_encoding()

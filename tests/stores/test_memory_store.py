@@ -13,7 +13,8 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, Item, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
 from gpt_oss_server.stores.connection import ConnectionStore
-from gpt_oss_server.stores.memory import MemoryStore, size_of
+from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.memory_entries import size_of
 from tests.contracts.store_contract import StoreContract
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.bounds import bounds_of
+from gpt_oss_server.stores.sql.codec import pack, unpack
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Sweeper
 from gpt_oss_server.stores.sql.traces import SqlTraces, trace_bytes
@@ -73,8 +76,22 @@ def test_a_packed_record_loses_nothing() -> None:
     assert (again.request, again.recipients, again.began) == (record.request, recipients, record.began)
     for name in ("generations", "tool_runs", "scores", "alternatives", "warnings"):
         assert getattr(again.tokens, name) == getattr(record.tokens, name)
-    assert list(again.tokens.prompt) == list(record.tokens.prompt)
+    assert again.tokens.prompt.tokens(()) == record.tokens.prompt.tokens(()) == list(range(100))
     assert list(again.tokens.tokens) == list(record.tokens.tokens)
+
+
+def test_a_trace_of_the_first_form_is_read() -> None:
+    """It has the whole prompt."""
+    transcript = Transcript(range(100), tokens=[7, 8])
+    record = TraceRecord({"input": "Hi"}, {"id": "resp_1"}, Recipients(), transcript)
+    record.end()
+    encoded, tokens, prompt, _ = unpack(zlib.decompress(packed(record, {})))
+    head = json.loads(encoded)
+    del head["history"]
+    first = zlib.compress(pack((json.dumps(head).encode(), prompt, tokens)))
+    again = unpacked(first, record.response)
+    assert again.tokens.prompt.tokens(()) == list(range(100))
+    assert list(again.tokens.tokens) == [7, 8]
 
 
 @pytest.mark.parametrize(("most", "least_left", "most_left"), [(100_000, 100, 100), (1_000, 1, 20)])

@@ -116,7 +116,6 @@ class McpConnection:
                 await self._connect_and_hold(connected, deadline)
         except Exception as error:
             self._lose(self._failure(error))
-            _log.info("The MCP connection %r ended: %s", self._label, self._lost)
         finally:
             self._stop.set()
 
@@ -158,7 +157,12 @@ class McpConnection:
         return McpFailure(message, lost=found.lost, gone=found.gone)
 
     def _lose(self, failure: McpFailure) -> None:
-        self._lost = self._lost or failure
+        if self._lost is None:
+            self._lost = failure
+            # A server may forget a session at any time; the next call opens another.
+            _log.log(
+                logging.INFO if failure.gone else logging.WARNING, "An MCP connection ended: %s", failure
+            )
         self._stop.set()
 
     def _end(self) -> McpFailure:

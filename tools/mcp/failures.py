@@ -22,6 +22,15 @@ _MESSAGE_CHARS = 2_000
 # Servers choose codes freely; the package uses one for its own errors, whose messages start like this.
 _LOST = ("Connection closed", "SSE stream ")
 _SERVERS_OWN = -32000
+# The package's own errors, as which it reports answers that it cannot read.
+_NOT_MCP = (
+    "Failed to parse JSON response: ",
+    "Failed to parse SSE message: ",
+    "Unexpected content type: ",
+    "server answered a request with 202",
+)
+_NO_PROTOCOL = "answered with something that is not MCP."
+_OTHER_VERSION = "Unsupported protocol version"
 # With status 404, a server that has forgotten a session uses one of these codes.
 _FORGOTTEN = frozenset({INVALID_REQUEST, _SERVERS_OWN, -32001})
 
@@ -89,6 +98,8 @@ def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFail
         and error.message in ("Not Found", "Server returned an error response")
     ):
         return McpFailure(f"{server} answered with status {status}.", lost=True)
+    if error.message.startswith(_NOT_MCP):
+        return McpFailure(f"{server} {_NO_PROTOCOL}", lost=True)
     message = " ".join(error.message.split())[:_MESSAGE_CHARS]
     return McpFailure(f"{server} answered with an error: {message or error.code}", lost=False)
 
@@ -116,7 +127,9 @@ def _transport_error(found: list[BaseException]) -> str:
             case httpx2.SSEError():
                 return "answered with an event stream that is unreadable or too large."
             case ValidationError():
-                return "answered with something that is not MCP."
+                return _NO_PROTOCOL
+            case RuntimeError() if str(each).startswith(_OTHER_VERSION):
+                return "speaks a version of MCP that this server does not."
             case FileNotFoundError() | PermissionError():
                 return "cannot be started: its command cannot be run."
             case httpx2.TransportError() | OSError():

@@ -17,8 +17,6 @@ from tools.addresses import Resolver, resolve_allowed, system_resolver
 _CONNECT_SECONDS = 15.0
 _ADDRESSES_TRIED = 4
 MAX_BODY_BYTES = 32_000_000
-# asyncio releases the socket of a closed connection in later turns of the event loop, which may end earlier.
-_TURNS_TO_RELEASE = 3
 
 
 class AnswerTooLarge(Exception):
@@ -59,8 +57,6 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-        for _ in range(_TURNS_TO_RELEASE):
-            await asyncio.sleep(0)
 
     async def _first_that_answers(self, request: httpx2.Request, addresses: list[str]) -> httpx2.Response:
         for address in addresses[:-1]:

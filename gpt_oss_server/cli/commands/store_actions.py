@@ -20,12 +20,12 @@ from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.table import open_database
 from gpt_oss_server.stores.sql.codec import key_of
+from gpt_oss_server.stores.sql.commands.statistics import statistics
+from gpt_oss_server.stores.sql.commands.transfer import FORMAT, Export, import_records
 from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.responses import delete_response
-from gpt_oss_server.stores.sql.statistics import statistics
 from gpt_oss_server.stores.sql.sweeper import Sweeper
-from gpt_oss_server.stores.sql.transfer import FORMAT, Export, import_records
 
 
 def act(action: str, names: list[str], settings: Settings) -> int:
@@ -52,6 +52,7 @@ async def stat(database: Database, names: list[str], settings: Settings) -> int:
         ("size", _size(found.bytes)),
         ("running in background", f"{found.running:,}"),
         ("event logs", f"{found.logs:,} ({_size(found.log_bytes)})"),
+        ("traces", f"{found.traces:,} ({_size(found.trace_bytes)})"),
     ):
         console.out(f"{name:<22} {value}")
     return 0

@@ -41,7 +41,7 @@ class _Unreadable(Exception):
 def node_of_pattern(pattern: str) -> Node | None:
     if "<|" in pattern:
         return None
-    reader = _Reader(pattern)
+    reader = _PatternReader(pattern)
     try:
         found = reader.options()
     except (_Unreadable, IndexError, ValueError):
@@ -49,7 +49,7 @@ def node_of_pattern(pattern: str) -> Node | None:
     return found if reader.is_at_end else None
 
 
-class _Reader:
+class _PatternReader:
     def __init__(self, pattern: str) -> None:
         self._pattern, self._at = pattern, 0
 

@@ -20,12 +20,12 @@ from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory_events import MemoryEventLogs
 from gpt_oss_server.stores.sealing import new_secret, saved_secret
 from gpt_oss_server.stores.sql.allowances import SqlAllowances
+from gpt_oss_server.stores.sql.commands.statistics import statistics
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.secrets import shared_secret
-from gpt_oss_server.stores.sql.statistics import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Sweeper
 from gpt_oss_server.stores.sql.traces import SqlTraces

@@ -12,6 +12,8 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -35,6 +37,14 @@ def from_bytes(content: bytes) -> Any:
         return from_json(content)
     except ValueError:
         return json.loads(content)
+
+
+def encode_items(items: Iterable[object], before: int = 0) -> tuple[bytes, bytes]:
+    """The items as a list in JSON, and where each begins and the last ends, after `before` other bytes."""
+    encoded = [to_bytes(item) for item in items]
+    lengths = (len(item) + 1 for item in encoded)  # with the comma or the bracket after it
+    places = accumulate(lengths, initial=before + 1)
+    return b"[" + b",".join(encoded) + b"]", encode_tokens(places)
 
 
 def key_of(text: str) -> str:
@@ -73,6 +83,13 @@ def encode_addition(added: Addition) -> bytes:
     return b"".join((_LENGTH.pack(len(encoded)), encoded, *tokens))
 
 
+def decode_calls(beginning: bytes) -> Addition | None:
+    """The addition without its segments, from the first bytes of it; None if these do not suffice."""
+    [length] = _LENGTH.unpack_from(beginning)
+    end = _LENGTH.size + length
+    return None if len(beginning) < end else _calls_in(from_bytes(beginning[_LENGTH.size : end]))
+
+
 def decode_addition(content: bytes) -> Addition:
     [length] = _LENGTH.unpack_from(content)
     at = _LENGTH.size + length
@@ -84,8 +101,12 @@ def decode_addition(content: bytes) -> Addition:
             fields["tools"] = tuple(fields["tools"])
         segments.append(Segment(role, decode_tokens(content[at:end]), **fields))
         at = end
+    return replace(_calls_in(head), segments=tuple(segments))
+
+
+def _calls_in(head: dict[str, Any]) -> Addition:
     approvals = {key: (call[0], call[1]) for key, call in head.get("approvals", {}).items()}
-    return Addition(tuple(segments), head.get("recipients", {}), approvals, tuple(head.get("answered", ())))
+    return Addition((), head.get("recipients", {}), approvals, tuple(head.get("answered", ())))
 
 
 def _head_of(segment: Segment) -> tuple[str, int, dict[str, Any]]:

@@ -14,13 +14,14 @@ from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.sql.codec import (
     decode_addition,
     encode_addition,
+    encode_items,
     from_bytes,
     key_of,
     to_bytes,
 )
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import insert_link, release
-from gpt_oss_server.stores.sql.responses import add_items, item_keys
+from gpt_oss_server.stores.sql.responses import add_items, item_places
 
 _COLUMNS = "id, created_at, version, metadata, owner"
 Added = tuple[int, int | None, Addition, int]  # position, parent, addition and size of a new link
@@ -149,11 +150,11 @@ def _extend(
     key, size = key_of(conversation_id), 0
     links: list[Added] = []
     for part in parts:
-        body, items = encode_addition(part.added), to_bytes(part.items)
+        body, (items, places) = encode_addition(part.added), encode_items(part.items)
         parent, tip = tip, insert_link(tx, tip, body)
-        sql = "INSERT INTO parts (position, conversation, items) VALUES (?, ?, ?)"
-        tx.run(sql, tip, key, items)
-        add_items(tx, item_keys(part.items), tip, owner)
+        sql = "INSERT INTO parts (position, conversation, items, places) VALUES (?, ?, ?, ?)"
+        tx.run(sql, tip, key, items, places)
+        add_items(tx, item_places(part.items), tip, owner)
         links.append((tip, parent, part.added, len(body)))
         size += len(items)
     if parts:

@@ -5,7 +5,7 @@ Takes encoded responses, or their ids. Returns rows as records. It must not know
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from gpt_oss_server.stores.base import Item, StoredResponse
 from gpt_oss_server.stores.sql.codec import (
     decode_addition,
     encode_addition,
+    encode_items,
     from_bytes,
     key_of,
     to_bytes,
@@ -20,6 +21,9 @@ from gpt_oss_server.stores.sql.codec import (
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import add_link, number_of, release
 from gpt_oss_server.stores.sql.traces import delete_trace, put_trace
+
+ItemPlaces = Mapping[str, int | None]
+"""Places in the input or the part, by the keys of items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +35,22 @@ class EncodedResponse:
     added: bytes
     session: bytes
     body: bytes
-    items: tuple[str, ...]
+    places: bytes
+    items: ItemPlaces
     trace: bytes
     owner: str
 
     @classmethod
     def of(cls, stored: StoredResponse, owner: str) -> EncodedResponse:
+        body, places = encode_body(stored.response, stored.input_items, stored.results)
         return cls(
             id=key_of(stored.id),
             parent=number_of(stored.parent),
             added=encode_addition(stored.added),
             session=stored.session.encode("utf-8", "surrogatepass"),
-            body=to_bytes((stored.response, stored.input_items, dict(stored.results))),
-            items=item_keys(stored.items),
+            body=body,
+            places=places,
+            items=item_places(stored.input_items, stored.response["output"]),
             trace=stored.trace,
             owner=owner,
         )
@@ -53,10 +60,10 @@ def put_response(tx: Transaction, given: EncodedResponse) -> int:
     """Stores or replaces a response and returns its position."""
     position = add_link(tx, given.parent, given.added)
     sql = (
-        "INSERT INTO responses (id, position, stored_at, session, size, body, owner)"
-        " VALUES (?, ?, {now}, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+        "INSERT INTO responses (id, position, stored_at, session, size, body, places, owner)"
+        " VALUES (?, ?, {now}, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
     )
-    values = (given.id, position, given.session, len(given.body), given.body, given.owner)
+    values = (given.id, position, given.session, len(given.body), given.body, given.places, given.owner)
     if not tx.run(sql, *values):
         delete_response(tx, given.id)
         tx.run(sql, *values)
@@ -64,6 +71,15 @@ def put_response(tx: Transaction, given: EncodedResponse) -> int:
     if given.trace:
         put_trace(tx, given.id, given.trace)
     return position
+
+
+def encode_body(
+    response: object, input_items: Iterable[Item], results: Mapping[str, str]
+) -> tuple[bytes, bytes]:
+    """The body of a response's row, and the places of its input in it."""
+    head = b"[" + to_bytes(response) + b","
+    given, places = encode_items(input_items, len(head))
+    return head + given + b"," + to_bytes(dict(results)) + b"]", places
 
 
 def get_response(tx: Transaction, response_id: str, owner: str) -> StoredResponse | None:
@@ -113,14 +129,17 @@ def delete_response(tx: Transaction, key: str) -> bool:
 # --- items of responses and conversations ----------------------------------------------------------
 
 
-def item_keys(items: Iterable[Item]) -> tuple[str, ...]:
-    ids = (item.get("id") for item in items)
-    return tuple(dict.fromkeys(key_of(item_id) for item_id in ids if isinstance(item_id, str)))
+def item_places(items: Iterable[Item], output: Iterable[Item] = ()) -> ItemPlaces:
+    """The first place of each id among `items`; None for those that only the output has."""
+    placed = [(item.get("id"), place) for place, item in enumerate(items)]
+    named = [*placed, *((item.get("id"), None) for item in output)]
+    keys = [(key_of(item_id), place) for item_id, place in named if isinstance(item_id, str)]
+    return dict(reversed(keys))
 
 
-def add_items(tx: Transaction, keys: Iterable[str], position: int, owner: str) -> None:
-    sql = "INSERT INTO items (id, position, owner) VALUES (?, ?, ?)"
-    tx.run_each(sql, [(key, position, owner) for key in keys])
+def add_items(tx: Transaction, items: ItemPlaces, position: int, owner: str) -> None:
+    sql = "INSERT INTO items (id, position, owner, place) VALUES (?, ?, ?, ?)"
+    tx.run_each(sql, [(key, position, owner, place) for key, place in items.items()])
 
 
 def find_item(tx: Transaction, item_id: str, owner: str) -> Item | None:

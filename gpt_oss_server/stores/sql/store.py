@@ -11,10 +11,12 @@ from typing import Any
 
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import History, Position
+from gpt_oss_server.stores.pages import ItemPage, Wanted
 from gpt_oss_server.stores.sql import conversations
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.conversations import Added
 from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.items import item_of_conversation, page_of_conversation, page_of_input
 from gpt_oss_server.stores.sql.links import Links, number_of
 from gpt_oss_server.stores.sql.owned import bytes_of_owner
 from gpt_oss_server.stores.sql.responses import (
@@ -69,6 +71,9 @@ class SqlStore:
     async def get(self, response_id: str) -> StoredResponse | None:
         return await self.database.read(lambda tx: get_response(tx, response_id, self._owner))
 
+    async def input_page(self, response_id: str, wanted: Wanted) -> ItemPage | None:
+        return await self.database.read(lambda tx: page_of_input(tx, response_id, self._owner, wanted))
+
     async def history(self, response_id: str) -> History | None:
         def work(tx: Transaction) -> History | None:
             end = end_of_response(tx, response_id, self._owner)
@@ -105,6 +110,22 @@ class SqlStore:
     async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
         return await self.database.read(lambda tx: conversations.items_of(tx, conversation_id, self._owner))
 
+    async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
+        def work(tx: Transaction) -> ItemPage | None:
+            if conversations.end_of_conversation(tx, conversation_id, self._owner) is None:
+                return None
+            return page_of_conversation(tx, conversation_id, wanted)
+
+        return await self.database.read(work)
+
+    async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None:
+        def work(tx: Transaction) -> Item | None:
+            if conversations.end_of_conversation(tx, conversation_id, self._owner) is None:
+                return None
+            return item_of_conversation(tx, conversation_id, item_id)
+
+        return await self.database.read(work)
+
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
         return await self.database.read(lambda tx: conversations.parts_of(tx, conversation_id, self._owner))
 
@@ -112,6 +133,13 @@ class SqlStore:
         def work(tx: Transaction) -> History | None:
             end = conversations.end_of_conversation(tx, conversation_id, self._owner)
             return None if end is None else self._links.history(tx, end[0], conversation_id)
+
+        return await self.database.read(work)
+
+    async def conversation_calls(self, conversation_id: str) -> History | None:
+        def work(tx: Transaction) -> History | None:
+            end = conversations.end_of_conversation(tx, conversation_id, self._owner)
+            return None if end is None else self._links.calls(tx, end[0], conversation_id)
 
         return await self.database.read(work)
 

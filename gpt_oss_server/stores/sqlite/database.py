@@ -23,7 +23,7 @@ from gpt_oss_server.stores.sqlite.connections import SqliteTransaction, connect,
 from gpt_oss_server.stores.sqlite.problems import unavailable
 
 T = TypeVar("T")
-_READERS = 4
+READERS = 4
 _GROUP = 64  # writes of one transaction
 
 
@@ -45,7 +45,7 @@ class SqliteDatabase:
         self._closed = False
         self._thread = threading.Thread(target=self._write_all, name="sqlite-writer", daemon=True)
         self._thread.start()
-        self._readers = ThreadPoolExecutor(_READERS, "sqlite-reader")
+        self._readers = ThreadPoolExecutor(READERS, "sqlite-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.doubles.attacked import LONGEST_WAIT
-from tools.browser.pages.body import Body
+from tools.browser.pages.body import PageBody
 from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError
@@ -28,7 +28,7 @@ PAGES = {
 
 
 async def read(page: bytes, kind: str) -> Document:
-    return await convert(Body("https://a.example/", kind, page))
+    return await convert(PageBody("https://a.example/", kind, page))
 
 
 @pytest.mark.parametrize("name", PAGES)

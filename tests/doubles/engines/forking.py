@@ -16,7 +16,7 @@ class ForkingEngine:
     """`answers` maps each text to its probability. They follow the first prompt that it receives."""
 
     def __init__(self, answers: Mapping[tuple[int, ...], float]) -> None:
-        self.info = EngineInfo(name="forking", context_length=10_000, scores_prompts=True)
+        self.info = EngineInfo(name="forking", context_length=500, scores_prompts=True)
         self.prompt: list[int] = []
         self.samplings: list[Sampling] = []
         self._answers = dict(answers)

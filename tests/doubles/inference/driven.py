@@ -159,7 +159,7 @@ class Driven:
         self.cache = PrefixCache(windows, blocks, runner.block_size)
         self.scheduler = Scheduler(self.cache, limits)
         self.loop = Loop(runner, self.scheduler, "driven")
-        self.loop._thread = threading.current_thread()  # so that the loop starts no thread
+        self.loop._thread, self.loop._started = threading.current_thread(), True  # it starts no thread
         self.clients: list[Client] = []
         self._arrived = 0
 

@@ -38,7 +38,7 @@ class PlainServer:
         if scope["method"] != "POST":
             await answer(send, 405, b"")
             return
-        message = json.loads(await _body(receive))
+        message = json.loads(await body_of(receive))
         session = dict(scope["headers"]).get(b"mcp-session-id", b"").decode()
         self.methods.append(message["method"])
         if (refusal := self.refuses(message, session)) is not None:
@@ -78,7 +78,7 @@ async def plain_server(server: PlainServer) -> AsyncIterator[str]:
         await asyncio.to_thread(thread.stop)
 
 
-async def _body(receive: Any) -> bytes:
+async def body_of(receive: Any) -> bytes:
     body = b""
     while True:
         message = await receive()

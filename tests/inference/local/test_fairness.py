@@ -12,6 +12,7 @@ from inference.engine import Finish, Sampling
 from inference.local.scheduling.fairness import counts_of, may_give_way, that_gives_way
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, predicted
+from tests.doubles.random_tests.seeds import seeds
 from tests.inference.local.test_scheduling import driven
 
 OF = {owner: Sampling(temperature=0.0, owner=owner) for owner in "abc"}
@@ -102,7 +103,7 @@ async def test_a_priority_precedes_all_shares() -> None:
     assert running(engine)["a"] <= 2
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(5, proofs=15))
 async def test_nobody_starves(seed: int) -> None:
     draw = random.Random(seed)
     limits = replace(LIMITS, max_concurrent=draw.choice([1, 2, 5]), ahead=draw.choice([0, 1]))
@@ -115,7 +116,7 @@ async def test_nobody_starves(seed: int) -> None:
     finish(engine, clients)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, proofs=20))
 async def test_the_cheap_look_at_a_long_queue_agrees_with_the_exact_one(seed: int) -> None:
     engine, rng = driven(LIMITS), random.Random(seed)
     for owner in "abc":

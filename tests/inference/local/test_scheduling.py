@@ -13,6 +13,7 @@ from inference.local.scheduling.blocks import IntegrityError
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
+from tests.doubles.random_tests.seeds import seeds
 
 SIZE = 4
 CONTEXT = 160
@@ -64,7 +65,7 @@ def check(client: Client) -> None:
     assert 0 <= client.cached < len(client.prompt)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(12, proofs=40))
 async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> None:
     draw = random.Random(seed)
     engine = driven(random_limits(draw), draw.choice(KINDS), spare=draw.choice([0, 0, 50, 400]))
@@ -95,14 +96,15 @@ async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> N
     engine.cache.check_integrity([])
 
 
-async def test_the_blocks_add_up_after_ten_thousand_operations() -> None:
+@pytest.mark.parametrize("operations", [2_500, pytest.param(10_000, marks=pytest.mark.proof)])
+async def test_the_blocks_add_up_after_thousands_of_operations(operations: int) -> None:
     draw = random.Random(7)
     engine = driven(
         SchedulerLimits(max_concurrent=6, max_waiting=10_000, chunk=16, least_chunk=4, shared_chunk=8),
         spare=40,
     )
     prompts = Prompts(draw, 60)
-    for operation in range(10_000):
+    for operation in range(operations):
         if draw.random() < 0.15:
             engine.request(prompts.next(), draw.randint(1, 90), SAMPLING)
         elif engine.clients and draw.random() < 0.05:

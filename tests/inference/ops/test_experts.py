@@ -39,7 +39,7 @@ def test_every_launch_gives_the_reference(
     from inference.ops import launches
 
     how = launches.Product(*numbers)
-    monkeypatch.setattr(launches, "BY_PAIRS", ((math.inf, launches.Experts(16, how, how)),))
+    monkeypatch.setattr(launches, "BY_PAIRS", ((math.inf, launches.ExpertTiles(16, how, how)),))
     draw = Draw(17, device)
     assert error_of(draw, 7, 6, 3, 192, 96) < draw.tolerance
 

@@ -19,6 +19,7 @@ from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
+from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted, serving
 from tests.doubles.turns import TurnsEngine
 
@@ -223,7 +224,7 @@ async def test_reasoning_that_was_cut_off_is_sealed_too(encoding: Encoding, how:
     assert segment.tokens[-1] == 200_007
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(3, proofs=10))
 async def test_streams_with_all_options_are_valid(encoding: Encoding, seed: int) -> None:
     rng = random.Random(9_000 + seed)
     for _ in range(30):

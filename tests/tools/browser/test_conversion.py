@@ -12,7 +12,7 @@ import pytest
 
 from tests.doubles.tools.web_servers import pdf
 from tools.browser.pages import pdf as pdf_module
-from tools.browser.pages.body import Body
+from tools.browser.pages.body import PageBody
 from tools.browser.pages.charset import decode
 from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
@@ -173,7 +173,7 @@ def test_charsets_are_found_by_mark_header_declaration_or_guess(
 
 
 async def read(data: bytes, content_type: str, *, cut: bool = False, view_source: bool = False) -> Document:
-    return await convert(Body("https://a.example/x", content_type, data, cut), view_source=view_source)
+    return await convert(PageBody("https://a.example/x", content_type, data, cut), view_source=view_source)
 
 
 async def test_a_pdf_is_read_page_by_page() -> None:

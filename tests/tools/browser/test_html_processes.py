@@ -13,7 +13,7 @@ import pytest
 from tests.doubles.tools.calling import processes
 from tools.browser.backends.local_files import read_document
 from tools.browser.pages import html
-from tools.browser.pages.body import Body, convert_text
+from tools.browser.pages.body import PageBody, convert_text
 from tools.browser.pages.convert import convert
 from tools.browser.pages.depth import MAX_DEPTH
 from tools.browser.pages.document import Document
@@ -33,7 +33,7 @@ def _ended() -> Iterator[None]:
 
 
 async def read(data: bytes, kind: str = "text/html") -> Document:
-    return await convert(Body("https://a.example/", kind, data))
+    return await convert(PageBody("https://a.example/", kind, data))
 
 
 def program_with(changed: dict[str, str], folder: Path) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def workers() -> list[int]:
 
 async def test_one_process_converts_many_pages_as_this_process_would() -> None:
     seen = [await read(PAGE) for _ in range(3)]
-    assert seen == [convert_text(Body("https://a.example/", "text/html", PAGE), "html")] * 3
+    assert seen == [convert_text(PageBody("https://a.example/", "text/html", PAGE), "html")] * 3
     assert len(workers()) == 1
     assert (await read("# Ü【1】 \ud800".encode("utf-8", "replace"), "text/markdown")).title == "Ü〖1〗 ?"
 
@@ -88,7 +88,11 @@ async def test_a_page_beyond_its_bounds_ends_its_process_alone(
     assert (await read(PAGE)).title == "A page"
 
 
-async def test_hostile_pages_leave_the_other_threads_alone() -> None:
+async def test_hostile_pages_leave_the_other_threads_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changed = {"PAGE_SECONDS, SECONDS_PER_BYTE = 1.0, 1.2e-6": "PAGE_SECONDS, SECONDS_PER_BYTE = 0.4, 0"}
+    monkeypatch.setattr(html, "_COMMAND", program_with(changed, tmp_path))
     hostile = [asyncio.create_task(read(ATTRIBUTES * 2)) for _ in range(7)]
     began = time.monotonic()
     for _ in range(20):

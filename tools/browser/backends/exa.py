@@ -16,7 +16,7 @@ import httpx
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.network.urls import is_web
-from tools.browser.pages.body import MAX_CHARS, Body
+from tools.browser.pages.body import MAX_CHARS, PageBody
 from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import BrowserError, PageError, SearchError
@@ -84,7 +84,7 @@ class ExaBackend:
         text = str(result.text)
         # Web pages come with their tags; PDFs and the like have none.
         kind = "text/html" if _TAG.search(text, 0, 20_000) else "text/markdown"
-        body = Body(found, f"{kind}; charset=utf-8", text.encode("utf-8", "replace"))
+        body = PageBody(found, f"{kind}; charset=utf-8", text.encode("utf-8", "replace"))
         document = await convert(body, view_source=request.view_source)
         title = result.title or document.title
         return Document(document.url, title, document.text, document.links, document.note)

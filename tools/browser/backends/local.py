@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.backends.local_files import path_of, read_document, url_of
-from tools.browser.backends.local_index import FolderIndex, Found, query_words
+from tools.browser.backends.local_index import FolderIndex, FoundFile, query_words
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError, SearchError
 from tools.browser.pages.text import one_line
@@ -79,7 +79,7 @@ class LocalBackend:
         return read_document(self._folder, path, view_source=view_source)
 
 
-def _hit(found: Found, words: Sequence[str], snippet_chars: int) -> SearchHit:
+def _hit(found: FoundFile, words: Sequence[str], snippet_chars: int) -> SearchHit:
     lines = [line for line in found.text[:_SEARCHED_CHARS].split("\n") if line.strip()]
     best = _best_line(lines, words)
     snippet = one_line(" ".join(lines[best : best + 8]), snippet_chars)

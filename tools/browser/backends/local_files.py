@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote, unquote
 
-from tools.browser.pages.body import Body, Kind
+from tools.browser.pages.body import Kind, PageBody
 from tools.browser.pages.convert import convert_blocking
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import BrowserError, PageError
@@ -73,5 +73,5 @@ def read_document(folder: Path, path: str, *, view_source: bool) -> Document:
             )
         read = read_pdf_blocking(data)
         return Document(url, read.title or name, read.text, note=read.note)
-    document = convert_blocking(Body(url, "", data[:MAX_BYTES], cut), kind, view_source=view_source)
+    document = convert_blocking(PageBody(url, "", data[:MAX_BYTES], cut), kind, view_source=view_source)
     return Document(url, document.title or name, document.text, document.links, document.note)

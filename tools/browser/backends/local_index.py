@@ -43,7 +43,7 @@ CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize = "porter unicode61 
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     path: str
     title: str
     text: str
@@ -77,7 +77,7 @@ class FolderIndex:
                 self._drop(path)
                 self._add(path, stamp, read_file(self._folder, path))
 
-    def search(self, query: str, limit: int) -> Sequence[Found]:
+    def search(self, query: str, limit: int) -> Sequence[FoundFile]:
         """The best documents with any of the words, ranked by the words' rarity and frequency."""
         expression = _expression(query)
         if not expression:
@@ -87,7 +87,7 @@ class FolderIndex:
             "WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), path LIMIT ?",
             (expression, limit),
         )
-        return [Found(_path(key), title, text) for key, title, text in rows]
+        return [FoundFile(_path(key), title, text) for key, title, text in rows]
 
     def has(self, path: str) -> bool:
         return self._db.execute("SELECT 1 FROM files WHERE path = ?", (_key(path),)).fetchone() is not None

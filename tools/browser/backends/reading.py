@@ -6,7 +6,7 @@ For backends that only search. Takes a `ReadRequest`, returns a `Document` or ra
 from __future__ import annotations
 
 from tools.browser.backends.base import ReadRequest
-from tools.browser.pages.body import Body
+from tools.browser.pages.body import PageBody
 from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document
 from tools.browser.pages.html import prepare
@@ -15,5 +15,5 @@ from tools.browser.pages.html import prepare
 async def read_web(request: ReadRequest) -> Document:
     prepare()
     fetched = await request.fetcher.get(request.url, request.permits)
-    body = Body(fetched.url, fetched.content_type, fetched.body, fetched.cut)
+    body = PageBody(fetched.url, fetched.content_type, fetched.body, fetched.cut)
     return await convert(body, view_source=request.view_source)

@@ -1,6 +1,6 @@
 """Converts bodies of markup or plain text to documents, in this process.
 
-Takes a `Body` and its kind, returns a `Document`. Slow for large bodies of HTML: see html.py.
+Takes a `PageBody` and its kind, returns a `Document`. Slow for large bodies of HTML: see html.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EMPTY: Final = "This page has no text that can be read. Pictures are not shown,
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class PageBody:
     """The input of a conversion."""
 
     url: str
@@ -31,7 +31,7 @@ class Body:
     cut: bool = False
 
 
-def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
+def convert_text(body: PageBody, kind: Kind, *, view_source: bool = False) -> Document:
     text = decode(body.data, body.content_type)
     if view_source or kind == "text":
         return document_of(body, "", clean(text[: MAX_CHARS + 1]))
@@ -41,11 +41,13 @@ def convert_text(body: Body, kind: Kind, *, view_source: bool = False) -> Docume
     return _linked(body, read, note="" if read.text.strip() else _EMPTY)
 
 
-def _linked(body: Body, read: HtmlText, note: str = "") -> Document:
+def _linked(body: PageBody, read: HtmlText, note: str = "") -> Document:
     return document_of(body, read.title, read.text, read.links, note)
 
 
-def document_of(body: Body, title: str, text: str, links: tuple[str, ...] = (), note: str = "") -> Document:
+def document_of(
+    body: PageBody, title: str, text: str, links: tuple[str, ...] = (), note: str = ""
+) -> Document:
     if body.cut or len(text) > MAX_CHARS:
         note = _CUT
     return Document(body.url, title, text[:MAX_CHARS], links, note)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tools.browser.pages.body import MAX_CHARS, Body, Kind, convert_text, document_of
+from tools.browser.pages.body import MAX_CHARS, Kind, PageBody, convert_text, document_of
 from tools.browser.pages.document import Document
 from tools.browser.pages.errors import PageError
 from tools.browser.pages.html import Read, read_page, read_page_blocking
@@ -31,7 +31,7 @@ _TEXT_TYPES: Final = (
 _UNSPECIFIC: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
 
 
-async def convert(body: Body, *, view_source: bool = False) -> Document:
+async def convert(body: PageBody, *, view_source: bool = False) -> Document:
     kind = kind_of(body.content_type, body.data)
     if kind != "pdf":
         if view_source or kind == "text":
@@ -45,7 +45,7 @@ async def convert(body: Body, *, view_source: bool = False) -> Document:
     return document_of(body, read.title, read.text, note=read.note)
 
 
-def convert_blocking(body: Body, kind: Kind, *, view_source: bool = False) -> Document:
+def convert_blocking(body: PageBody, kind: Kind, *, view_source: bool = False) -> Document:
     """The same for a thread without an event loop, and for any kind but PDF."""
     if view_source or kind == "text":
         return convert_text(body, kind, view_source=view_source)
@@ -70,11 +70,11 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     return "html" if kind in _UNSPECIFIC and start.startswith((b"<!doctype html", b"<html")) else "text"
 
 
-def _head(body: Body, kind: Kind) -> dict[str, object]:
+def _head(body: PageBody, kind: Kind) -> dict[str, object]:
     return {"url": body.url, "content_type": body.content_type, "cut": body.cut, "kind": kind}
 
 
-def _from_process(body: Body, read: Read) -> Document:
+def _from_process(body: PageBody, read: Read) -> Document:
     return Document(body.url, clean(read.title), read.text[:MAX_CHARS], read.links, clean(read.note))
 
 

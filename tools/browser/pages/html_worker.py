@@ -37,10 +37,10 @@ def limit() -> None:
 
 
 def answer(head: dict[str, object], body: bytes) -> dict[str, object]:
-    from tools.browser.pages.body import Body, convert_text
+    from tools.browser.pages.body import PageBody, convert_text
     from tools.browser.pages.errors import PageError
 
-    page = Body(str(head["url"]), str(head["content_type"]), body, bool(head["cut"]))
+    page = PageBody(str(head["url"]), str(head["content_type"]), body, bool(head["cut"]))
     try:
         document = convert_text(page, "markdown" if head["kind"] == "markdown" else "html")
     except PageError as error:

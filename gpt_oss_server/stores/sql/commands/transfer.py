@@ -6,6 +6,7 @@ them. An import gives the links new positions, so that the same conversations co
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,12 +17,14 @@ from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.sql.codec import (
     decode_addition,
     encode_addition,
+    encode_items,
     from_bytes,
     key_of,
     to_bytes,
 )
 from gpt_oss_server.stores.sql.database import Transaction
-from gpt_oss_server.stores.sql.responses import add_items, item_keys
+from gpt_oss_server.stores.sql.responses import add_items, encode_body, item_places
+from gpt_oss_server.stores.sql.traces import put_trace
 
 FORMAT = {"format": "gpt-oss-server store", "version": 1}
 _PAGE = 100
@@ -41,17 +44,20 @@ class Export:
     def page(self, tx: Transaction) -> tuple[list[Record], Export]:
         """The next records, perhaps none, and the export after them."""
         rows = tx.rows(
-            "SELECT id, position, stored_at, session, body, owner FROM responses WHERE position > ?"
-            " ORDER BY position LIMIT ?",
+            "SELECT responses.id, responses.position, stored_at, session, responses.body, owner, traces.body"
+            " FROM responses LEFT JOIN traces ON traces.id = responses.id WHERE responses.position > ?"
+            " ORDER BY responses.position LIMIT ?",
             self.response,
             _PAGE,
         )
         if not rows:
             return self._conversations(tx)
         links, found = set(self.links), []
-        for key, position, stored_at, session, body, owner in rows:
+        for key, position, stored_at, session, body, owner, trace in rows:
             if self._wants(key):
                 response = _response(position, stored_at, session, body, owner)
+                if trace is not None:
+                    response["trace"] = b64encode(trace).decode("ascii")
                 found += [*_links_of(tx, position, links), response]
         return found, replace(self, links=frozenset(links), response=rows[-1][1])
 
@@ -156,22 +162,26 @@ def _add_link(tx: Transaction, parent: int | None, record: Record) -> int:
 def _add_response(tx: Transaction, position: int | None, record: Record) -> bool:
     assert position is not None
     response, given = record["response"], record["input_items"]
-    body = to_bytes((response, given, record["results"]))
+    body, places = encode_body(response, given, record["results"])
     session, owner = record["session"].encode("utf-8", "surrogatepass"), _owner_of(record)
+    trace = b64decode(record.get("trace", ""), validate=True)  # exports of earlier versions have none
     is_new = tx.run(
-        "INSERT INTO responses (id, position, stored_at, session, size, body, owner)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO responses (id, position, stored_at, session, size, body, places, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         key_of(response["id"]),
         position,
         float(record["stored_at"]),
         session,
         len(body),
         body,
+        places,
         owner,
     )
     if is_new:
         _hold(tx, position)
-        add_items(tx, item_keys([*given, *response["output"]]), position, owner)
+        add_items(tx, item_places(given, response["output"]), position, owner)
+        if trace:
+            put_trace(tx, key_of(response["id"]), trace)
     return bool(is_new)
 
 
@@ -179,7 +189,7 @@ def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], 
     conversation, parts = record["conversation"], record["parts"]
     key, owner = key_of(conversation["id"]), _owner_of(conversation)
     tip = positions[parts[-1]["link"]] if parts else None
-    bodies = [(positions[part["link"]], part["items"], to_bytes(part["items"])) for part in parts]
+    bodies = [(positions[part["link"]], part["items"], *encode_items(part["items"])) for part in parts]
     is_new = tx.run(
         "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata, owner)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
@@ -188,17 +198,18 @@ def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], 
         float(record["changed_at"]),
         conversation["version"],
         tip,
-        sum(len(body) for _, _, body in bodies),
+        sum(len(body) for _, _, body, _ in bodies),
         to_bytes(conversation["metadata"]),
         owner,
     )
     if not is_new:
         return False
     _hold(tx, tip)
-    for position, items, body in bodies:
+    sql = "INSERT INTO parts (position, conversation, items, places) VALUES (?, ?, ?, ?)"
+    for position, items, body, places in bodies:
         assert position is not None
-        tx.run("INSERT INTO parts (position, conversation, items) VALUES (?, ?, ?)", position, key, body)
-        add_items(tx, item_keys(items), position, owner)
+        tx.run(sql, position, key, body, places)
+        add_items(tx, item_places(items), position, owner)
     return True
 
 

@@ -1,0 +1,120 @@
+"""The contract of every store, as to what a trace costs and where its prompt comes from."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpt_oss_server.harmony.history import Segment, kept
+from gpt_oss_server.harmony.recipients import Recipients
+from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.chain import UnknownParent
+from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sql.traces import SqlTraces
+from gpt_oss_server.traces.packed import packed, unpacked
+from gpt_oss_server.traces.records import TraceRecord, Traces
+from gpt_oss_server.turns.transcript import Transcript
+from tests.doubles.stored import turn
+from tests.doubles.stores.counted import below, counted
+
+_HEAD, _CUE = tuple(range(50)), (200_006, 7)
+
+
+class TracesContract:
+    async def make(self) -> Store:
+        raise NotImplementedError
+
+    async def test_a_trace_costs_what_its_turn_added(self) -> None:
+        store, traces = await self.make(), Traces(enabled=True, most_bytes=2**30)
+        writes, tokens = counted(store), _tokens()
+        costs: list[tuple[int, int, int]] = []
+        for number in range(301):
+            before = writes.rows, writes.written
+            record = await self._put(store, traces, number, tokens)
+            costs.append((writes.rows - before[0], writes.written - before[1], record.size))
+        for early, late in zip(costs[10], costs[300], strict=True):
+            assert late <= 1.03 * early
+        await store.close()
+
+    async def test_a_trace_has_its_whole_prompt_also_after_its_parents_are_deleted(self) -> None:
+        store, traces = await self.make(), Traces(enabled=True, most_bytes=2**30)
+        tokens, prompts = _tokens(), []
+        for number in range(10):
+            await self._put(store, traces, number, tokens, prompts)
+        for number in range(9):
+            await store.delete(f"resp_{number}")
+        history = await store.history("resp_9")
+        assert history is not None
+        record = traces.get("resp_9")
+        assert record is not None
+        assert record.tokens.prompt.tokens(history.segments) == prompts[9]
+        if isinstance(store, SqlStore):
+            body = await SqlTraces(store.database).get("resp_9")
+            assert body is not None
+            assert unpacked(body, {}).tokens.prompt.tokens(history.segments) == prompts[9]
+        await store.close()
+
+    async def test_a_turn_that_is_stored_with_its_whole_history_has_its_whole_prompt(self) -> None:
+        """As one whose parent was deleted while it was generated."""
+        store, traces = await self.make(), Traces(enabled=True, most_bytes=2**30)
+        tokens, prompts = _tokens(), []
+        for number in range(3):
+            await self._put(store, traces, number, tokens, prompts, gone=number == 2)
+        history = await store.history("resp_2")
+        record = traces.get("resp_2")
+        assert history is not None
+        assert record is not None
+        assert record.tokens.prompt.tokens(history.segments) == prompts[2]
+        await store.close()
+
+    async def _put(
+        self,
+        store: Store,
+        traces: Traces,
+        number: int,
+        tokens: Iterator[int],
+        prompts: list[list[int]] | None = None,
+        *,
+        gone: bool = False,
+    ) -> TraceRecord:
+        """Stores a turn of a user's message, reasoning and an answer, with its trace."""
+        past = await store.history(f"resp_{number - 1}") if number else None
+        own = Segment("user", _some(tokens))
+        seen = (*(past.segments if past else ()), own)
+        prompt = [*_HEAD, *(token for segment in kept(seen) for token in segment.tokens), *_CUE]
+        if prompts is not None:
+            prompts.append(prompt)
+        said = (
+            Segment("assistant", _some(tokens), "analysis"),
+            Segment("assistant", _some(tokens), "final"),
+        )
+        transcript = Transcript(prompt, tokens=[token for segment in said for token in segment.tokens])
+        name = f"resp_{number}"
+        traces.begin(name, TraceRecord({"input": "Hi"}, {"id": name}, Recipients(), transcript))
+        record = traces.finish(name, seen, len(_CUE))
+        assert record is not None
+        given = turn(name, past and past.position, segments=(own, *said))
+        if gone:
+            await store.delete(f"resp_{number - 1}")
+            try:
+                await store.put(given)
+                raise AssertionError("the parent was still there")
+            except UnknownParent:
+                given = turn(name, None, segments=(*seen, *said))
+        if not isinstance(below(store), MemoryStore):
+            given = replace(given, trace=packed(record, {"engine": {}}))
+        await store.put(given)
+        traces.end(name)
+        return record
+
+
+def _tokens() -> Iterator[int]:
+    source = random.Random(7)
+    while True:
+        yield source.randrange(200_000)
+
+
+def _some(tokens: Iterator[int]) -> tuple[int, ...]:
+    return tuple(next(tokens) for _ in range(40))

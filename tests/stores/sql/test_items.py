@@ -1,0 +1,40 @@
+"""Pages of items whose rows an earlier version wrote: right, at the cost of reading these rows whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpt_oss_server.stores.base import StoredResponse
+from gpt_oss_server.stores.pages import UnknownItem, Wanted
+from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sqlite.database import SqliteDatabase
+from tests.doubles.stored import append, conversation, item, part
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_pages_of_rows_without_places(tmp_path: Path, newest_first: bool) -> None:
+    database = SqliteDatabase(tmp_path / "store.sqlite")
+    store = SqlStore(database)
+    await store.put_conversation(conversation("conv_1"), [part("m0", "m1"), part("m2", "m3", "m4")])
+    await store.put(StoredResponse({"id": "resp_1", "output": [item("out")]}, (item("a"), item("b"))))
+    for table, column in (("parts", "places"), ("responses", "places"), ("items", "place")):
+        sql = f"UPDATE {table} SET {column} = NULL"
+        assert await database.write(lambda tx, sql=sql: tx.run(sql))
+    await store.append(append("conv_1", part("m5", "m6")))
+
+    ordered = [f"m{number}" for number in range(7)][:: -1 if newest_first else 1]
+    for after in (None, *ordered):
+        found = await store.conversation_page("conv_1", Wanted(3, after, newest_first=newest_first))
+        assert found is not None
+        rest = ordered[0 if after is None else ordered.index(after) + 1 :]
+        assert [each["id"] for each in found.items] == rest[:3]
+        assert found.has_more == (len(rest) > 3)
+    assert await store.conversation_item("conv_1", "m3") == item("m3")
+    page = await store.input_page("resp_1", Wanted(1, newest_first=newest_first))
+    assert page is not None
+    assert ([each["id"] for each in page.items], page.has_more) == (["b" if newest_first else "a"], True)
+    with pytest.raises(UnknownItem):
+        await store.input_page("resp_1", Wanted(1, "out"))
+    await store.close()
