@@ -26,7 +26,7 @@ class PackedHead(HalfRows):
         super().__init__(stored, ROWS_AT_ONCE)
         together = max(1, MERGED_WEIGHTS // self.columns // ROWS_AT_ONCE)  # parts
         self._to_merge = (
-            [] if together == 1 or len(self._packed) == 1 else [*stored.split(together * ROWS_AT_ONCE)]
+            [] if together == 1 or len(self._packed) == 1 else [*torch.split(stored, together * ROWS_AT_ONCE)]
         )
         self._together, self._merged = together, 0
 
