@@ -137,7 +137,8 @@ def _class(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
     for part in node.body[1:] if documented else node.body:
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
             if part.name == "__init__" or (documented and not part.name.startswith("_")):
-                yield from ("", *_function(part, lines))
+                yield from ("",) if documented else ()
+                yield from _function(part, lines)
         elif documented:
             is_text = isinstance(part, ast.Expr)
             yield from () if is_text else ("",)
