@@ -258,8 +258,9 @@ class TooManyContainers(ApiError):
     code = "too_many_containers"
     when = (
         "This client, or all together, have as many containers as the server allows "
-        "(`--python-max-sessions-per-client`, `--python-max-sessions`), or its files and kernels, or those of "
-        "all, hold the memory that they may (`--key-python-memory`, `--python-memory`); delete one, or try again later."
+        "(`--python-max-sessions-per-client`, `--python-max-sessions`), or its files and kernels, or those "
+        "of all, hold the memory that they may (`--key-python-memory`, `--python-memory`); delete one, or "
+        "try again later."
     )
     may_pass = False  # until the client deletes one
 
