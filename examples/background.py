@@ -1,4 +1,4 @@
-"""A background run: it goes on when the connection is lost, and its events can be read from there on."""
+"""A background run: it continues when the connection is lost, and its events can be read from there on."""
 
 import os
 
@@ -24,7 +24,7 @@ for event in running:
     if last >= LOST_AFTER:
         break
 running.close()
-print(f"\n[The connection is lost after event {last}. The run goes on: {response_id}]")
+print(f"\n[The connection is lost after event {last}. The run continues: {response_id}]")
 
 for event in client.responses.retrieve(response_id, stream=True, starting_after=last):
     show(event)

@@ -32,7 +32,8 @@ def client(needed: str = "") -> OpenAI:
 
 def serve(*flags: str) -> str:
     """Starts a server with all tools for as long as this program runs; returns its base URL."""
-    words = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", *TOOLS, *flags]
+    quiet = ("--no-access-log", "--drain-delay", "0")
+    words = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", *quiet, *TOOLS, *flags]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     atexit.register(stop, server)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from gpt_oss_server.options import names, optional, setting, size, text, whole
 
+LEAST_PYTHON_MEMORY = 128 * 1024**2  # bytes: a kernel takes most of it before any code has run
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings:
@@ -30,6 +32,13 @@ class AccessSettings:
         "Access",
         "A file with one key a line, each with a name, limits and tools of its own where wanted "
         "(docs/access.md). A change takes effect within two seconds.",
+    )
+    wrong_keys_per_minute: int | None = setting(
+        30,
+        optional(whole("COUNT", 1)),
+        "Access",
+        "How many wrong keys an address may send per minute; beyond, keys that were not right from there "
+        "before get 429 and are not looked up.",
     )
     key_requests_per_minute: int | None = setting(
         None,
@@ -55,6 +64,13 @@ class AccessSettings:
         "Access",
         "How many conversations and containers of a key may hold python's state; `none` is "
         "`--python-max-sessions-per-client`.",
+    )
+    key_python_memory: int | None = setting(
+        None,
+        optional(size(least=LEAST_PYTHON_MEMORY)),
+        "Access",
+        "The memory of python's kernels and files of a key, of all its conversations together; `none`: only "
+        "`--python-memory` counts.",
     )
     key_stored_bytes: int | None = setting(
         None, optional(size()), "Access", "How much a key may have in the store before it must delete some."

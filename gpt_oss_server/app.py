@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from fastapi import FastAPI, Request
@@ -36,6 +36,7 @@ from gpt_oss_server.ops.health.api import health_router
 from gpt_oss_server.ops.health.counted_engine import checked
 from gpt_oss_server.ops.health.state import Health
 from gpt_oss_server.ops.keys.guard import KeyGuard
+from gpt_oss_server.ops.keys.guesses import Guesses
 from gpt_oss_server.ops.limits.guard import LimitGuard
 from gpt_oss_server.ops.observation import Observation
 from gpt_oss_server.pages.router import pages_router
@@ -54,6 +55,7 @@ from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
 InferNextToken = Callable[..., int]  # (tokens, temperature[, new_request]) -> token, as in the reference
@@ -67,10 +69,14 @@ def create_app(
     ids: Ids = random_ids,
     clock: Callable[[], float] = time.time,
     tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
 ) -> FastAPI:
-    """A server for `engine`. It closes the engine when it shuts down. Spans go to a `tracer_provider`."""
+    """A server for `engine`, which it closes when it shuts down.
+
+    OpenTelemetry's spans and metrics go to the providers, where they are given.
+    """
     settings = settings or Settings()
-    observation = Observation(settings, tracer_provider)
+    observation = Observation(settings, tracer_provider, meter_provider)
     tools = ToolsetMaker(settings, on_call=observation.on_tool_call)
     stores = observation.measured(stores_of(settings, store))
     served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=tools)
@@ -85,21 +91,14 @@ def create_app(
         served.stores.start()
         service.continuing.start()
         health.start()
+        observation.start()
         yield
         await health.close()
         await served.keys.close()
         await service.close()
         await observation.close()
 
-    # A redirect would bypass a proxy in front of the server; see Edge.
-    app = FastAPI(
-        title="gpt-oss-server",
-        version=__version__,
-        lifespan=lifespan,
-        redirect_slashes=False,
-        docs_url=None,  # FastAPI's page loads its scripts from a CDN; `pages` has one that works offline
-        redoc_url=None,
-    )
+    app = _without_routes(lifespan)
     app.state.service, app.state.health = service, health
     _add_routes(app, service, chat, origins := Origins(settings))
     app.include_router(health_router(served, health))
@@ -111,6 +110,18 @@ def create_app(
     return app
 
 
+def _without_routes(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> FastAPI:
+    # A redirect would bypass a proxy in front of the server; see Edge.
+    return FastAPI(
+        title="gpt-oss-server",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,  # FastAPI's page loads its scripts from a CDN; `pages` has one that works offline
+        redoc_url=None,
+    )
+
+
 def _guard(app: FastAPI, served: Served, origins: Origins, observation: Observation) -> None:
     """Adds the layers around the routes, from the inside out."""
     app.add_exception_handler(ApiError, _api_error)
@@ -118,7 +129,8 @@ def _guard(app: FastAPI, served: Served, origins: Origins, observation: Observat
     if served.limiter.is_needed:
         app.add_middleware(LimitGuard, limiter=served.limiter)
     if not served.keys.is_open:
-        app.add_middleware(KeyGuard, keys=served.keys)
+        guesses = Guesses(served.settings.wrong_keys_per_minute)
+        app.add_middleware(KeyGuard, keys=served.keys, guesses=guesses, on_wrong_key=observation.on_wrong_key)
     app.add_middleware(OriginGuard, origins=origins)
     app.add_middleware(HostGuard, hosts=Hosts(served.settings))
     observation.add_spans(app)

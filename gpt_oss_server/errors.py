@@ -4,44 +4,8 @@ Takes a helpful sentence and, if one is at fault, the request's parameter. Retur
 error body, which always has its four keys. `from_inference` and `from_exception` translate errors of other
 packages.
 
-ApiError                          500  server_error
-├── InvalidRequest                400  invalid_request_error
-│   ├── UnknownField              400  code unknown_parameter: with --unknown-fields reject
-│   ├── UnsupportedField          400  code unsupported_parameter: not served, and would change the answer
-│   ├── UnsupportedSchema         400  code invalid_json_schema: a JSON schema that cannot be enforced
-│   ├── UnsupportedGrammar        400  code invalid_grammar: a custom tool's grammar that cannot be enforced
-│   ├── ToolNotAvailable          400  code tool_unavailable: the operator has not enabled it
-│   ├── InvalidJson               400  code invalid_json
-│   ├── InvalidHttp               400  code invalid_http: the server cannot parse the request
-│   ├── EventsForgotten           400  code events_not_kept: the log no longer has these events
-│   ├── PreviousResponseNotFound  400  code previous_response_not_found, like OpenAI's service
-│   ├── ContextLengthExceeded     400  code context_length_exceeded
-│   ├── SocketLimitReached        400  code websocket_stream_limit_reached
-│   ├── InvalidApiKey             401  code invalid_api_key: none, or not one of this server's
-│   ├── ToolNotAllowed            403  code tool_not_allowed: the request's key may not use the tool
-│   ├── OriginNotAllowed          403  code origin_not_allowed: a web page of another site
-│   ├── HostNotAllowed            403  code host_not_allowed: a name that is not this server's
-│   ├── RequestTimeout            408  code request_timeout: the request did not arrive in time
-│   ├── BodyTooLarge              413  code request_too_large
-│   └── HeadTooLarge              431  code headers_too_large
-├── NotFound                      404  code not_found
-│   ├── ModelNotServed            404  code model_not_found
-│   ├── ResponseNotFound          404  code response_not_found
-│   ├── CompletionNotFound        404  code completion_not_found
-│   ├── ConversationNotFound      404  code conversation_not_found
-│   ├── ItemNotFound              404  code item_not_found
-│   ├── ContainerNotFound         404  code container_not_found
-│   └── ContainerFileNotFound     404  code file_not_found
-├── MethodNotAllowed              405  code method_not_allowed
-├── UpgradeRequired               426  code upgrade_required
-├── TooManyContainers             429  code too_many_containers: the client's own, or those of all
-├── RateLimitExceeded             429  code rate_limit_exceeded: a limit of the key, or of all clients
-│   └── TokenLimitExceeded        429  the same, of tokens
-├── EngineUnavailable             503  code server_is_overloaded: try again later
-├── StoreUnavailable              503  code store_unavailable: try again later
-├── GenerationFailed              500  code server_error: the engine failed
-├── RunInterrupted                500  code response_interrupted: no server could continue it
-└── InvalidOutput                 500  code invalid_output: the model's answer lacks the requested form
+The classes form a tree whose branches share a status or a type. docs/errors.md lists the codes, each with the
+`when` of its class.
 """
 
 from __future__ import annotations
@@ -75,6 +39,7 @@ class ApiError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     code: ClassVar[str | None] = "server_error"
+    when: ClassVar[str] = "The engine or the server broke; the server's log says why."
     may_pass: bool = True  # the same request may succeed when it is sent again
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
@@ -102,135 +67,176 @@ class InvalidRequest(ApiError):
     status = 400
     type = "invalid_request_error"
     code = "invalid_value"
+    when = "A field has the wrong type or a value that is not allowed; `param` names it."
     may_pass = False
 
 
 class UnknownField(InvalidRequest):
     code = "unknown_parameter"
+    when = (
+        "The server does not know a field, and runs with `--unknown-fields reject`; the message names "
+        "the field that was probably meant."
+    )
 
 
 class UnsupportedField(InvalidRequest):
     code = "unsupported_parameter"
+    when = "A field would change the answer and is not served; `param` names it."
 
 
 class UnsupportedSchema(InvalidRequest):
     code = "invalid_json_schema"
+    when = "A schema cannot be enforced; the message names the keyword and its place."
 
 
 class UnsupportedGrammar(InvalidRequest):
     code = "invalid_grammar"
+    when = "The Lark grammar or regular expression of a custom tool cannot be enforced; the message says why."
 
 
 class ToolNotAvailable(InvalidRequest):
     code = "tool_unavailable"
+    when = "The request needs a tool that is switched off; the message says what to set."
 
 
 class InvalidJson(InvalidRequest):
     code = "invalid_json"
+    when = "The body is not JSON, or not an object."
 
 
 class InvalidHttp(InvalidRequest):
     code = "invalid_http"
+    when = "The bytes are no plain HTTP/1.1 request, for example https."
 
 
 class EventsForgotten(InvalidRequest):
     code = "events_not_kept"
+    when = "`stream` on retrieval of a response that is not a background one, or whose events are gone."
 
 
 class PreviousResponseNotFound(InvalidRequest):
     code = "previous_response_not_found"
+    when = "`previous_response_id` is not stored: send the whole conversation as input."
 
 
 class ContextLengthExceeded(InvalidRequest):
     code = "context_length_exceeded"
+    when = "The prompt leaves no room in the model's context."
 
 
 class SocketLimitReached(InvalidRequest):
     code = "websocket_stream_limit_reached"
+    when = "Too many lanes are active on one WebSocket, or too many requests wait in one lane."
 
 
 class InvalidApiKey(InvalidRequest):
     status = 401
     code = "invalid_api_key"
+    when = "The server needs a key ([Keys and limits](access.md)), and the request has none or a wrong one."
 
 
 class ToolNotAllowed(InvalidRequest):
     status = 403
     code = "tool_not_allowed"
+    when = "The request's key may not use a tool that the request names."
 
 
 class OriginNotAllowed(InvalidRequest):
     status = 403
     code = "origin_not_allowed"
+    when = "The request comes from a web page of another site, which `--allow-origin` does not name."
 
 
 class HostNotAllowed(InvalidRequest):
     status = 403
     code = "host_not_allowed"
+    when = (
+        "The `Host` header names something else than this server, which `--allow-host` does not name either."
+    )
 
 
 class RequestTimeout(InvalidRequest):
     status = 408
     code = "request_timeout"
+    when = (
+        "The request did not arrive within `--request-timeout`, and a second more for each 10 KiB of "
+        "its body."
+    )
 
 
 class BodyTooLarge(InvalidRequest):
     status = 413
     code = "request_too_large"
+    when = "The body is larger than `--max-body-bytes`, or has more than 500,000 values."
 
 
 class HeadTooLarge(InvalidRequest):
     status = 431
     code = "headers_too_large"
+    when = "The first line, the headers or the trailers have more than 64 KiB."
 
 
 class NotFound(ApiError):
     status = 404
     type = "invalid_request_error"
     code = "not_found"
+    when = "There is no such path."
     may_pass = False
 
 
 class ModelNotServed(NotFound):
     code = "model_not_found"
+    when = "`model` is not served here; the message lists what is."
 
 
 class ResponseNotFound(NotFound):
     code = "response_not_found"
+    when = "No response with this id is stored."
 
 
 class TraceNotFound(NotFound):
     code = "trace_not_found"
+    when = "No trace of the response is kept: it was not stored, is too old, or is of another process."
 
 
 class DebuggingOff(NotFound):
     code = "debugging_off"
+    when = "Traces are not allowed here: see `--debug-api`."
 
 
 class CompletionNotFound(NotFound):
     code = "completion_not_found"
+    when = "No chat completion with this id is stored."
 
 
 class ConversationNotFound(NotFound):
     code = "conversation_not_found"
+    when = "No conversation with this id is stored."
 
 
 class ItemNotFound(NotFound):
     code = "item_not_found"
+    when = "An `item_reference`, or a path, names an item that is not stored."
 
 
 class ContainerNotFound(NotFound):
     code = "container_not_found"
+    when = (
+        "No such container: it was never created, its conversation did not use python or ended, or it "
+        "was idle too long."
+    )
 
 
 class ContainerFileNotFound(NotFound):
     code = "file_not_found"
+    when = "The container has no file with this id."
 
 
 class MethodNotAllowed(ApiError):
     status = 405
     type = "invalid_request_error"
     code = "method_not_allowed"
+    when = "The path exists and does not take this method."
     may_pass = False
 
     def __init__(self, path: str, method: str, allowed: Sequence[str]) -> None:
@@ -242,6 +248,7 @@ class UpgradeRequired(ApiError):
     status = 426
     type = "invalid_request_error"
     code = "upgrade_required"
+    when = "GET on a path that serves only WebSockets, or a WebSocket while they are switched off."
     may_pass = False
 
 
@@ -249,6 +256,12 @@ class TooManyContainers(ApiError):
     status = 429
     type = "rate_limit_error"
     code = "too_many_containers"
+    when = (
+        "This client, or all together, have as many containers as the server allows "
+        "(`--python-max-sessions-per-client`, `--python-max-sessions`), or its files and kernels, or those "
+        "of all, hold the memory that they may (`--key-python-memory`, `--python-memory`); delete one, or "
+        "try again later."
+    )
     may_pass = False  # until the client deletes one
 
 
@@ -258,6 +271,11 @@ class RateLimitExceeded(ApiError):
     status = 429
     type = "requests"
     code = "rate_limit_exceeded"
+    when = (
+        "The key, or all clients, have used up their requests per minute, or the key has as many "
+        "requests or background responses at work, or bytes in the store, as it may; try again after "
+        "`retry-after` where there is one."
+    )
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message, param=param)
@@ -267,11 +285,20 @@ class RateLimitExceeded(ApiError):
 
 class TokenLimitExceeded(RateLimitExceeded):
     type = "tokens"
+    when = "The same of tokens per minute, or a prompt that is longer than a minute's tokens."
+
+
+class TooManyWrongKeys(RateLimitExceeded):
+    code = "too_many_wrong_keys"
+    when = "The client's address has sent more wrong keys than `--wrong-keys-per-minute`; see `retry-after`."
 
 
 class EngineUnavailable(ApiError):
     status = 503
     code = "server_is_overloaded"
+    when = (
+        "The queue is full (`--max-waiting`), or the server is shutting down; try again after `retry-after`."
+    )
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float = 1.0) -> None:
         super().__init__(message, param=param)
@@ -281,6 +308,10 @@ class EngineUnavailable(ApiError):
 class StoreUnavailable(ApiError):
     status = 503
     code = "store_unavailable"
+    when = (
+        "The store does not answer, its disk is full, or its file cannot be written; the message says "
+        "which; try again after `retry-after`."
+    )
     retry_after = 1.0  # seconds
 
 
@@ -290,10 +321,19 @@ class GenerationFailed(ApiError):
 
 class RunInterrupted(ApiError):
     code = "response_interrupted"
+    when = (
+        "A background response's server stopped, and no other could continue it "
+        "(`--background-max-attempts`); its output so far is kept."
+    )
 
 
 class InvalidOutput(ApiError):
     code = "invalid_output"
+    when = (
+        "The engine does not enforce the requested form, and the answer does not fit it; in the "
+        "Responses API, stream or not, the response has failed (200) and keeps its text; a call that "
+        "`tool_choice` forbids is never shown."
+    )
     may_pass = False  # each repetition costs a whole generation, so the client decides
 
 

@@ -8,7 +8,7 @@ adds them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from gpt_oss_server.harmony.events import MessageFinished
@@ -17,6 +17,8 @@ from tools.tool import ToolOutput
 
 Item = dict[str, Any]
 Event = dict[str, Any]
+EventTexts = Mapping[str, str]
+"""For the API reference: each type of event, and when it is sent."""
 
 
 class ItemBuilder(ABC):
@@ -27,6 +29,10 @@ class ItemBuilder(ABC):
     before its result is closed with `complete=False`. Only `open` and `close` have no default.
     """
 
+    about: ClassVar[str] = ""
+    """What the item is, for the API reference. A class that makes no item of its own has none."""
+    about_events: ClassVar[EventTexts] = {}
+    """The item's own events."""
     added_at_end: ClassVar[bool] = False
     """Whether the item is added when its text has ended, instead of at the first text. See `whole`."""
     runs_here: ClassVar[bool] = False

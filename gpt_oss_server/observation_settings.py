@@ -23,7 +23,7 @@ class ObservationSettings:
         None,
         optional(text("URL")),
         "Operations",
-        "The OTLP endpoint that takes OpenTelemetry traces, such as `http://127.0.0.1:4318`; `none` is what "
-        "`OTEL_EXPORTER_OTLP_ENDPOINT` says, and no traces where it says nothing. Needs "
+        "The OTLP endpoint that takes OpenTelemetry's traces and metrics, such as `http://127.0.0.1:4318`; "
+        "`none` is what `OTEL_EXPORTER_OTLP_ENDPOINT` says, and neither where it says nothing. Needs "
         "`gpt-oss-server[otel]`.",
     )

@@ -157,12 +157,13 @@ def whole(metavar: str, low: int, high: int | None = None) -> Kind:
     )
 
 
-def size(metavar: str = "SIZE") -> Kind:
+def size(metavar: str = "SIZE", *, least: int = 1) -> Kind:
+    at_least = f", at least {_largest_unit(least, _SIZES_SHOWN)}" if least > 1 else ""
     return Kind(
         metavar,
-        "must be a size in bytes such as 1048576, 512KiB, 64MiB or 2GiB",
+        f"must be a size in bytes such as 1048576, 512KiB, 64MiB or 2GiB{at_least}",
         lambda t: round(_scaled(t, _SIZES)),
-        lambda v: _is_int(v) and v > 0,
+        lambda v: _is_int(v) and v >= least,
         lambda v: _largest_unit(v, _SIZES_SHOWN),
     )
 

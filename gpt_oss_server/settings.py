@@ -59,9 +59,9 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSetting
         "tiny",
         text("MODEL"),
         "Model",
-        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL` or `vllm:URL` "
-        "(a server that runs elsewhere, or several: `URL,URL`), `scripted:FILE`, or `random:20b` (random "
-        "weights, for measuring).",
+        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL`, "
+        "`sglang:URL` or `vllm:URL` (a server that runs elsewhere, or several: `URL,URL`), `scripted:FILE`, "
+        "or `random:20b` (random weights, for measuring).",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
     )

@@ -15,11 +15,12 @@ from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.local.options import LocalOptions
 from inference.naming.foreign import foreign_file, foreign_folder
 from inference.naming.model_names import EMBEDDED, REPO_ID, from_hub, meant_by
+from inference.naming.unserved import UNSERVED
 from inference.paths import UnknownHome, path_of
 from inference.remote.address import RemoteOptions
 
 KINDS = (
-    "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), llama:URL or "
+    "tiny (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), llama:URL, sglang:URL or "
     "vllm:URL (a server that runs elsewhere), scripted:FILE, or random:SHAPE (random weights, for measuring)"
 )
 DEMO = "A 16M-parameter demo model that knows next to nothing: "
@@ -59,7 +60,7 @@ def load(
 
 def runs_here(model: str) -> bool:
     """Whether the engine of this name computes in this process, and so needs torch."""
-    return not model.startswith(("scripted:", *REMOTE))
+    return not model.startswith(("scripted:", *REMOTE, *(f"{kind}:" for kind in UNSERVED)))
 
 
 def repo_of(model: str) -> str | None:
@@ -142,6 +143,11 @@ def _remote(request: Request) -> Engine:
     return load_remote(kind, url, context=request.context, options=request.remote)
 
 
+def _unserved(request: Request) -> Engine:
+    kind = request.model.partition(":")[0]
+    raise ModelNotFound(f"{kind}: is not supported. {UNSERVED[kind]}")
+
+
 def _local(request: Request) -> Engine:
     folder = checkpoint_folder(request.model)
     from inference.local.engine import load_local
@@ -167,10 +173,11 @@ def _served_name(model: str) -> str:
     return os.path.basename(os.path.abspath(_path_of(model))) or model
 
 
-REMOTE = ("llama:", "vllm:", "http://", "https://")
+REMOTE = ("llama:", "vllm:", "sglang:", "http://", "https://")
 # A prefix ends in a colon, which neither a repo id nor a usual folder contains.
 PREFIXES: dict[str, Callable[[Request], Engine]] = {
     "scripted:": _scripted,
     "random:": _random,
     **dict.fromkeys(REMOTE, _remote),
+    **{f"{kind}:": _unserved for kind in UNSERVED},
 }

@@ -12,7 +12,7 @@ A server's trace is a script too: its turns are the completions that the trace h
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,17 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 
 from inference.engine import CheckpointError, EngineFailed, ModelNotFound
 
-SCRIPT_KEYS = ("turns", "loop", "tokens_per_second")
-TURN_KEYS = ("when", "text", "tokens")
+# Each key with its text in the documentation.
+SCRIPT_KEYS = {
+    "turns": "The answers, at least one: a text, or an object with the keys below.",
+    "loop": "Whether the first answer follows the last one; else the last one is repeated. Default: true.",
+    "tokens_per_second": "The speed of each answer; 0, the default, is as fast as possible.",
+}
+TURN_KEYS = {
+    "when": "A regular expression. The turn answers every prompt in which it is found.",
+    "text": "The answer as Harmony text that follows `<|start|>assistant`, with special tokens spelt out.",
+    "tokens": "The answer as token ids, in place of `text`.",
+}
 TRACE_FORMAT = "gpt-oss-server/trace"
 
 
@@ -171,7 +180,7 @@ def _token_ids(tokens: Any, where: str, vocab_size: int) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-def _no_others(found: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+def _no_others(found: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     others = [key for key in found if key not in known]
     if others:
         raise CheckpointError(

@@ -18,7 +18,9 @@ from gpt_oss_server.http.fields import (
     Effort,
     Integer,
     Verbosity,
+    optional,
     read_body,
+    required,
 )
 from gpt_oss_server.http.shared_fields import (
     Budget,
@@ -30,7 +32,15 @@ from gpt_oss_server.http.shared_fields import (
     check_stops,
     check_stream_options,
 )
-from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
+from gpt_oss_server.http.unserved import (
+    EMPTY,
+    NEVER,
+    SAMPLERS_NOT_SERVED,
+    TEMPLATES_NOT_SERVED,
+    TRUE,
+    NotServed,
+    only,
+)
 from gpt_oss_server.serving.generation_config import with_generation_config
 from gpt_oss_server.turns.beams import check_best_of
 from gpt_oss_server.turns.biases import check_bias
@@ -38,23 +48,23 @@ from gpt_oss_server.turns.biases import check_bias
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
     **TEMPLATES_NOT_SERVED,
-    "audio": (lambda v: False, "This model writes text only."),
-    "modalities": (lambda v: v == ["text"], "This model writes text only."),
-    "moderation": (lambda v: False, "Leave it out."),
-    "documents": (lambda v: not v, "Put the documents' text into a message."),
-    "data_sources": (lambda v: not v, "Put the documents' text into a message."),
-    "truncation_side": (lambda v: v == "left", "truncate_prompt_tokens drops the oldest turns."),
-    "skip_special_tokens": (lambda v: v is True, 'Send metadata {"__debug": true} to see special tokens.'),
-    "think": (lambda v: False, "Use reasoning_effort."),
-    "format": (lambda v: not v, "Use response_format."),
-    "prompt": (lambda v: False, "Send `messages`, or use /v1/completions."),
-    "input": (lambda v: False, "This is a field of the Responses API; send `messages`."),
-    "instructions": (lambda v: False, "This is a field of the Responses API; send a system message."),
-    "system": (lambda v: False, "Send a system message."),
-    "text": (lambda v: not v, "This is a field of the Responses API; use response_format and verbosity."),
-    "previous_response_id": (lambda v: False, "This is a field of the Responses API; send all messages."),
-    "conversation": (lambda v: False, "This is a field of the Responses API; send all messages."),
-    "max_output_tokens": (lambda v: False, "Use max_completion_tokens."),
+    "audio": (NEVER, "This model writes text only."),
+    "modalities": (only(["text"]), "This model writes text only."),
+    "moderation": (NEVER, "Leave it out."),
+    "documents": (EMPTY, "Put the documents' text into a message."),
+    "data_sources": (EMPTY, "Put the documents' text into a message."),
+    "truncation_side": (only("left"), "truncate_prompt_tokens drops the oldest turns."),
+    "skip_special_tokens": (TRUE, 'Send metadata {"__debug": true} to see special tokens.'),
+    "think": (NEVER, "Use reasoning_effort."),
+    "format": (EMPTY, "Use response_format."),
+    "prompt": (NEVER, "Send `messages`, or use /v1/completions."),
+    "input": (NEVER, "This is a field of the Responses API; send `messages`."),
+    "instructions": (NEVER, "This is a field of the Responses API; send a system message."),
+    "system": (NEVER, "Send a system message."),
+    "text": (EMPTY, "This is a field of the Responses API; use response_format and verbosity."),
+    "previous_response_id": (NEVER, "This is a field of the Responses API; send all messages."),
+    "conversation": (NEVER, "This is a field of the Responses API; send all messages."),
+    "max_output_tokens": (NEVER, "Use max_completion_tokens."),
 }
 _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 
@@ -62,21 +72,25 @@ _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 class TemplateOptions(Body):
     """The `chat_template_kwargs` that Harmony's system message can state, under all their names."""
 
-    reasoning_effort: Effort | None = None
-    identity: str | None = None
-    model_identity: str | None = None
-    date: str | None = None
-    current_date: str | None = None
-    builtin_tools: list[Literal["browser", "python"]] | None = None
-    enable_thinking: Boolean | None = None
-    thinking: Boolean | None = None
+    reasoning_effort: Effort | None = optional("The same as the request's `reasoning_effort`.")
+    identity: str | None = optional("Replaces the first line of the system message.")
+    model_identity: str | None = optional("The same as `identity`.")
+    date: str | None = optional("Replaces the date in the system message.")
+    current_date: str | None = optional("The same as `date`.")
+    builtin_tools: list[Literal["browser", "python"]] | None = optional(
+        "Offers the browser or python of this server."
+    )
+    enable_thinking: Boolean | None = optional("With false, the effort is `none`.")
+    thinking: Boolean | None = optional("The same as `enable_thinking`.")
 
 
 class Thinking(Body):
     """Reasoning as Anthropic's API and those like it switch it."""
 
-    type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: Budget | None = None
+    type: Literal["enabled", "disabled", "adaptive"] = required(
+        "With `disabled`, the effort is `none`; `enabled` and `adaptive` leave it as it is."
+    )
+    budget_tokens: Budget | None = optional("The most tokens of reasoning.")
 
 
 class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationFields):
@@ -88,26 +102,42 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
         "chat_template_kwargs": TemplateOptions,
     }
 
-    messages: list[Any]
-    functions: list[dict[str, Any]] | None = None
-    function_call: str | dict[str, Any] | None = None
-    web_search_options: dict[str, Any] | None = None
-    max_tokens: Annotated[Integer, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
-    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = None
-    logprobs: Boolean | None = None
-    logprobs_include: list[Literal["reasoning", "tool_calls"]] | None = None
-    reasoning_effort: Effort | None = None
-    include_reasoning: Boolean | None = None
-    enable_thinking: Boolean | None = None
-    thinking: Thinking | None = None
-    preamble_field: Literal["content", "reasoning"] | None = None
-    verbosity: Verbosity | None = None
-    response_format: dict[str, Any] | None = None
-    chat_template_kwargs: TemplateOptions | None = None
-    add_generation_prompt: Boolean | None = None
-    continue_final_message: Boolean | None = None
-    response_prefix: str | None = None
+    messages: list[Any] = required("The conversation so far.")
+    functions: list[dict[str, Any]] | None = optional("The old form of `tools`.")
+    function_call: str | dict[str, Any] | None = optional("The old form of `tool_choice`.")
+    web_search_options: dict[str, Any] | None = optional("Offers the browser of this server.")
+    max_tokens: Annotated[Integer, Field(ge=1)] | None = optional("The old name of `max_completion_tokens`.")
+    max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = optional(
+        "The most tokens of output, reasoning included."
+    )
+    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = optional(
+        "Drops the oldest turns until the prompt has at most this many tokens; -1: until it fits."
+    )
+    logprobs: Boolean | None = optional("Each token of `content` gets its log-probability.")
+    logprobs_include: list[Literal["reasoning", "tool_calls"]] | None = optional(
+        "Log-probabilities of reasoning and of the arguments of calls too."
+    )
+    reasoning_effort: Effort | None = optional(
+        "How much the model reasons. Left out: `--default-reasoning-effort`."
+    )
+    include_reasoning: Boolean | None = optional("With false, the answer leaves out the reasoning.")
+    enable_thinking: Boolean | None = optional("With false, the effort is `none`.")
+    thinking: Thinking | None = optional("Reasoning as Anthropic's API has it.")
+    preamble_field: Literal["content", "reasoning"] | None = optional(
+        "Where a preamble before a call is shown. Left out: `--chat-preamble-field`."
+    )
+    verbosity: Verbosity | None = optional("Requests a shorter or longer answer by a line in the prompt.")
+    response_format: dict[str, Any] | None = optional(
+        "The form of the answer: `text`, `json_object` or `json_schema`."
+    )
+    chat_template_kwargs: TemplateOptions | None = optional("Values of the system message.")
+    add_generation_prompt: Boolean | None = optional(
+        "Left out or true: the model begins a message. False needs `continue_final_message`."
+    )
+    continue_final_message: Boolean | None = optional(
+        "The model continues the last message instead of beginning one."
+    )
+    response_prefix: str | None = optional("The text with which the answer begins.")
 
     @property
     def template(self) -> TemplateOptions:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpt_oss_server.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import CompletionNotFound, InvalidRequest
-from gpt_oss_server.http.fields import Body, read_body
+from gpt_oss_server.http.fields import Body, read_body, required
 from gpt_oss_server.http.paging import limit_of, list_of, newest_first, page
 from gpt_oss_server.http.shared_fields import check_metadata, shown_metadata
 from gpt_oss_server.ids import Ids
@@ -22,7 +22,7 @@ _EXAMPLE = '{"metadata": {"topic": "demo"}}'
 
 
 class UpdateCompletion(Body):
-    metadata: dict[str, Any] | None
+    metadata: dict[str, Any] | None = required("The texts that replace the present ones.")
 
 
 class StoredCompletions:

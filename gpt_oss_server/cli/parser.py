@@ -40,7 +40,7 @@ COMMANDS = (
     Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )
 INTRODUCTION = """\
-A Harmony-format server for OpenAI's open-weight gpt-oss models: the Responses API over its own inference.
+A server for OpenAI's gpt-oss models that speaks Harmony: the Responses API and Chat Completions.
 """
 
 FIRST_STEPS = """\

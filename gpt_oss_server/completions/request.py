@@ -12,7 +12,7 @@ from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
-from gpt_oss_server.http.fields import Boolean, Integer, read_body
+from gpt_oss_server.http.fields import Boolean, Integer, optional, read_body, required
 from gpt_oss_server.http.shared_fields import (
     Alternatives,
     ChoiceFields,
@@ -21,7 +21,14 @@ from gpt_oss_server.http.shared_fields import (
     check_stops,
     check_stream_options,
 )
-from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
+from gpt_oss_server.http.unserved import (
+    EMPTY,
+    NEVER,
+    SAMPLERS_NOT_SERVED,
+    TEMPLATES_NOT_SERVED,
+    NotServed,
+    only,
+)
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.serving.generation_config import with_generation_config
 from gpt_oss_server.turns.beams import check_best_of
@@ -34,26 +41,38 @@ DEFAULT_MAX_TOKENS = 16  # OpenAI's default for this API
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
     **TEMPLATES_NOT_SERVED,
-    "suffix": (lambda v: v == "", "This model only continues a prompt; leave it out."),
-    "messages": (lambda v: False, "Send `prompt`, or use /v1/chat/completions."),
-    "prompt_embeds": (lambda v: not v, "Send the prompt as text or token ids."),
-    "chat_template_kwargs": (lambda v: not v, "A plain prompt has no template."),
-    "tools": (lambda v: not v, "Use /v1/chat/completions."),
-    "max_completion_tokens": (lambda v: False, "Use max_tokens."),
-    "max_output_tokens": (lambda v: False, "Use max_tokens."),
+    "suffix": (only(""), "This model only continues a prompt; leave it out."),
+    "messages": (NEVER, "Send `prompt`, or use /v1/chat/completions."),
+    "prompt_embeds": (EMPTY, "Send the prompt as text or token ids."),
+    "chat_template_kwargs": (EMPTY, "A plain prompt has no template."),
+    "tools": (EMPTY, "Use /v1/chat/completions."),
+    "max_completion_tokens": (NEVER, "Use max_tokens."),
+    "max_output_tokens": (NEVER, "Use max_tokens."),
 }
 
 
 class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
     not_served: ClassVar[NotServed] = _NOT_SERVED
 
-    prompt: str | list[Any]
-    max_tokens: Annotated[Integer, Field(ge=0)] | None = None
-    skip_special_tokens: Boolean | None = None
-    logprobs: Alternatives | None = None
-    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = None  # -1: what the context holds
-    truncation_side: Literal["left", "right"] | None = None
-    response_format: dict[str, Any] | None = None
+    prompt: str | list[Any] = required("A text, its token ids, or a list of either.")
+    max_tokens: Annotated[Integer, Field(ge=0)] | None = optional(
+        "The most tokens of output; 0 with `echo` returns the prompt's scores alone. Left out: 16."
+    )
+    skip_special_tokens: Boolean | None = optional(
+        "With false, the text spells special tokens out. Left out: it leaves them out."
+    )
+    logprobs: Alternatives | None = optional(
+        "The log-probability of each token, and of this many of the likeliest alternatives."
+    )
+    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = optional(
+        "Keeps this many tokens of the prompt; -1: as many as leave room for the answer."
+    )
+    truncation_side: Literal["left", "right"] | None = optional(
+        "The end of the prompt that is cut. Left out: the beginning."
+    )
+    response_format: dict[str, Any] | None = optional(
+        "The form of the text: `text`, `json_object` or `json_schema`."
+    )
 
     @property
     def limit(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from gpt_oss_server.completions.request import check_ids, encode_prompt
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.http.fields import Body, Boolean, read_body
+from gpt_oss_server.http.fields import Body, Boolean, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.serving.served import Served
@@ -24,19 +24,21 @@ ChatPrompt = Callable[[object], Awaitable[list[int]]]
 class TokenizeOptions(Body):
     """The body holds `prompt` or `content`, or `messages` and any other field of a chat request."""
 
-    prompt: str | None = None
-    content: str | None = None
-    with_pieces: Boolean | None = None
-    messages: list[Any] | None = None
-    model: str | None = None
-    return_token_strs: Boolean | None = None
-    add_generation_prompt: Boolean | None = None
-    continue_final_message: Boolean | None = None
+    prompt: str | None = optional("The text.")
+    content: str | None = optional("The same as `prompt`.")
+    with_pieces: Boolean | None = optional("Returns each token with its text.")
+    messages: list[Any] | None = optional(
+        "Messages of a chat, whose whole prompt is returned. Any field of a chat request may go with them."
+    )
+    model: str | None = optional("The model to use. Left out: the one that this server serves.")
+    return_token_strs: Boolean | None = optional("Returns the text of each token too.")
+    add_generation_prompt: Boolean | None = optional("With false, the prompt ends with the last message.")
+    continue_final_message: Boolean | None = optional("The prompt ends within the last message.")
 
 
 class DetokenizeRequest(Body):
-    tokens: list[Any]
-    model: str | None = None
+    tokens: list[Any] = required("The token ids.")
+    model: str | None = optional("The model to use. Left out: the one that this server serves.")
 
 
 async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dict[str, Any]:

@@ -7,11 +7,12 @@ the builder of each call's item. It must not know how code runs; `tools.python` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt_oss_server.hosted.container_names import container_id, container_of
 from gpt_oss_server.hosted.tool import HostedCall, HostedTool, Maker, PastCall, Tool
-from gpt_oss_server.item_builder import Event, Item, ItemBuilder
+from gpt_oss_server.http.owner import OWNER
+from gpt_oss_server.item_builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.ops.keys.access import ACCESS
 from gpt_oss_server.settings import Settings
@@ -46,13 +47,18 @@ class CodeInterpreter(HostedTool):
             return None
 
         async def make() -> Offer | None:
-            from tools.python import PythonTool, choose_sandbox
+            from tools.python import Budget, PythonTool, choose_sandbox
 
             sandbox = self._sandbox or await choose_sandbox(settings.python, image=settings.python_image)
             if sandbox is None:
                 return None
             timeout = settings.python_timeout
-            tool = PythonTool(sandbox, timeout=timeout, memory=settings.python_memory)
+            tool = PythonTool(
+                sandbox,
+                timeout=timeout,
+                memory=settings.python_memory,
+                budget=lambda: Budget(OWNER.get(), ACCESS.get().limits.memory),
+            )
             sessions = SessionLimits(
                 count=settings.python_max_sessions,
                 per_owner=settings.python_max_sessions_per_client,
@@ -84,6 +90,14 @@ class CodeInterpreter(HostedTool):
 class CodeInterpreterBuilder(ItemBuilder):
     """A call of python, whose code streams."""
 
+    about = "A run of python on this server."
+    about_events: ClassVar[EventTexts] = {
+        "response.code_interpreter_call.in_progress": "A call of python begins.",
+        "response.code_interpreter_call_code.delta": "More code.",
+        "response.code_interpreter_call_code.done": "The code is complete.",
+        "response.code_interpreter_call.interpreting": "The code runs.",
+        "response.code_interpreter_call.completed": "The code has run, or failed: the item states which.",
+    }
     runs_here = True
 
     def __init__(self, call: HostedCall) -> None:

@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.http.fields import Body, Integer, read_body
-from gpt_oss_server.http.unserved import NotServed
+from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
+from gpt_oss_server.http.unserved import EMPTY, NotServed, only
 
 PREFIX = "cntr_"
 IDLE_MINUTES = 20  # a session ends, and loses its files, after this time without a call
@@ -57,15 +57,17 @@ def container_of(given: Any, where: str) -> str | None:
 
 
 class ExpiresAfter(Body):
-    anchor: Literal["last_active_at"]
-    minutes: Annotated[Integer, Field(ge=1, le=IDLE_MINUTES)]
+    anchor: Literal["last_active_at"] = required("Always `last_active_at`.")
+    minutes: Annotated[Integer, Field(ge=1, le=IDLE_MINUTES)] = required(
+        "Minutes after the last use. The container ends after 20 in any case."
+    )
 
 
 _NOT_SERVED: NotServed = {
-    "file_ids": (lambda v: not v, f"Files are not kept outside of containers here. {_UPLOAD}"),
-    "memory_limit": (lambda v: v == "1g", 'Python here has one gigabyte of memory: "1g".'),
-    "network_policy": (lambda v: v == {"type": "disabled"}, "Python here has no network."),
-    "skills": (lambda v: not v, "Leave it out, and upload files to the container."),
+    "file_ids": (EMPTY, f"Files are not kept outside of containers here. {_UPLOAD}"),
+    "memory_limit": (only("1g"), 'Python here has one gigabyte of memory: "1g".'),
+    "network_policy": (only({"type": "disabled"}), "Python here has no network."),
+    "skills": (EMPTY, "Leave it out, and upload files to the container."),
 }
 
 
@@ -74,8 +76,10 @@ class CreateContainer(Body):
 
     not_served: ClassVar[NotServed] = _NOT_SERVED
 
-    name: str | None = None
-    expires_after: ExpiresAfter | None = None
+    name: str | None = optional("Shown in lists, which can be searched for it.")
+    expires_after: ExpiresAfter | None = optional(
+        "When the container ends: at most 20 minutes after its last use."
+    )
 
 
 def parse_container(body: object) -> CreateContainer:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_core import to_json
 
 from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.hosted.tool import Field, HostedCall, HostedTool, Maker, PastCall, Tool
-from gpt_oss_server.item_builder import Event, Item, ItemBuilder
+from gpt_oss_server.item_builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.settings import Settings
 from tools.tool import ToolOutput
@@ -152,6 +152,12 @@ def browser_backend(settings: Settings) -> Backend | None:
 class WebSearchBuilder(ItemBuilder):
     """A call of the browser. Until the browser answers, the action is a guess from the arguments."""
 
+    about = "A call of the browser: a search, an opened page, or a text looked for in a page."
+    about_events: ClassVar[EventTexts] = {
+        "response.web_search_call.in_progress": "A call of the browser begins.",
+        "response.web_search_call.searching": "The browser works.",
+        "response.web_search_call.completed": "The browser has answered, or failed: the item states which.",
+    }
     runs_here = True
 
     def __init__(self, call: HostedCall) -> None:

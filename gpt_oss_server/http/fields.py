@@ -6,14 +6,14 @@ not know the fields of a particular API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from gpt_oss_server.errors import InvalidJson, InvalidRequest, UnsupportedField
-from gpt_oss_server.http.unserved import NotServed
+from gpt_oss_server.http.unserved import Accepted, NotServed
 from gpt_oss_server.http.validation import sentence_for
 from gpt_oss_server.json_values import has_more_values
 
@@ -47,13 +47,24 @@ Number = Annotated[float, BeforeValidator(_not_bool), Field(strict=True, allow_i
 Integer = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 Boolean = Annotated[bool, Field(strict=True)]
 
+
+def optional(description: str) -> Any:
+    """A field that may be left out or null, with its text in the API reference."""
+    return Field(None, description=description)
+
+
+def required(description: str) -> Any:
+    """A field that a request must have, with its text in the API reference."""
+    return Field(description=description)
+
+
 B = TypeVar("B", bound=Body)
 _OF_ENTRIES = frozenset({"input", "items", "messages"})
 _OF_IDS = frozenset({"prompt", "tokens"})  # the size of the body bounds their number
 _MOST_FIELDS = 200  # no API has as many
 _MOST_ENTRIES = 50_000  # more messages fit no context
 _MOST_VALUES = 50_000  # more than hundreds of tools have
-_SERVED: tuple[Callable[[Any], bool], str] = (lambda value: True, "")
+_SERVED = (Accepted("", lambda value: True), "")
 
 
 def read_body(body: object, model: type[B], example: str) -> B:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number
-from gpt_oss_server.http.unserved import NotServed
+from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number, optional
+from gpt_oss_server.http.unserved import NEVER, NotServed
 
 MAX_CHOICES = 128  # OpenAI's limit
 MAX_STOPS = 64  # OpenAI's limit is four
@@ -27,34 +27,60 @@ Seed = Annotated[Integer, Field(ge=-(2**63), lt=2**63)]
 Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
 Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
 Budget = Annotated[Integer, Field(ge=0)]  # reasoning tokens
+StopIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_STOPS)]
 Alternatives = Annotated[Integer, Field(ge=0, le=20)]  # per log-probability
 
 
 class GenerationFields(Body):
     """How to sample, how the engine schedules and caches the request, and how to send the answer."""
 
-    model: str | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
-    top_k: Annotated[Integer, Field(ge=-1)] | None = None  # -1: all tokens
-    min_p: Share | None = None
-    seed: Seed | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[Number, Field(gt=0, le=10)] | None = None
-    logit_bias: dict[str, Any] | list[Any] | None = None  # turns/biases.py reads it
-    bad_words: list[str] | None = None
-    banned_strings: str | list[str] | None = None
-    min_tokens: Annotated[Integer, Field(ge=0)] | None = None
-    ignore_eos: Boolean | None = None
-    stop_token_ids: Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_STOPS)] | None = (
-        None
+    model: str | None = optional("The model to use. Left out: the one that this server serves.")
+    temperature: Temperature | None = optional(
+        "How freely tokens are sampled; 0 takes the likeliest one. Left out: the model's own default."
     )
-    generation_config: str | dict[str, Any] | None = None  # serving/generation_config.py reads it
-    cache_salt: Salt | None = None
-    priority: Priority | None = None
-    stream: Boolean | None = None
-    user: str | None = None
+    top_p: Share | None = optional(
+        "Samples from the likeliest tokens that have this share of the probability. Left out: the "
+        "model's own default."
+    )
+    top_k: Annotated[Integer, Field(ge=-1)] | None = optional(
+        "Samples from this many of the likeliest tokens; 0 and -1 mean all."
+    )
+    min_p: Share | None = optional(
+        "Leaves out tokens that are less likely than this share of the likeliest one's probability."
+    )
+    seed: Seed | None = optional("Makes sampling repeatable on the same server and model.")
+    presence_penalty: Penalty | None = optional(
+        "Lowers the score of every token that the output has already."
+    )
+    frequency_penalty: Penalty | None = optional(
+        "Lowers a token's score for each time that the output has it already."
+    )
+    repetition_penalty: Annotated[Number, Field(gt=0, le=10)] | None = optional(
+        "Divides the scores of tokens that the prompt or the output has; 1 changes nothing."
+    )
+    logit_bias: dict[str, Any] | list[Any] | None = optional(
+        "Adds to the scores of tokens: an object of token ids or texts, or a list of pairs. `false` is -100."
+    )
+    bad_words: list[str] | None = optional("Words that the output does not have.")
+    banned_strings: str | list[str] | None = optional(
+        "Texts that reasoning, preambles and the answer do not have, in upper or lower case."
+    )
+    min_tokens: Annotated[Integer, Field(ge=0)] | None = optional(
+        "The output does not end before it has this many tokens."
+    )
+    ignore_eos: Boolean | None = optional(
+        "The model does not end its output: it ends at the limit of tokens."
+    )
+    stop_token_ids: StopIds | None = optional("Further token ids at which the output ends.")
+    generation_config: str | dict[str, Any] | None = optional(
+        "The generation settings of transformers, as an object or a JSON text. Fields of the request win."
+    )
+    cache_salt: Salt | None = optional("Only requests with the same salt share the prefix cache.")
+    priority: Priority | None = optional(
+        "Requests with a lower number start first, if the server has `--allow-priority`."
+    )
+    stream: Boolean | None = optional("Sends the answer as server-sent events while it is generated.")
+    user: str | None = optional("Kept and shown where the API's answer has it; changes nothing.")
 
 
 FormKind = Literal["json", "json_object", "regex", "choice", "grammar"]
@@ -83,15 +109,19 @@ class StructuredOutputs(Body):
     """The forms of an answer, as vLLM has them. One of them."""
 
     not_served: ClassVar[NotServed] = {
-        "structural_tag": (lambda v: False, "Use strict tools, or a grammar."),
-        "whitespace_pattern": (lambda v: False, "Leave it out."),
+        "structural_tag": (NEVER, "Use strict tools, or a grammar."),
+        "whitespace_pattern": (NEVER, "Leave it out."),
     }
 
-    json_: dict[str, Any] | str | None = Field(None, alias="json")
-    json_object: Boolean | None = None
-    regex: str | None = None
-    choice: list[str] | None = None
-    grammar: str | None = None
+    json_: dict[str, Any] | str | None = Field(
+        None, alias="json", description="The answer is JSON of this schema."
+    )
+    json_object: Boolean | None = optional("With true, the answer is a JSON object.")
+    regex: str | None = optional("The answer matches this regular expression.")
+    choice: list[str] | None = optional("The answer is one of these texts.")
+    grammar: str | None = optional(
+        "The answer follows this grammar, in Lark's notation or llama.cpp's (GBNF)."
+    )
 
 
 class FormFields(Body):
@@ -99,17 +129,19 @@ class FormFields(Body):
 
     described: ClassVar[Mapping[str, type[Body]]] = {"structured_outputs": StructuredOutputs}
 
-    structured_outputs: StructuredOutputs | None = None
-    guided_json: dict[str, Any] | str | None = None
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    guided_grammar: str | None = None
-    json_schema: dict[str, Any] | str | None = None
-    regex: str | None = None
-    regex_pattern: str | None = None
-    grammar: str | None = None
-    grammar_string: str | None = None
-    ebnf: str | None = None
+    structured_outputs: StructuredOutputs | None = optional(
+        "The form of the answer, as vLLM has it: one of its fields."
+    )
+    guided_json: dict[str, Any] | str | None = optional("The answer is JSON of this schema.")
+    guided_regex: str | None = optional("The answer matches this regular expression.")
+    guided_choice: list[str] | None = optional("The answer is one of these texts.")
+    guided_grammar: str | None = optional("The answer follows this grammar.")
+    json_schema: dict[str, Any] | str | None = optional("The answer is JSON of this schema.")
+    regex: str | None = optional("The answer matches this regular expression.")
+    regex_pattern: str | None = optional("The answer matches this regular expression.")
+    grammar: str | None = optional("The answer follows this grammar.")
+    grammar_string: str | None = optional("The answer follows this grammar.")
+    ebnf: str | None = optional("The answer follows this grammar.")
 
     @property
     def forms(self) -> dict[str, tuple[FormKind, Any]]:
@@ -126,24 +158,40 @@ class FormFields(Body):
 
 
 class StreamOptions(Body):
-    include_usage: Boolean | None = None
-    continuous_usage_stats: Boolean | None = None
+    include_usage: Boolean | None = optional("The last chunk has the usage and no choices.")
+    continuous_usage_stats: Boolean | None = optional("Each chunk has the usage of its choice so far.")
 
 
 class ChoiceFields(Body):
     """Several choices for one prompt, each of which ends at a stop string."""
 
-    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
-    best_of: Annotated[Integer, Field(ge=1)] | None = None
-    use_beam_search: Boolean | None = None
-    length_penalty: Annotated[Number, Field(ge=-10, le=10)] | None = None
-    stop: str | list[str] | None = None
-    include_stop_str_in_output: Boolean | None = None
-    prompt_logprobs: Alternatives | None = None
-    return_tokens_as_token_ids: Boolean | None = None
-    return_token_ids: Boolean | None = None
-    echo: Boolean | None = None
-    stream_options: StreamOptions | None = None
+    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = optional(
+        "The number of choices. Their seeds are `seed`, `seed + 1`, and so on."
+    )
+    best_of: Annotated[Integer, Field(ge=1)] | None = optional(
+        "The number of beams. Without `use_beam_search`, only the value of `n` is served."
+    )
+    use_beam_search: Boolean | None = optional("Searches for the likeliest answers instead of sampling them.")
+    length_penalty: Annotated[Number, Field(ge=-10, le=10)] | None = optional(
+        "Beam search: the power of the length by which a candidate's score is divided."
+    )
+    stop: str | list[str] | None = optional("Texts at which the answer ends. The answer leaves them out.")
+    include_stop_str_in_output: Boolean | None = optional(
+        "The answer keeps the text, or the token, that ended it."
+    )
+    prompt_logprobs: Alternatives | None = optional(
+        "The log-probability of each prompt token, and of this many of the likeliest in its place."
+    )
+    return_tokens_as_token_ids: Boolean | None = optional(
+        "Log-probabilities name tokens by id, as `token_id:13225`."
+    )
+    return_token_ids: Boolean | None = optional(
+        "The answer has the ids of the prompt's and of its own tokens."
+    )
+    echo: Boolean | None = optional(
+        "The answer repeats the prompt's text; in Chat Completions, the beginning that the request gave it."
+    )
+    stream_options: StreamOptions | None = optional("What a stream has in addition. It needs `stream`.")
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -159,23 +207,37 @@ class ChoiceFields(Body):
 
 
 class Reasoning(Body):
-    effort: Effort | None = None
-    max_tokens: Budget | None = None
+    effort: Effort | None = optional("How much the model reasons. Left out: `--default-reasoning-effort`.")
+    max_tokens: Budget | None = optional(
+        "The most tokens of reasoning; then the server ends it and the model answers."
+    )
 
 
 class TurnFields(Body):
     """A turn of the model: its tools, its reasoning, and the fields that the response keeps."""
 
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: Boolean | None = None
-    max_tool_calls: Annotated[Integer, Field(ge=1)] | None = None
-    reasoning: Reasoning | None = None
-    thinking_token_budget: Budget | None = None
-    top_logprobs: Alternatives | None = None
-    metadata: dict[str, Any] | None = None
-    store: Boolean | None = None
-    service_tier: str | None = None
+    tools: list[dict[str, Any]] | None = optional("The tools that the model may call.")
+    tool_choice: str | dict[str, Any] | None = optional(
+        "Whether the model must, may or must not call tools, and which. Left out: it may."
+    )
+    parallel_tool_calls: Boolean | None = optional(
+        "With true, an answer may have several calls. Left out: the first call ends it."
+    )
+    max_tool_calls: Annotated[Integer, Field(ge=1)] | None = optional(
+        "The most calls of tools that this server runs."
+    )
+    reasoning: Reasoning | None = optional("How the model reasons.")
+    thinking_token_budget: Budget | None = optional(
+        "The same as `reasoning.max_tokens`. It wins if a request has both."
+    )
+    top_logprobs: Alternatives | None = optional(
+        "The number of likeliest alternatives for each log-probability."
+    )
+    metadata: dict[str, Any] | None = optional(
+        'Up to 16 texts that are kept with the answer. `{"__debug": true}` adds prompt and output as tokens.'
+    )
+    store: Boolean | None = optional("Whether the answer is kept.")
+    service_tier: str | None = optional("Shown in the answer; changes nothing.")
 
     @property
     def reasoning_budget(self) -> int | None:

@@ -6,11 +6,38 @@ how another engine computes or reports may be sent.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-NotServed = Mapping[str, tuple[Callable[[Any], bool], str]]
-"""field: (whether a value is served, the advice of the error)."""
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The values of a refused field that change nothing, so that clients may send them."""
+
+    words: str  # for the API reference; "" if no value is accepted
+    holds: Callable[[Any], bool]
+
+    def __call__(self, value: Any) -> bool:
+        return self.holds(value)
+
+
+def only(*neutral: Any) -> Accepted:
+    """These values alone. A boolean is no number, although Python says so."""
+    return Accepted(
+        " or ".join(f"`{json.dumps(each)}`" for each in neutral),
+        lambda value: any(value == each and type(value) is not bool for each in neutral),
+    )
+
+
+NEVER = Accepted("", lambda value: False)
+EMPTY = Accepted("an empty value or `false`", lambda value: not value)
+FALSE = Accepted("`false`", lambda value: value is False)
+TRUE = Accepted("`true`", lambda value: value is True)
+
+NotServed = Mapping[str, tuple[Accepted, str]]
+"""field: (the values that change nothing, the advice of the error)."""
 
 _SAMPLED = "Use temperature, top_p, top_k or min_p."
 _PENALISED = "Use repetition_penalty, presence_penalty or frequency_penalty."
@@ -20,88 +47,72 @@ _HARMONY = "Prompts are always in the Harmony format."
 _TOP_LEVEL = "Send its values as fields of the request."
 
 
-def _is(*neutral: Any) -> Callable[[Any], bool]:
-    """Whether a value changes nothing. A boolean is no number, although Python says so."""
-    return lambda value: any(value == each and type(value) is not bool for each in neutral)
-
-
-def _empty(value: Any) -> bool:
-    return value is False or not value
-
-
-def _off(value: Any) -> bool:
-    return value is False
-
-
-def _never(value: Any) -> bool:
-    return False
-
-
-def _keeps_the_prompt(value: Any) -> bool:
-    return not (isinstance(value, dict) and value.get("prompt_token_ids"))
-
+_KEEPS_THE_PROMPT = Accepted(
+    "an object without `prompt_token_ids`",
+    lambda value: not (isinstance(value, dict) and value.get("prompt_token_ids")),
+)
 
 SAMPLERS_NOT_SERVED: NotServed = {
-    "allowed_token_ids": (_empty, _BIAS),
-    "allowed_tokens": (_empty, _BIAS),
-    "banned_tokens": (_empty, _BIAS),
-    "logits_processors": (_empty, _BIAS),
-    "logits_processor": (_empty, _BIAS),
-    "custom_logit_processor": (_empty, _BIAS),
-    "ban_eos_token": (_off, "Use ignore_eos."),
-    "min_new_tokens": (_is(0), "Use min_tokens."),
-    "max_new_tokens": (_never, "Use the API's own limit of output tokens."),
-    "max_length": (_never, "Use the API's own limit of output tokens."),
-    "n_predict": (_is(-1), "Use the API's own limit of output tokens."),
-    "do_sample": (lambda v: v is True, "For greedy sampling use temperature 0."),
-    "num_beams": (_is(1), "Use use_beam_search with best_of, in Chat Completions or plain completions."),
-    "repeat_penalty": (_is(1), _PENALISED),
-    "rep_pen": (_is(1), _PENALISED),
-    "penalty_range": (_is(0, -1), _PENALISED),
-    "rep_pen_range": (_is(0, -1), _PENALISED),
-    "no_repeat_ngram_size": (_is(0), _PENALISED),
-    "dry_multiplier": (_is(0), _PENALISED),
-    "repetition_detection": (_empty, _PENALISED),
-    "typical_p": (_is(1), _SAMPLED),
-    "typical": (_is(1), _SAMPLED),
-    "tfs": (_is(1), _SAMPLED),
-    "tfs_z": (_is(1), _SAMPLED),
-    "top_a": (_is(0), _SAMPLED),
-    "mirostat": (_is(0), _SAMPLED),
-    "mirostat_mode": (_is(0), _SAMPLED),
-    "smoothing_factor": (_is(0), _SAMPLED),
-    "skew": (_is(0), _SAMPLED),
-    "xtc_probability": (_is(0), _SAMPLED),
-    "dynatemp_range": (_is(0), _SAMPLED),
-    "epsilon_cutoff": (_is(0), _SAMPLED),
-    "eta_cutoff": (_is(0), _SAMPLED),
-    "adaptive_target": (_is(-1), _SAMPLED),
-    "top_n_sigma": (_is(0, -1), _SAMPLED),
-    "temperature_last": (_off, _SAMPLED),
-    "cfg_scale": (_is(1), "Describe in the prompt what to avoid."),
-    "guidance_scale": (_is(1), "Describe in the prompt what to avoid."),
-    "negative_prompt": (_empty, "Describe in the prompt what to avoid."),
-    "token_healing": (_off, "Leave it out."),
-    "speculative_ngram": (_off, "The operator chooses, with --speculation."),
-    "structural_tag": (_never, "Use strict tools, or a grammar."),
-    "logprob_token_ids": (_empty, "Use top_logprobs, and logit_bias."),
-    "n_probs": (_is(0), "Use logprobs."),
-    "kv_transfer_params": (_keeps_the_prompt, "Send the token ids as `prompt` to /v1/completions."),
-    "return_hidden_states": (_off, "Leave it out."),
-    "lora_request": (_never, _NO_LORA),
-    "lora": (_empty, _NO_LORA),
-    "lora_path": (_never, _NO_LORA),
-    "adapter_id": (_never, _NO_LORA),
-    "options": (_empty, _TOP_LEVEL),
-    "extra_body": (_empty, "The client should merge it into the request."),
+    "allowed_token_ids": (EMPTY, _BIAS),
+    "allowed_tokens": (EMPTY, _BIAS),
+    "banned_tokens": (EMPTY, _BIAS),
+    "logits_processors": (EMPTY, _BIAS),
+    "logits_processor": (EMPTY, _BIAS),
+    "custom_logit_processor": (EMPTY, _BIAS),
+    "ban_eos_token": (FALSE, "Use ignore_eos."),
+    "min_new_tokens": (only(0), "Use min_tokens."),
+    "max_new_tokens": (NEVER, "Use the API's own limit of output tokens."),
+    "max_length": (NEVER, "Use the API's own limit of output tokens."),
+    "n_predict": (only(-1), "Use the API's own limit of output tokens."),
+    "do_sample": (TRUE, "For greedy sampling use temperature 0."),
+    "num_beams": (only(1), "Use use_beam_search with best_of, in Chat Completions or plain completions."),
+    "repeat_penalty": (only(1), _PENALISED),
+    "rep_pen": (only(1), _PENALISED),
+    "penalty_range": (only(0, -1), _PENALISED),
+    "rep_pen_range": (only(0, -1), _PENALISED),
+    "no_repeat_ngram_size": (only(0), _PENALISED),
+    "dry_multiplier": (only(0), _PENALISED),
+    "repetition_detection": (EMPTY, _PENALISED),
+    "typical_p": (only(1), _SAMPLED),
+    "typical": (only(1), _SAMPLED),
+    "tfs": (only(1), _SAMPLED),
+    "tfs_z": (only(1), _SAMPLED),
+    "top_a": (only(0), _SAMPLED),
+    "mirostat": (only(0), _SAMPLED),
+    "mirostat_mode": (only(0), _SAMPLED),
+    "smoothing_factor": (only(0), _SAMPLED),
+    "skew": (only(0), _SAMPLED),
+    "xtc_probability": (only(0), _SAMPLED),
+    "dynatemp_range": (only(0), _SAMPLED),
+    "epsilon_cutoff": (only(0), _SAMPLED),
+    "eta_cutoff": (only(0), _SAMPLED),
+    "adaptive_target": (only(-1), _SAMPLED),
+    "top_n_sigma": (only(0, -1), _SAMPLED),
+    "temperature_last": (FALSE, _SAMPLED),
+    "cfg_scale": (only(1), "Describe in the prompt what to avoid."),
+    "guidance_scale": (only(1), "Describe in the prompt what to avoid."),
+    "negative_prompt": (EMPTY, "Describe in the prompt what to avoid."),
+    "token_healing": (FALSE, "Leave it out."),
+    "speculative_ngram": (FALSE, "The operator chooses, with --speculation."),
+    "structural_tag": (NEVER, "Use strict tools, or a grammar."),
+    "logprob_token_ids": (EMPTY, "Use top_logprobs, and logit_bias."),
+    "n_probs": (only(0), "Use logprobs."),
+    "kv_transfer_params": (_KEEPS_THE_PROMPT, "Send the token ids as `prompt` to /v1/completions."),
+    "return_hidden_states": (FALSE, "Leave it out."),
+    "lora_request": (NEVER, _NO_LORA),
+    "lora": (EMPTY, _NO_LORA),
+    "lora_path": (NEVER, _NO_LORA),
+    "adapter_id": (NEVER, _NO_LORA),
+    "options": (EMPTY, _TOP_LEVEL),
+    "extra_body": (EMPTY, "The client should merge it into the request."),
 }
 """Sampling fields of other servers that no API of this server has. The API's own tables add to them."""
 
 TEMPLATES_NOT_SERVED: NotServed = {
-    "chat_template": (_never, _HARMONY),
-    "prompt_template": (_never, _HARMONY),
-    "template": (_never, _HARMONY),
-    "template_vars": (_empty, "Use chat_template_kwargs, in Chat Completions."),
+    "chat_template": (NEVER, _HARMONY),
+    "prompt_template": (NEVER, _HARMONY),
+    "template": (NEVER, _HARMONY),
+    "template_vars": (EMPTY, "Use chat_template_kwargs, in Chat Completions."),
 }
 
 WITHOUT_EFFECT = frozenset(

@@ -20,6 +20,7 @@ from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.responses.run import Run
 from gpt_oss_server.responses.service import ResponsesService
+from gpt_oss_server.responses.stream import error_event
 from gpt_oss_server.serving.chunks import headers_for
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 
@@ -123,9 +124,7 @@ async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
         if at == after >= 0 and not await has_event(log, after):  # the run ended before it got that far
             raise past_the_end(after)
     except InvalidRequest as error:
-        body = error.body()
-        # Both the documented event and the form on which the official SDK raises an error.
-        yield [encode({**body["error"], "type": "error", "sequence_number": at + 1, **body})]
+        yield [encode(error_event(error, at + 1))]
 
 
 def _included(request: Request) -> list[str]:

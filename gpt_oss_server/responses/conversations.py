@@ -13,7 +13,7 @@ from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.http.fields import Body, read_body
+from gpt_oss_server.http.fields import Body, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
 from gpt_oss_server.http.paging import list_of
 from gpt_oss_server.http.shared_fields import check_metadata
@@ -40,16 +40,16 @@ _NOT_ADDABLE = {
 
 
 class CreateConversation(Body):
-    items: list[Any] | None = None
-    metadata: dict[str, Any] | None = None
+    items: list[Any] | None = optional("The items that the conversation begins with.")
+    metadata: dict[str, Any] | None = optional("Up to 16 texts that are kept with the conversation.")
 
 
 class UpdateConversation(Body):
-    metadata: dict[str, Any] | None
+    metadata: dict[str, Any] | None = required("The texts that replace the present ones.")
 
 
 class CreateItems(Body):
-    items: list[Any]
+    items: list[Any] = required("The items to add.")
 
 
 class Conversations:

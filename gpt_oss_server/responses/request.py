@@ -19,7 +19,9 @@ from gpt_oss_server.http.fields import (
     Effort,
     Integer,
     Verbosity,
+    optional,
     read_body,
+    required,
 )
 from gpt_oss_server.http.shared_fields import (
     FormFields,
@@ -29,54 +31,74 @@ from gpt_oss_server.http.shared_fields import (
     check_metadata,
     check_stream_options,
 )
-from gpt_oss_server.http.unserved import SAMPLERS_NOT_SERVED, TEMPLATES_NOT_SERVED, NotServed
+from gpt_oss_server.http.unserved import (
+    EMPTY,
+    FALSE,
+    NEVER,
+    SAMPLERS_NOT_SERVED,
+    TEMPLATES_NOT_SERVED,
+    TRUE,
+    NotServed,
+    only,
+)
 from gpt_oss_server.responses.items.summary import SummaryKind
 from gpt_oss_server.serving.generation_config import with_generation_config
 from gpt_oss_server.turns.biases import check_bias
 
 
 class ReasoningOptions(Reasoning):
-    summary: Literal["auto", "concise", "detailed", "none"] | None = None
-    generate_summary: Literal["auto", "concise", "detailed", "none"] | None = None  # the old name
-    context: Literal["auto", "current_turn", "all_turns"] | None = None
+    summary: Literal["auto", "concise", "detailed", "none"] | None = optional(
+        "A summary taken from the reasoning: every paragraph (`auto`, `detailed`) or its first "
+        "sentence (`concise`)."
+    )
+    generate_summary: Literal["auto", "concise", "detailed", "none"] | None = optional(
+        "The old name of `summary`."
+    )
+    context: Literal["auto", "current_turn", "all_turns"] | None = optional(
+        "Whose reasoning the prompt shows: that of this turn, which `auto` means too, or of all turns."
+    )
 
 
 class TextOptions(Body):
-    format: dict[str, Any] | None = None
-    verbosity: Verbosity | None = None
+    format: dict[str, Any] | None = optional(
+        "The form of the answer: `text`, `json_object` or `json_schema`."
+    )
+    verbosity: Verbosity | None = optional("Requests a shorter or longer answer by a line in the prompt.")
 
 
 class ContextManagement(Body):
-    type: Literal["compaction"]
-    compact_threshold: Annotated[Integer, Field(ge=1000)] | None = None
+    type: Literal["compaction"] = required("Always `compaction`.")
+    compact_threshold: Annotated[Integer, Field(ge=1000)] | None = optional(
+        "The length of prompt, in tokens, from which on the conversation is compacted first."
+    )
 
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
     **TEMPLATES_NOT_SERVED,
-    "prompt": (lambda v: False, "Send the prompt's text as instructions and input."),
-    "moderation": (lambda v: False, "Leave it out."),
-    "stop": (lambda v: not v, "Leave it out, and cut the text on your side."),
-    "n": (lambda v: v == 1, "Send the request several times."),
-    "response_format": (lambda v: False, "This is a Chat Completions field; see text.format."),
-    "messages": (lambda v: False, "This is a Chat Completions field; send `input`."),
-    "max_tokens": (lambda v: False, "Use max_output_tokens."),
-    "max_completion_tokens": (lambda v: False, "Use max_output_tokens."),
-    "reasoning_effort": (lambda v: False, "Use reasoning={'effort': …}."),
-    "functions": (lambda v: not v, "This is a Chat Completions field; use tools."),
-    "logprobs": (lambda v: v is False, "Leave it out."),
-    "best_of": (lambda v: v == 1, "Leave it out."),
-    "use_beam_search": (lambda v: v is False, "Leave it out, or use Chat Completions."),
-    "prompt_logprobs": (lambda v: False, "Leave it out, or use Chat Completions."),
-    "return_token_ids": (lambda v: v is False, "Leave it out, or use Chat Completions."),
-    "chat_template_kwargs": (lambda v: not v, "Use reasoning, instructions and tools."),
-    "truncate_prompt_tokens": (lambda v: v == -1, "Use truncation 'auto'."),
-    "previous_input_messages": (lambda v: not v, "Use previous_response_id, or send all items as `input`."),
-    "multi_agent": (lambda v: v is False, "Leave it out."),
-    "system": (lambda v: False, "Use instructions."),
-    "conversation_id": (lambda v: False, "Use conversation."),
-    "thinking": (lambda v: False, "Use reasoning={'effort': …} or reasoning={'max_tokens': …}."),
-    "enable_thinking": (lambda v: v is True, "Use reasoning={'effort': 'none'}."),
+    "prompt": (NEVER, "Send the prompt's text as instructions and input."),
+    "moderation": (NEVER, "Leave it out."),
+    "stop": (EMPTY, "Leave it out, and cut the text on your side."),
+    "n": (only(1), "Send the request several times."),
+    "response_format": (NEVER, "This is a Chat Completions field; see text.format."),
+    "messages": (NEVER, "This is a Chat Completions field; send `input`."),
+    "max_tokens": (NEVER, "Use max_output_tokens."),
+    "max_completion_tokens": (NEVER, "Use max_output_tokens."),
+    "reasoning_effort": (NEVER, "Use reasoning={'effort': …}."),
+    "functions": (EMPTY, "This is a Chat Completions field; use tools."),
+    "logprobs": (FALSE, "Leave it out."),
+    "best_of": (only(1), "Leave it out."),
+    "use_beam_search": (FALSE, "Leave it out, or use Chat Completions."),
+    "prompt_logprobs": (NEVER, "Leave it out, or use Chat Completions."),
+    "return_token_ids": (FALSE, "Leave it out, or use Chat Completions."),
+    "chat_template_kwargs": (EMPTY, "Use reasoning, instructions and tools."),
+    "truncate_prompt_tokens": (only(-1), "Use truncation 'auto'."),
+    "previous_input_messages": (EMPTY, "Use previous_response_id, or send all items as `input`."),
+    "multi_agent": (FALSE, "Leave it out."),
+    "system": (NEVER, "Use instructions."),
+    "conversation_id": (NEVER, "Use conversation."),
+    "thinking": (NEVER, "Use reasoning={'effort': …} or reasoning={'max_tokens': …}."),
+    "enable_thinking": (TRUE, "Use reasoning={'effort': 'none'}."),
 }
 
 
@@ -85,23 +107,40 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
 
     not_served: ClassVar[NotServed] = _NOT_SERVED
 
-    input: str | dict[str, Any] | list[Any] | None = None
-    instructions: str | None = None
-    previous_response_id: str | None = None
-    conversation: str | dict[str, Any] | None = None
-    reasoning: ReasoningOptions | None = None
-    text: TextOptions | None = None
-    include: list[str] | None = None
-    truncation: Literal["auto", "disabled"] | None = None
-    context_management: list[ContextManagement] | None = None
-    background: Boolean | None = None
-    on_disconnect: Literal["cancel", "continue"] | None = None
-    stream_options: dict[str, Any] | None = None
-    max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
-    enable_response_messages: Boolean | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
+    input: str | dict[str, Any] | list[Any] | None = optional("A text, or a list of items.")
+    instructions: str | None = optional("Instructions to the model, for this response alone.")
+    previous_response_id: str | None = optional("The stored response that this one continues.")
+    conversation: str | dict[str, Any] | None = optional(
+        "The stored conversation that this response continues and joins: an id, or an object with `id`."
+    )
+    reasoning: ReasoningOptions | None = optional("How the model reasons, and what of it the response shows.")
+    text: TextOptions | None = optional("The form and the length of the answer.")
+    include: list[str] | None = optional("Parts of items that are left out otherwise.")
+    truncation: Literal["auto", "disabled"] | None = optional(
+        "With `auto`, the oldest turns are dropped from a prompt that is too long; else it is a 400."
+    )
+    context_management: list[ContextManagement] | None = optional(
+        "With an entry, a long conversation is compacted before the answer."
+    )
+    background: Boolean | None = optional(
+        "Runs the response without a connection: it is returned at once, and fetched later."
+    )
+    on_disconnect: Literal["cancel", "continue"] | None = optional(
+        "Whether a stored, streamed response ends or continues when its client leaves."
+    )
+    stream_options: dict[str, Any] | None = optional("Accepted with `stream`; changes nothing.")
+    max_output_tokens: Annotated[Integer, Field(ge=1)] | None = optional(
+        "The most tokens of output, reasoning included."
+    )
+    enable_response_messages: Boolean | None = optional(
+        "The finished response has the Harmony messages that the model read and wrote."
+    )
+    safety_identifier: str | None = optional("Shown in the response; changes nothing.")
+    prompt_cache_key: str | None = optional(
+        "Shown in the response. An engine of several replicas sends requests with the same key to "
+        "the same one."
+    )
+    prompt_cache_retention: str | None = optional("Shown in the response; changes nothing.")
 
     @property
     def conversation_id(self) -> str | None:
@@ -167,7 +206,7 @@ INCLUDABLE = frozenset(
 class CompactResponse(CreateResponse):
     """A request for a compaction. `model` is required, as in OpenAI's API; it may be null."""
 
-    model: str | None
+    model: str | None = required("The model to use; null: the one that this server serves.")
 
 
 def parse_request(body: object) -> CreateResponse:

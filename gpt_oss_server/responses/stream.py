@@ -19,8 +19,26 @@ from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, 
 __all__ = ["Event", "ResponseStream", "Status"]
 
 Status = Literal["completed", "incomplete", "failed", "cancelled"]
+EVENTS = {
+    "response.created": "The response exists.",
+    "response.queued": "A background response waits for its turn.",
+    "response.in_progress": "The model begins; repeated as a sign of life in a long silence.",
+    "response.output_item.added": "An item begins.",
+    "response.output_item.done": "The item is complete, or was cut off: its `status` states which.",
+    "response.completed": "The last event of a response that is complete.",
+    "response.incomplete": "The last event of a response that reached a limit or was cancelled.",
+    "response.failed": "The last event of a response that failed: `response.error` has the reason.",
+    "error": "The last event of a replay whose next events are no longer kept, or never came.",
+}
+"""The events that no item has, for the API reference: each type, and when it is sent."""
 # The API has no event for a cancelled response.
 _TERMINAL_EVENTS: dict[Status, str] = {"cancelled": "response.incomplete"}
+
+
+def error_event(error: ApiError, number: int) -> Event:
+    """Both the documented event and the form on which the official SDK raises an error."""
+    body = error.body()
+    return {**body["error"], "type": "error", "sequence_number": number, **body}
 
 
 class ResponseStream:

@@ -129,8 +129,8 @@ def loaded_tools(tools: Any, where: str) -> RequestTools:
     read = RequestTools()
     for index, tool in enumerate(tools):
         kind = tool.get("type", "function")
-        if isinstance(kind, str) and kind in _READERS:
-            _READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
+        if isinstance(kind, str) and kind in READERS:
+            READERS[kind]({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
     return read
 
 
@@ -143,7 +143,7 @@ def parse_tools(tools: Sequence[Tool], *, offered: bool) -> RequestTools:
 
 def read_tool(tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
     kind = dialect.kind(tool)
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    reader = READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise UnsupportedField(
             f"`{where}.type`: tools of type {kind!r} are not served by this server; "
@@ -154,22 +154,27 @@ def read_tool(tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLA
 
 
 def _function(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    """A function that the client runs; with `strict`, its arguments fit `parameters`."""
     read.declare(function_tool(tool, where, dialect=dialect))
 
 
 def _custom(tool: Tool, where: str, read: RequestTools, dialect: Dialect) -> None:
+    """A tool that the client runs on a text, which may have a grammar."""
     read.declare(custom_tool(tool, where, dialect=dialect))
 
 
 def _client_shape(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """A tool that the client runs, whose shape the API fixes."""
     read.declare(client_shape(tool, where))
 
 
 def _tool_search(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """A search for tools with `defer_loading`; with `execution: client`, the client runs it."""
     read.declare(search_tool(tool, where))
 
 
 def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """Functions and custom tools under a common name."""
     name, members = text_field(tool, "name", where), tool.get("tools")
     check(tool, where, "description", str, "a string")
     if not isinstance(members, list) or not members:
@@ -195,6 +200,7 @@ def _namespace(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 
 
 def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """A tool that this server runs, if its operator has enabled it."""
     hosted = BY_TYPE[tool["type"]]
     for key, kind, expected in hosted.fields:
         check(tool, where, key, kind, expected)
@@ -207,6 +213,7 @@ def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 
 
 def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
+    """The tools of an MCP server, which this server calls."""
     try:
         from tools.mcp.public_form import public_form
     except ImportError as error:
@@ -222,7 +229,7 @@ _OF_NAMESPACES: dict[str, Callable[[Fields, str, str], ClientTool]] = {
     "custom": custom_tool,
 }
 
-_READERS: dict[str, Callable[[Tool, str, RequestTools, Dialect], None]] = {
+READERS: dict[str, Callable[[Tool, str, RequestTools, Dialect], None]] = {
     "function": _function,
     "custom": _custom,
     "namespace": _namespace,

@@ -47,6 +47,11 @@ class MeasuredSpan(GenerationSpan):
         """Records what the first step shows. `prompt` is the number of its tokens."""
         self.first, self.cached, self.prompt, self.queued = now, step.cached_tokens, prompt, queued_of(step)
 
+    @property
+    def newest_read(self) -> float | None:
+        """When the newest step arrived."""
+        return self.reads[-1] if self.reads else self.last
+
     def take_reads(self) -> array[float]:
         """When steps arrived since the last call, after the last of those before."""
         taken = self.reads[:]

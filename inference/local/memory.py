@@ -41,7 +41,7 @@ class MemoryPlan:
         )
         return (
             f"up to {size} for keys and values: {self.whole_tokens:,} tokens in blocks of {self.block_size}; "
-            f"{limits.max_concurrent} requests at once, {limits.max_waiting} may wait"
+            f"{limits.max_concurrent} requests may run, {limits.max_waiting} may wait"
         )
 
 

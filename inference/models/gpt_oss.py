@@ -22,6 +22,7 @@ from inference.models.rotations import Rotations
 from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.choice import ops_for
+from inference.ops.halves import HalfRows
 from inference.ops.pages import Pages
 from inference.ops.scaled import FP8
 
@@ -99,8 +100,8 @@ class GptOss:
     def logits(self, x: Tensor) -> Tensor:
         """R×V, float32, from rows of `forward`. The head dominates a step: pass only the rows you need."""
         norm, head, eps = self._weights.norm, self._weights.head, self.config.norm_eps
-        if isinstance(head, PackedHead):
-            return head.logits(reference.rms_norm(x, norm, eps))
+        if isinstance(head, HalfRows):
+            return head.product(reference.rms_norm(x, norm, eps))
         logits: Tensor = self._ops.head_logits(x, norm, eps, head)
         return logits
 

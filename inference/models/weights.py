@@ -17,7 +17,7 @@ from torch import Tensor
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.models.experts import MXFP4_BLOCK, Packed, PackedExperts, PlainExperts, check_block_sizes
-from inference.models.head import PackedHead, pack_head
+from inference.models.head import pack_head
 from inference.models.precision import Precision
 from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.ops.choice import runs_fp8, runs_kernels
@@ -49,7 +49,7 @@ class Weights:
     embedding: Tensor  # V × H as stored: a token's row is converted on use
     layers: tuple[LayerWeights, ...]
     norm: Tensor
-    head: Tensor | ScaledRows | PackedHead  # H × V; ScaledRows: V × H
+    head: Tensor | ScaledRows | HalfRows  # H × V; ScaledRows: V × H
     rounding: float | None = None  # with FP8 weights, their relative error
 
 
@@ -136,7 +136,7 @@ class _Reader:
             return HalfRows(found)
         return found
 
-    def ends(self) -> tuple[Tensor, Tensor, Tensor | ScaledRows | PackedHead]:
+    def ends(self) -> tuple[Tensor, Tensor, Tensor | ScaledRows | HalfRows]:
         """Embedding, last norm and head."""
         shape = (self._config.vocab_size, self._config.hidden)
         if self._is_original:
@@ -223,7 +223,7 @@ class _Reader:
             return self._files.take(name, shape)
         return self._files.take(name, (shape[0], shape[2], shape[1])).transpose(1, 2)
 
-    def _head(self, stored: Tensor) -> Tensor | ScaledRows | PackedHead:
+    def _head(self, stored: Tensor) -> Tensor | ScaledRows | HalfRows:
         """H × V, V × H in FP8. On the CPU, if not packed, it is stored in this order, which reads at memory
         speed.
 

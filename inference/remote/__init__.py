@@ -2,5 +2,5 @@
 
 Takes an address and the wire that its server speaks. Returns an `Engine`. It knows token ids and HTTP,
 nothing of Harmony or of this server. `engine` is what all remote engines share; a wire is one file
-(`llama`, `vllm`) and one row of `loading.WIRES`.
+(`llama`, `vllm`, `sglang`) and one row of `loading.WIRES`.
 """

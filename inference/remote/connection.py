@@ -40,9 +40,10 @@ class Caller:
         for transport in list(self._open):
             transport.abort()
 
-    async def reach(self, path: str) -> None:
-        """Whatever the answer's body is. Raises as `get` does."""
-        async with aclosing(self._bodies("GET", path, None, {})) as pieces:
+    async def reach(self, path: str, body: Mapping[str, Any] | None = None) -> None:
+        """Whatever the answer's body is. With a body of its own it is a POST. Raises as `get` does."""
+        method = "GET" if body is None else "POST"
+        async with aclosing(self._bodies(method, path, body, {})) as pieces:
             async for _ in pieces:
                 pass
 

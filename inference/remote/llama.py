@@ -156,7 +156,7 @@ class LlamaWire:
                 # Sums in another order can tip a choice. What was sent stays, the rest is sampled anew. The
                 # engine knows what is left of a grammar.
                 _log.warning(
-                    "%s repeated a request with other tokens; %d tokens are sampled anew.",
+                    "%s repeated a request with other tokens; %d tokens are sampled again.",
                     self.caller.url,
                     count - len(known),
                 )

@@ -22,12 +22,13 @@ from inference.remote.engine import RemoteEngine
 from inference.remote.failures import Unreachable
 from inference.remote.llama import LlamaWire
 from inference.remote.replicas import Replica, Replicas
+from inference.remote.sglang import SglangWire
 from inference.remote.vllm import VllmWire
 from inference.remote.wire import Ask, Facts, Wire
 
 _log = logging.getLogger(__name__)
 
-WIRES: tuple[type[Wire], ...] = (LlamaWire, VllmWire)
+WIRES: tuple[type[Wire], ...] = (LlamaWire, VllmWire, SglangWire)
 ANY = "http"  # an address without a kind
 _KINDS = {wire.kind: wire for wire in WIRES}
 
@@ -67,7 +68,7 @@ async def _loaded(
         context_length=shortest.context_length if context is None else context,
         description=f"{wire_type.title} at {', '.join(each.url for each in replicas)}",
         honours=wire_type.honours,
-        ignores=wire_type.ignores,
+        ignores=wire_type.ignores.union(*(each.ignores for each in facts)),
         notation=wire_type.notation,
         plan=shortest.about,
     )

@@ -50,6 +50,7 @@ class Facts:
     context_length: int
     vocab_size: int | None  # None: it does not state it
     about: str = ""
+    ignores: frozenset[str] = frozenset()  # fields that it was not started to obey
 
 
 class Wire(Protocol):

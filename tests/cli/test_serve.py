@@ -31,6 +31,7 @@ def test_the_greeting_shows_the_model_and_the_address(tmp_path: Path) -> None:
         assert "Names    scripted, gpt-oss-20b\n" in served.greeting
         assert "Warning" not in served.greeting
         assert "Context  131,072 tokens" in served.greeting
+        assert f"Browser  {served.url}   (the playground)\n" in served.greeting
         assert f"curl {served.api}/responses" in served.greeting
         with urllib.request.urlopen(f"{served.api}/models") as answer:
             assert "server" not in {name.lower() for name in answer.headers}

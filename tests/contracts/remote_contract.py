@@ -105,9 +105,9 @@ class RemoteContract(EngineContract):
             await generated(engine)
 
     async def test_silence_ends_a_generation(self, double: HttpDouble) -> None:
-        engine = await self.connected(double, idle_timeout=0.05)
+        engine = await self.connected(double, idle_timeout=0.5)
         double.silent = True
-        with pytest.raises(EngineFailed, match=r"not a byte for 0\.05 s"):
+        with pytest.raises(EngineFailed, match=r"not a byte for 0\.5 s"):
             await generated(engine)
         await becomes_idle(engine)
 

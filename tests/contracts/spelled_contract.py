@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -44,7 +45,10 @@ def prompt_of(encoding: Encoding, question: str) -> list[int]:
     return encoding.encode_special(f"<|start|>user<|message|>{question}<|end|><|start|>assistant")
 
 
-def follows(encoding: Encoding, shape: TurnShape, tokens: Sequence[int], *, whole: bool) -> None:
+def follows(
+    encoding: Encoding, shape: TurnShape, tokens: Sequence[int], *, whole: bool, any_bytes: bool = False
+) -> None:
+    """With `any_bytes`, what follows broken UTF-8 in a free text is not compared."""
     state = grammars_of(encoding).compile(turn_grammar(shape)).start()
     assert isinstance(state, MatcherState)
     for place, token in enumerate(tokens):
@@ -54,6 +58,8 @@ def follows(encoding: Encoding, shape: TurnShape, tokens: Sequence[int], *, whol
             state.accept(token)
         except EngineFailed as error:
             written = encoding.decode(tokens[: place + 1])
+            if any_bytes and UNKNOWN_TEXT in written:
+                return
             pytest.fail(f"{written!r} is no beginning of a legal turn: {error}")
     assert not whole or _may_end(state), f"{encoding.decode(tokens)!r} is no whole turn"
 
@@ -71,6 +77,8 @@ def _allows(state: MatcherState, token: int) -> bool:
 class SpelledContract:
     """Temperatures at which a model alone would write anything."""
 
+    any_bytes: ClassVar[bool] = False  # whether the model writes broken UTF-8, which some notations allow
+
     @pytest.mark.parametrize("name", SHAPES)
     @pytest.mark.parametrize("temperature", [0.0, 2.0])
     async def test_turns_follow_their_grammar(
@@ -86,7 +94,7 @@ class SpelledContract:
             grammar=spelled_turn(shape, encoding),
         )
         found = await generated(engine, sampling, prompt_of(encoding, "What is the weather in Rome?"))
-        follows(encoding, shape, found.tokens, whole=found.finish is Finish.STOP)
+        follows(encoding, shape, found.tokens, whole=found.finish is Finish.STOP, any_bytes=self.any_bytes)
 
     @pytest.mark.parametrize("name", ["tools", "loose"])
     async def test_a_generation_continues_in_its_grammar(
@@ -110,4 +118,10 @@ class SpelledContract:
             found = await generated(
                 engine, replace(sampling, continued=begun, max_tokens=12), [*prompt, *begun]
             )
-            follows(encoding, shape, [*begun, *found.tokens], whole=found.finish is Finish.STOP)
+            follows(
+                encoding,
+                shape,
+                [*begun, *found.tokens],
+                whole=found.finish is Finish.STOP,
+                any_bytes=self.any_bytes,
+            )

@@ -1,10 +1,11 @@
-"""The shipped files under the tools that read them: helm, hadolint, docker compose and systemd.
+"""The shipped files under the tools that read them: helm, hadolint, docker compose, systemd, Grafana's SDK.
 
 `make deploy-test` runs it; the tests of tools that are missing are skipped.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -70,6 +71,20 @@ def rendered(values: dict[str, Any], folder: Path) -> str:
 
 def by_kind(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {each["kind"]: each for each in yaml.safe_load_all(rendered(values, folder)) if each}
+
+
+def test_each_field_of_the_dashboard_is_one_that_grafana_knows(tmp_path: Path) -> None:
+    python = Path(program("kubernetes-validate")).with_name("python")  # the linters' own environment
+    if run(str(python), "-c", "import grafana_foundation_sdk").returncode:
+        pytest.skip("grafana-foundation-sdk is not installed")
+    reader = str(Path(__file__).with_name("read_dashboard.py"))
+    dashboard = ROOT / "deploy" / "grafana" / "dashboard.json"
+    done = run(str(python), reader, str(dashboard))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    changed = json.loads(dashboard.read_text(encoding="utf-8"))
+    next(panel for panel in changed["panels"] if panel["type"] == "timeseries")["options"]["legnd"] = {}
+    (tmp_path / "changed.json").write_text(json.dumps(changed), encoding="utf-8")
+    assert "options.legnd is unknown" in run(str(python), reader, str(tmp_path / "changed.json")).stdout
 
 
 def test_the_chart_passes_helm_lint() -> None:
@@ -167,10 +182,13 @@ def test_docker_compose_reads_the_files(files: tuple[str, ...]) -> None:
     words = [word for name in files for word in ("--file", f"deploy/{name}")]
     secrets = ("POSTGRES_PASSWORD", "GPT_OSS_SERVER_API_KEY", "GRAFANA_PASSWORD")
     environment = {**os.environ, **dict.fromkeys(secrets, "secret")}
-    done = run(program("docker-compose"), *words, "config", "--quiet", env=environment)
+    compose = program("docker-compose")
+    if run(compose, "version", "--short").stdout.startswith("1."):
+        pytest.skip("docker-compose 1 does not know files without a version; install docker compose 2")
+    done = run(compose, *words, "config", "--quiet", env=environment)
     assert done.returncode == 0, done.stderr
     without = {name: value for name, value in environment.items() if name not in secrets}
-    done = run(program("docker-compose"), *words, "config", "--quiet", env=without)
+    done = run(compose, *words, "config", "--quiet", env=without)
     assert done.returncode != 0
     assert "put one into .env" in done.stderr
 

@@ -10,6 +10,7 @@ from typing import Any
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from tests.doubles.pages import reference
 from tests.doubles.published.check import UNLISTED, check_event
 
 Event = dict[str, Any]
@@ -48,7 +49,7 @@ class StreamLint:
 
     def __init__(self, *, sdk_types: bool = True, ends_cut_calls: bool = True) -> None:
         self.ends_cut_calls = ends_cut_calls  # False: a cut call, the last item, has no `done` events
-        self.sdk_types = sdk_types  # also check each event against the official SDK's types; slower
+        self.sdk_types = sdk_types  # also check each event against the SDK's types and the reference; slower
         self.events: list[Event] = []
         self.items: dict[int, Event] = {}  # added, by output index
         self.done: dict[int, Event] = {}
@@ -66,6 +67,7 @@ class StreamLint:
         if self.sdk_types:
             _sdk_event.validate_python(_for_the_sdk(event))
             check_event(event)
+            reference.check_event(event)
         kind = event["type"]
         if not self.events:
             assert kind == "response.created"

@@ -51,7 +51,7 @@ PRINTED = {
         "Answer: 44 kilometres are 23.76 nautical miles.",
     ],
     "background.py": [
-        "[The connection is lost after event 8. The run goes on: resp_",
+        "[The connection is lost after event 8. The run continues: resp_",
         "[Resumed after event 8, up to event ",
         "Status: completed",
     ],

@@ -114,6 +114,6 @@ async def test_the_greeting_states_the_plan_of_the_memory(checkpoint: Path) -> N
     engine = inference.load(str(checkpoint), device="cpu")
     try:
         assert "Memory   up to" in greeting(Settings(), engine.info, "http://x")
-        assert "32 requests at once" in greeting(Settings(), engine.info, "http://x")
+        assert "32 requests may run" in greeting(Settings(), engine.info, "http://x")
     finally:
         await engine.close()

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -22,7 +23,7 @@ from tests.tools.python.conftest import bubblewrap
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 ADDRESS = "http://127.0.0.1:8000"
-_BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _DATE = re.compile(r"(?<=Current date: )\S+")
 
 
@@ -33,8 +34,11 @@ class Block:
     shown: str | None  # what the page says that it prints
 
 
-def blocks() -> list[Block]:
-    found = _BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+def blocks(page: Path = PAGE) -> list[Block]:
+    found = [
+        (language, textwrap.dedent(code))
+        for _, language, code in _BLOCK.findall(page.read_text(encoding="utf-8"))
+    ]
     following = [*found[1:], ("", "")]
     return [
         Block(language, code, text if kind == "text" else None)

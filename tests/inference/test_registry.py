@@ -18,7 +18,8 @@ from inference import next_token, tiny
 from inference.config import ModelConfig, RopeConfig
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound, Sampling
 from inference.models.random_checkpoint import write_random_checkpoint
-from inference.registry import _served_name
+from inference.naming.model_names import names_model
+from inference.registry import _served_name, runs_here
 
 
 def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:
@@ -80,6 +81,17 @@ def test_a_name_as_others_write_it_is_led_to_the_right_one(name: str, meant: str
 def test_a_name_that_resembles_none_gets_no_guess(name: str) -> None:
     with pytest.raises(ModelNotFound, match=r"no other kind of name fits\. Known:"):
         inference.load(name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "instead"), [("trtllm", "sglang:URL"), ("dynamo", "vllm:URL"), ("ollama", "llama:URL")]
+)
+def test_a_server_that_cannot_be_an_engine_is_refused_with_what_can(kind: str, instead: str) -> None:
+    with pytest.raises(ModelNotFound, match=f"{kind}: is not supported") as caught:
+        inference.load(f"{kind}:http://127.0.0.1:1")
+    assert instead in str(caught.value)
+    assert names_model(f"{kind}:http://127.0.0.1:1")
+    assert not runs_here(f"{kind}:http://127.0.0.1:1")
 
 
 def test_a_misspelt_folder_is_led_to_its_neighbour(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from inference.engine import EngineFailed
 from tests.doubles.apis.api_client import Api, events_in
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
+from tests.doubles.pages import reference
 from tests.doubles.serving import scripted
 
 ANSWER = (
@@ -240,5 +241,6 @@ async def test_a_reader_that_is_too_slow_gets_an_error_event(api: Callable[..., 
     *events, error = events_in(b"".join(sent).decode())
     assert [event["sequence_number"] for event in (*events, error)] == list(range(len(events) + 1))
     ResponseErrorEvent.model_validate(error)
+    reference.check_event(error)
     assert (error["type"], error["code"], error["error"]["code"]) == ("error", *["events_not_kept"] * 2)
     assert "Retrieve the response without `stream`" in error["message"]

@@ -3,7 +3,7 @@
 `sandbox = await choose_sandbox("auto", limits=SandboxLimits(memory=…))`, then `PythonTool(sandbox)`.
 """
 
-from tools.python.memory import NoMemoryLeft
+from tools.python.memory import Budget, NoMemoryLeft
 from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.choose import CHOICES, choose_sandbox
@@ -14,6 +14,7 @@ from tools.python.tool import PythonTool
 
 __all__ = [
     "CHOICES",
+    "Budget",
     "CellOutputLimits",
     "FileInfo",
     "FileRefused",

@@ -119,6 +119,11 @@ class Kernel:
         except TimeoutError:
             return False
 
+    async def kill(self, why: str) -> None:
+        """Kills it with everything it started; `why` is then its box's verdict."""
+        await asyncio.to_thread(self.box.end, why)  # the watchdog may be at work on the box
+        await asyncio.wait({self._gone})
+
     async def end(self) -> None:
         """Kills it with everything it started, and releases everything except the files."""
         self.box.kill()

@@ -1,33 +1,57 @@
-"""Bounds the memory that all sessions hold together: their kernels, and the files that ended kernels left.
+"""Bounds the memory that sessions hold together: their kernels, and the files that ended kernels left.
 
 Takes sessions and a need in bytes. Ends idle kernels, the longest unused first, until there is room, or
-raises `NoMemoryLeft`. The watchdog bounds each box on its own; a session that runs is never ended here.
+raises `NoMemoryLeft`. All sessions have a limit together, and those of one owner may have one of their own.
+Such an owner's kernels are also checked while they run, by the watchdog's figures: if they grow beyond the
+limit, idle ones end, then the one that holds the most. The watchdog bounds each box on its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
 
 from tools.python.sandboxes.bounds.host_memory import host_memory
 from tools.python.sandboxes.bounds.limits import MIB
+from tools.python.sandboxes.bounds.watchdog import INTERVAL
 from tools.python.sandboxes.folder import FileRefused
 
 _OF_MACHINE, _LEAST = 4, 2048 * MIB
 FOR_A_KERNEL = 96 * MIB  # what one takes before any code has run
+_NEEDED = "other conversations needed its memory"
+_ALL = "all conversations together hold {} MiB of memory, the most that python may use here"
+_OWN = "the conversations of this client hold {} MiB of memory, the most that they may"
+_BEYOND = "the conversations of this client held more than {} MiB of memory, the most that they may"
 
 
 class NoMemoryLeft(FileRefused):
     """The sessions hold as much memory as they may; the message states what to do."""
 
 
+class Budget(NamedTuple):
+    """What the sessions of an owner may hold together, in bytes; None: only the limit of all counts."""
+
+    owner: str = ""
+    limit: int | None = None
+
+
 class Holder(Protocol):
     """A session."""
 
     @property
+    def owner(self) -> str:
+        """Whose session it is."""
+        ...
+
+    @property
     def held(self) -> int:
         """The bytes of memory that it holds."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a kernel."""
         ...
 
     @property
@@ -40,28 +64,91 @@ class Holder(Protocol):
 
     async def retire(self, reason: str) -> None: ...
 
+    async def kill(self, reason: str) -> None:
+        """Ends its kernel even if code runs in it, and returns when its memory is free."""
+        ...
+
 
 class SharedMemory:
-    def __init__(self, limit: int | None, sessions: Collection[Holder]) -> None:
+    def __init__(
+        self, limit: int | None, sessions: Collection[Holder], budget: Callable[[], Budget] = Budget
+    ) -> None:
+        """`budget` returns that of the owner for whom the calling task works."""
         self._limit = _quarter() if limit is None else limit
         self._sessions = sessions
+        self._budget = budget
+        self._limits: dict[str, int] = {}  # by owner, as of the last call of `owner`
         self._turn = asyncio.Lock()
+        self._checking: asyncio.Task[None] | None = None
+
+    def owner(self) -> str:
+        """For whom the calling task works. The limit that this owner has now is in force afterwards."""
+        owner, limit = self._budget()
+        if limit is None:
+            self._limits.pop(owner, None)
+        else:
+            self._limits[owner] = limit
+        return owner
+
+    def limit_of(self, owner: str) -> int | None:
+        return self._limits.get(owner)
 
     async def make_room(self, need: int, asking: Holder) -> None:
-        """Returns when `need` bytes more are within the limit."""
+        """Returns when `need` bytes more are within the limits."""
         async with self._turn:
-            while self._held() + need > self._limit:
-                idle = [each for each in self._sessions if each.retirable and each is not asking]
-                if not idle:
-                    raise NoMemoryLeft(
-                        f"all conversations together hold {self._limit // MIB} MiB of memory, the most that "
-                        "python may use here; delete files or containers, or try again later"
-                    )
-                longest = min(idle, key=lambda each: each.last_used)
-                await longest.retire("other conversations needed its memory")
+            limit = self._limits.get(asking.owner)
+            if limit is not None:
+                await self._make_room(need, asking, self._of(asking.owner), limit, _OWN)
+            await self._make_room(need, asking, self._sessions, self._limit, _ALL)
 
-    def _held(self) -> int:
-        return sum(each.held for each in self._sessions)
+    def kernel_started(self) -> None:
+        """Checks the sums of owners with a limit for as long as any of their kernels lives."""
+        if self._limits and (self._checking is None or self._checking.done()):
+            self._checking = asyncio.get_running_loop().create_task(self._check_repeatedly())
+
+    async def close(self) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.wait({self._checking})
+
+    async def _make_room(
+        self, need: int, asking: Holder, sessions: Collection[Holder], limit: int, full: str
+    ) -> None:
+        while _held(sessions) + need > limit:
+            idle = [each for each in sessions if each.retirable and each is not asking]
+            if not idle:
+                raise NoMemoryLeft(
+                    f"{full.format(limit // MIB)}; delete files or containers, or try again later"
+                )
+            await _longest_unused(idle).retire(_NEEDED)
+
+    async def _check_repeatedly(self) -> None:
+        while owners := {each.owner for each in self._sessions if each.alive} & self._limits.keys():
+            for owner in owners:
+                await self._check(owner)
+            await asyncio.sleep(INTERVAL)
+
+    async def _check(self, owner: str) -> None:
+        """Ends one kernel of an owner whose sessions hold too much; the next check may end another."""
+        limit, sessions = self._limits.get(owner), self._of(owner)
+        if limit is None or _held(sessions) <= limit:
+            return
+        if idle := [each for each in sessions if each.retirable]:
+            await _longest_unused(idle).retire(_NEEDED)
+        elif running := [each for each in sessions if each.alive]:
+            heaviest = max(running, key=lambda each: each.held)
+            await heaviest.kill(_BEYOND.format(limit // MIB))
+
+    def _of(self, owner: str) -> list[Holder]:
+        return [each for each in self._sessions if each.owner == owner]
+
+
+def _held(sessions: Collection[Holder]) -> int:
+    return sum(each.held for each in sessions)
+
+
+def _longest_unused(sessions: Collection[Holder]) -> Holder:
+    return min(sessions, key=lambda each: each.last_used)
 
 
 def _quarter() -> int:

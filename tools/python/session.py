@@ -73,10 +73,15 @@ class PythonSession:
         self._cancelled = False  # the code of a cancelled call may still run
         self._settling: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.owner = shared.memory.owner()
 
     @property
     def busy(self) -> bool:
         return self._turn.locked() or self._cancelled
+
+    @property
+    def alive(self) -> bool:
+        return self._kernel is not None and self._kernel.alive
 
     @property
     def retirable(self) -> bool:
@@ -85,9 +90,10 @@ class PythonSession:
     @property
     def held(self) -> int:
         """The bytes of memory that its kernel holds with its files, or the files alone."""
-        if self._kernel is not None:
+        if self._kernel is not None and self._kernel.alive:
             return self._kernel.box.held
-        return self._data.in_memory if self._data is not None else 0
+        data = self._kernel.box.data if self._kernel is not None else self._data
+        return data.in_memory if data is not None else 0
 
     @property
     def last_used(self) -> float:
@@ -99,6 +105,7 @@ class PythonSession:
             return _failed(
                 f"The python tool has no function {call.function!r}. Send the source itself to `python`."
             )
+        self.owner = self._shared.memory.owner()
         async with self._turn:
             try:
                 await self._settle()
@@ -129,6 +136,7 @@ class PythonSession:
         """Writes a file into /mnt/data; starts the kernel if necessary. Raises FileRefused."""
         if len(content) > self._shared.max_file:
             raise FileRefused(f"{path!r} is refused: larger than {self._shared.max_file} bytes.")
+        self.owner = self._shared.memory.owner()
         if self._kernel is None and self._data is None:
             await self._start_for(path)
         await self._shared.memory.make_room(len(content), self)
@@ -151,6 +159,11 @@ class PythonSession:
         async with self._turn:
             await self._settle()
             await self._end_kernel(reason)
+
+    async def kill(self, reason: str) -> None:
+        """Kills the kernel, also during a call, whose output then reports the reason."""
+        if self._kernel is not None:
+            await self._kernel.kill(reason)
 
     async def close(self) -> None:
         """Kills the kernel with everything it started, and drops the files."""
@@ -249,6 +262,7 @@ class PythonSession:
         if self._kernel is None:
             self._kernel = await self._start()
             self._data = None
+            self._shared.memory.kernel_started()
             self._expiry = asyncio.create_task(self._expire(self._kernel))
         if self._closed:  # closed meanwhile; close() waits for this turn and ends the kernel
             raise SandboxError("the session is closed")
@@ -264,8 +278,10 @@ class PythonSession:
         try:
             await shared.memory.make_room(FOR_A_KERNEL, self)
             connection = KernelConnection(secrets.token_hex(32))
+            limit = shared.memory.limit_of(self.owner)
+            sandbox = shared.sandbox if limit is None else shared.sandbox.within(limit)
             async with shared.starts:
-                box = await shared.sandbox.start(connection, self._data)
+                box = await sandbox.start(connection, self._data)
         except BaseException:
             shared.slots.give(self)
             raise

@@ -7,8 +7,9 @@ kernels. The declaration is Harmony's own text for the tool, with this server's 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from tools.python.memory import SharedMemory
+from tools.python.memory import Budget, SharedMemory
 from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession, SharedParts, Times
@@ -41,15 +42,19 @@ class PythonTool:
         max_kernels: int = 32,
         max_file: int = 64 * 1024 * 1024,
         memory: int | None = None,
+        budget: Callable[[], Budget] = Budget,
         outputs: CellOutputLimits | None = None,
     ) -> None:
-        """`memory`: bytes that all sessions may hold together; None is a quarter of the machine's."""
+        """`memory`: bytes that all sessions may hold together; None is a quarter of the machine's.
+
+        `budget` returns what the owner for whom the calling task works may hold of them.
+        """
         self._sessions: set[PythonSession] = set()
         self._times = Times(timeout, grace, idle, max_age)
         self._shared = SharedParts(
             sandbox,
             Slots(max_kernels),
-            SharedMemory(memory, self._sessions),
+            SharedMemory(memory, self._sessions, budget),
             self._times,
             outputs or CellOutputLimits(),
             max_file,
@@ -68,4 +73,5 @@ class PythonTool:
     async def close(self) -> None:
         """Closes every session, then what they share."""
         await asyncio.gather(*(session.close() for session in list(self._sessions)))
+        await self._shared.memory.close()
         await self._shared.sandbox.close()

@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-f",
         "--functions",
         metavar="FILE",
-        help="functions that the model may call, declared in a JSON file: their commands run, or you are "
-        "asked for the result",
+        help="functions that the model may call, declared in a JSON file: their commands run, or you "
+        "enter the result",
     )
 
 

@@ -40,10 +40,10 @@ from tools.addresses import is_of_this_machine
 
 _log = logging.getLogger(__name__)
 EXPOSED = (
-    "Other machines can reach this server, and it asks for no key: whoever reaches it can use the model, run "
-    "python and the other enabled tools, browse with this machine's address, and read and delete what others "
-    "have stored if they learn its ids. Start it with --api-key or --api-key-file, or keep it to this "
-    "machine with --host 127.0.0.1."
+    "Other machines can reach this server, and it needs no key: every client that reaches it can use the "
+    "model, run python and the other enabled tools, browse with this machine's address, and read and delete "
+    "what others have stored if they learn its ids. Start it with --api-key or --api-key-file, or keep it to "
+    "this machine with --host 127.0.0.1."
 )
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
@@ -229,7 +229,8 @@ class Server(uvicorn.Server):
 
 def _stopping(running: int, delay: float, grace: float) -> str:
     words = [f"Not ready any more; new requests are still served for {delay:g} s."] if delay else []
-    words.append(f"Finishing {running} running request(s), {grace:g} s at most.")
+    if running:
+        words.append(f"Finishing {running} running request(s), {grace:g} s at most.")
     return " ".join([*words, "Ctrl-C or SIGTERM again stops immediately."])
 
 
@@ -278,7 +279,7 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
   Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
   Context  {model.context_length:,} tokens{memory}
   Store    {kept_where(settings.store)}
-  API      {url}/v1   (Responses and Chat Completions; {_keys(settings)}){warning}
+  API      {url}/v1   (Responses and Chat Completions; {_keys(settings)}){_playground(settings, url)}{warning}
 
   Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
              -d '{{"input": "Who are you?"}}'
@@ -301,6 +302,10 @@ def _log_start(settings: Settings, model: EngineInfo, url: str) -> None:
 
 def _keys(settings: Settings) -> str:
     return "with an API key" if settings.needs_keys else "any API key"
+
+
+def _playground(settings: Settings, url: str) -> str:
+    return f"\n  Browser  {url}   (the playground)" if settings.web == "on" else ""
 
 
 def _key_header(settings: Settings) -> str:

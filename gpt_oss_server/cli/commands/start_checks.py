@@ -22,7 +22,7 @@ _SECONDS = 20.0  # for a tool server's first answer; one that a package manager 
 
 
 def check_start(settings: Settings) -> None:
-    from gpt_oss_server.ops.tracing.tracing import check_tracing
+    from gpt_oss_server.ops.telemetry.telemetry import check_telemetry
     from gpt_oss_server.serving.served import keyring_of
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.tooling.toolset import ToolsetMaker
@@ -31,7 +31,7 @@ def check_start(settings: Settings) -> None:
         keyring_of(settings)
     if settings.sealing_key_file is not None:
         server_sealer(settings.sealing_key_file)
-    check_tracing(settings)
+    check_telemetry(settings)
     ToolsetMaker(settings)  # raises for backends and servers that are named wrongly
     if settings.python in _CHOSEN_SANDBOXES or settings.mcp:
         asyncio.run(_check_tools(settings))

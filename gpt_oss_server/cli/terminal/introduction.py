@@ -4,6 +4,8 @@ from __future__ import annotations
 
 
 def introduction(name: str, description: str) -> str:
-    """The name and what it is: tiny, a 16M-parameter demo model."""
+    """The name and what it is: tiny, a 16M-parameter demo model. A name such as SGLang keeps its capitals."""
     about = description.rstrip(".")
-    return f"{name}, {about[:1].lower()}{about[1:]}" if about else name
+    if not about:
+        return name
+    return f"{name}, {about}" if about[1:2].isupper() else f"{name}, {about[0].lower()}{about[1:]}"

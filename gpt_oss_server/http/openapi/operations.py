@@ -27,7 +27,7 @@ class Operation:
     generates: bool = False
 
 
-_TABLE = {
+TABLE = {
     "post /v1/responses": Operation("Responses", "Create a response", generates=True),
     "get /v1/responses/{response_id}": Operation("Responses", "Retrieve a response, or its events", (400,)),
     "delete /v1/responses/{response_id}": Operation("Responses", "Delete a response"),
@@ -92,7 +92,7 @@ def operation_of(name: str) -> Operation:
 
     An application that embeds this server may add routes, which have no row.
     """
-    return _TABLE.get(name.replace("head ", "get ", 1), Operation("Other", name))
+    return TABLE.get(name.replace("head ", "get ", 1), Operation("Other", name))
 
 
 def errors_of(name: str) -> dict[int, str]:

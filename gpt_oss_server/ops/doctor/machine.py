@@ -74,7 +74,7 @@ def _no_card(facts: dict[str, Any]) -> tuple[str, str]:
         advice = "Update the driver, or in a container pass the device in (--gpus all)."
     has_driver = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi") is not None
     if not has_driver:
-        advice = "None is needed for the embedded model; gpt-oss-20b wants one with 16 GB."
+        advice = "None is needed for the embedded model; gpt-oss-20b wants one with 24 GB."
     return f"No GPU can be used: {found}", advice
 
 

@@ -25,6 +25,7 @@ class KeyLimits:
     concurrent: int | None = None  # requests at work
     background: int | None = None  # background responses at work
     kernels: int | None = None  # open sessions of python
+    memory: int | None = None  # bytes, of all kernels of python with their files
     stored: int | None = None  # bytes
 
 

@@ -2,19 +2,23 @@
 
 Takes requests over HTTP and handshakes of WebSockets. The key is a bearer token or in `X-Api-Key`. What a
 probe or a browser needs before it can have a key is public: the server's state, and the files of its pages.
+An address that sends too many wrong keys is slowed (`guesses`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gpt_oss_server.errors import InvalidApiKey
+from gpt_oss_server.errors import ApiError, InvalidApiKey, TooManyWrongKeys
 from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.connections.sub_protocols import key_among
 from gpt_oss_server.http.hosts import refuse_socket
-from gpt_oss_server.ops.keys.access import serve_as
+from gpt_oss_server.ops.keys.access import Access, serve_as
+from gpt_oss_server.ops.keys.guesses import Guesses
+from gpt_oss_server.ops.keys.key_file import digest_of
 from gpt_oss_server.ops.keys.keyring import Keyring
 from gpt_oss_server.ops.logs.record import KEY_NAME
 
@@ -26,29 +30,57 @@ _NO_KEY = (
     "it as api_key or from OPENAI_API_KEY."
 )
 _WRONG_KEY = "This API key is not one of this server's. Check it, or ask the operator of the server for one."
+_TOO_MANY = (
+    "Too many wrong API keys came from this address within a minute. Keys that were right from here before "
+    "are served; any other is looked up again in {seconds:.0f} s."
+)
+Outcome = Literal["refused", "limited"]
+OnWrongKey = Callable[[Outcome], None]
 
 
 class KeyGuard:
-    def __init__(self, app: ASGIApp, keys: Keyring) -> None:
+    def __init__(
+        self, app: ASGIApp, keys: Keyring, guesses: Guesses, on_wrong_key: OnWrongKey | None = None
+    ) -> None:
+        """`on_wrong_key` is called for each wrong key, and for each that is not looked up."""
         self._app = app
         self._keys = keys
+        self._guesses = guesses
+        self._on_wrong_key = on_wrong_key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or _is_public(scope):
             await self._app(scope, receive, send)
             return
         key = key_in(scope["headers"])
-        access = None if key is None else self._keys.find(key)
-        if access is not None:
-            serve_as(access)
-            scope.setdefault("state", {})[KEY_NAME] = access.name or access.owner
+        found = InvalidApiKey(_NO_KEY) if key is None else self._look_up(key, scope)
+        if isinstance(found, Access):
+            serve_as(found)
+            scope.setdefault("state", {})[KEY_NAME] = found.name or found.owner
             await self._app(scope, receive, send)
-            return
-        refusal = InvalidApiKey(_NO_KEY if key is None else _WRONG_KEY)
-        if scope["type"] == "http":
-            await error_answer(refusal)(scope, receive, send)
+        elif scope["type"] == "http":
+            await error_answer(found)(scope, receive, send)
         else:
-            await refuse_socket(refusal, scope, receive, send)
+            await refuse_socket(found, scope, receive, send)
+
+    def _look_up(self, key: str, scope: Scope) -> Access | ApiError:
+        client = scope.get("client")
+        address = client[0] if client else ""
+        digest = digest_of(key)
+        if wait := self._guesses.seconds_to_wait(address, digest):
+            self._report("limited")
+            return TooManyWrongKeys(_TOO_MANY.format(seconds=max(1.0, wait)), retry_after=wait)
+        access = self._keys.find_digest(digest)
+        if access is None:
+            self._guesses.wrong(address)
+            self._report("refused")
+            return InvalidApiKey(_WRONG_KEY)
+        self._guesses.right(address, digest)
+        return access
+
+    def _report(self, outcome: Outcome) -> None:
+        if self._on_wrong_key is not None:
+            self._on_wrong_key(outcome)
 
 
 def key_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:

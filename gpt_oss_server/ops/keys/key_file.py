@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gpt_oss_server.access_settings import LEAST_PYTHON_MEMORY
 from gpt_oss_server.ops.keys.access import Access, KeyLimits
 from gpt_oss_server.options import Kind, SettingsError, optional, size, whole
 
@@ -29,6 +30,7 @@ _LIMITS: dict[str, Kind] = {
     "concurrent": optional(whole("COUNT", 1)),
     "background": optional(whole("COUNT", 0)),
     "kernels": optional(whole("COUNT", 0)),
+    "memory": optional(size(least=LEAST_PYTHON_MEMORY)),
     "stored": optional(size()),
 }
 

@@ -51,11 +51,11 @@ class Keyring:
         return not self._keys
 
     def find(self, key: str) -> Access | None:
-        return self._of_digest(digest_of(key))
+        return self.find_digest(digest_of(key))
 
     def current(self, access: Access) -> Access | None:
         """The access of the same key as the keys are now; None if the key has been removed."""
-        return access if self.is_open or not access.digest else self._of_digest(access.digest)
+        return access if self.is_open or not access.digest else self.find_digest(access.digest)
 
     def start(self) -> None:
         """Call it in the event loop: from now on, changes of the file take effect."""
@@ -82,7 +82,7 @@ class Keyring:
         if self._file is not None:
             await asyncio.to_thread(self.reload)
 
-    def _of_digest(self, digest: bytes) -> Access | None:
+    def find_digest(self, digest: bytes) -> Access | None:
         found = self._keys.get(self._place(digest), _NO_KEY)
         return found if hmac.compare_digest(found.digest, digest) else None
 
@@ -118,6 +118,7 @@ def default_limits(settings: Settings) -> KeyLimits:
         concurrent=settings.key_concurrent,
         background=settings.key_background_runs,
         kernels=settings.key_python_sessions,
+        memory=settings.key_python_memory,
         stored=settings.key_stored_bytes,
     )
 

@@ -98,7 +98,7 @@ class RequestRecord:
         """Of a background response, whose request has ended, this is the end."""
         self._fields |= {name: value for name, value in fields.items() if value is not None}
         if self._is_over:
-            self._status = None  # that of the request
+            self._status, self._left = None, False  # those of the request
             self._log("background response ended")
 
     def part(self, what: str) -> RequestRecord:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.registry import Collector
 
 from gpt_oss_server.ops.metrics import vllm_names
@@ -35,7 +37,8 @@ class Exposition(Collector):
     def text(self, accept: str) -> tuple[bytes, str]:
         """The text, and its media type, in the format that the client accepts."""
         encode, media_type = choose_encoder(accept)
-        return encode(self._registry), media_type
+        # Every name here is valid as it is. Without this, `vllm:` becomes `vllm_` for Prometheus 2.
+        return cast(Callable[..., bytes], encode)(self._registry, escaping=ALLOWUTF8), media_type
 
     def collect(self) -> Iterable[Metric]:
         values = self._read()

@@ -11,14 +11,16 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from gpt_oss_server import __version__
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.harmony.events import SlipKind
+from gpt_oss_server.ops.keys.guard import Outcome
 from gpt_oss_server.ops.metrics import table
 from gpt_oss_server.ops.metrics.figures import Figure, Figures, Histogram, Labels, Value
 from gpt_oss_server.ops.metrics.http import HttpFigures
+from gpt_oss_server.ops.metrics.loop_lag import LoopLag
 from gpt_oss_server.ops.metrics.runs import RunFigures
 from gpt_oss_server.serving.served import Served
 from gpt_oss_server.stores.base import StoreSize
@@ -37,6 +39,9 @@ class Metrics:
         self.figures = Figures()
         self.http = HttpFigures(self.figures)
         self.runs = RunFigures(self.figures)
+        self.loop_lag = LoopLag(self.figures)
+        for outcome in get_args(Outcome):  # Prometheus would not see the first of a new series
+            self.figures.add(table.WRONG_KEYS, 0, (outcome,))
         self._names = names
         self._exposition: Exposition | None = None
         self._size: StoreSize | None = None
@@ -46,6 +51,9 @@ class Metrics:
     def on_tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         self.figures.add(table.TOOL_CALLS, labels=(tool, outcome))
         self.figures.observe(table.TOOL_SECONDS, seconds, (tool,))
+
+    def on_wrong_key(self, outcome: Outcome) -> None:
+        self.figures.add(table.WRONG_KEYS, labels=(outcome,))
 
     async def text(self, served: Served, background: Callable[[], int], accept: str) -> tuple[bytes, str]:
         """What Prometheus reads, and its media type."""

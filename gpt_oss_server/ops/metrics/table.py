@@ -157,6 +157,17 @@ HTTP_SECONDS = _histogram(
     "route",
 )
 HTTP_RUNNING = _gauge("http_requests_in_progress", "Requests that are being answered.")
+WRONG_KEYS = _counter(
+    "wrong_api_keys",
+    "Requests and handshakes with a wrong API key. The outcome is refused (401), or limited: the address had "
+    "sent too many, so that the key was not looked up (429).",
+    "outcome",
+)
+LOOP_LAG = _histogram(
+    "event_loop_lag_seconds",
+    "How late the event loop runs what is due, four times a second. All that the process serves is as late.",
+    _SHORT,
+)
 SOCKETS = _gauge("websocket_connections", "Open WebSockets.")
 
 TABLE: tuple[Figure, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Figure))

@@ -33,12 +33,14 @@ _NOT_KEPT = "(The result was not kept in this conversation.)"
 
 
 def _function_call(item: Item, where: str, conversation: Conversation) -> None:
+    """A call that the model made of a function."""
     text_field(item, "name", where)
     arguments = json_text(item, "arguments", where)
     conversation.call(where, item, function_recipient(item), arguments, "json")
 
 
 def _custom_call(item: Item, where: str, conversation: Conversation) -> None:
+    """A call that the model made of a custom tool."""
     text_field(item, "name", where)
     conversation.call(
         where, item, function_recipient(item), text_of(item.get("input"), f"{where}.input"), None
@@ -49,6 +51,7 @@ def _client_call(name: str, key: str) -> Callable[[Item, str, Conversation], Non
     """The handler of calls whose shape the API fixes: the item's action is the JSON that the model wrote."""
 
     def handler(item: Item, where: str, conversation: Conversation) -> None:
+        """A call that the model made of this tool, whose action is what the model wrote."""
         action = item.get(key)
         if not isinstance(action, dict):
             raise InvalidRequest(f"`{where}.{key}` must be an object.", param=f"{where}.{key}")
@@ -59,11 +62,12 @@ def _client_call(name: str, key: str) -> Callable[[Item, str, Conversation], Non
 
 
 def _output(item: Item, where: str, conversation: Conversation) -> None:
+    """The result of a call: a text, or parts."""
     conversation.result(where, item, text_of(item.get("output"), f"{where}.output"))
 
 
 def _json_output(item: Item, where: str, conversation: Conversation) -> None:
-    """Adds the text unchanged, unless the call has failed, which the text alone would not show."""
+    """The result of a call. If the call has failed, the model also reads its status."""
     output, status = item.get("output"), item.get("status")
     if output is None or status == "failed":
         output = {"status": status, **({"output": output} if output else {})}
@@ -81,6 +85,7 @@ def _hosted_call(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _mcp_call(item: Item, where: str, conversation: Conversation) -> None:
+    """A call of an MCP server's tool, with its result if the item carries it or the server still has it."""
     recipient = _mcp_recipient(item, where, conversation)
     known = conversation.results.get(str(item.get("id")))
     result = known or str(item.get("output") or _error_text(item.get("error"))) or _NOT_KEPT
@@ -119,6 +124,7 @@ def _error_text(error: Any) -> str:
 
 
 def _approval_request(item: Item, where: str, conversation: Conversation) -> None:
+    """A call that waited for approval."""
     recipient = _mcp_recipient(item, where, conversation)
     arguments = _mcp_arguments(item, where)
     conversation.approvals[text_field(item, "id", where)] = (recipient, arguments)
@@ -126,6 +132,7 @@ def _approval_request(item: Item, where: str, conversation: Conversation) -> Non
 
 
 def _approval_response(item: Item, where: str, conversation: Conversation) -> None:
+    """Whether such a call may run; with `approve`, it runs before the model continues."""
     request_id = text_field(item, "approval_request_id", where)
     if request_id not in conversation.approvals:
         raise InvalidRequest(
@@ -145,12 +152,14 @@ def _approval_response(item: Item, where: str, conversation: Conversation) -> No
 
 
 def _search_call(item: Item, where: str, conversation: Conversation) -> None:
+    """A search for tools."""
     arguments = item.get("arguments")
     written = arguments if isinstance(arguments, str) else to_json(arguments or {}).decode()
     conversation.add(conversation.renderer.call(recipient_of(SEARCH, None), written))
 
 
 def _search_output(item: Item, where: str, conversation: Conversation) -> None:
+    """The tools that a search found."""
     read = conversation.tools_of(item, where)
     declared = declared_text(list(read.clients.values()), read.spaces)
     segment = conversation.renderer.tool_result(recipient_of(SEARCH, None), declared)
@@ -158,7 +167,7 @@ def _search_output(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _additional_tools(item: Item, where: str, conversation: Conversation) -> None:
-    """At the head, the request's own declaration includes these tools; later, they get their own message."""
+    """Further tools: declared with the request's own at the head of a conversation, else at this place."""
     read = conversation.tools_of(item, where)
     if conversation.leads:
         segment = Segment("developer", (), text="")
@@ -169,7 +178,7 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
 
 
 def _mcp_listing(item: Item, where: str, conversation: Conversation) -> None:
-    """Adds nothing to the prompt: the request declares an MCP server's tools, its history only keeps them."""
+    """The tools of an MCP server, which is not asked for them again. The item adds nothing to the prompt."""
     conversation.add(carried(item))
 
 

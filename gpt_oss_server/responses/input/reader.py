@@ -119,7 +119,7 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None
     for key in ("id", "status", "phase", "namespace"):
         if item.get(key) is not None and not isinstance(item[key], str):
             raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
-    handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
+    handler = HANDLERS.get(kind) if isinstance(kind, str) else None
     if handler is None:
         raise UnsupportedField(
             f"`{where}.type`: items of type {kind!r} are not served by this server. Leave the item out.",
@@ -133,6 +133,7 @@ def _read_item(item: Any, where: str, conversation: Conversation) -> Item | None
 
 
 def _message(item: Item, where: str, conversation: Conversation) -> None:
+    """A message; without `role: assistant`, its text is new to the model."""
     role = item.get("role")
     renderer = conversation.renderer
     if "content" not in item:
@@ -161,7 +162,7 @@ def _message(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
-    """Replays sealed reasoning token by token; otherwise renders the item's text or its summary."""
+    """Reasoning: sealed, with its very tokens; otherwise its text or its summary."""
     sealed = item.get("encrypted_content")
     if isinstance(sealed, str) and sealed:
         segment = unsealed_reasoning(conversation.sealer(), sealed)
@@ -182,6 +183,7 @@ def _agent_message(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _generated_image(item: Item, where: str, conversation: Conversation) -> None:
+    """An image that another model made, which becomes a note that there is one."""
     conversation.add(
         conversation.renderer.preamble(
             "[An image was made here. This model reads text only and cannot see it.]"
@@ -190,7 +192,7 @@ def _generated_image(item: Item, where: str, conversation: Conversation) -> None
 
 
 def _configuration_update(item: Item, where: str, conversation: Conversation) -> None:
-    """Sets the reasoning effort from here on; agents change it within a conversation."""
+    """The reasoning effort from here on; agents change it within a conversation."""
     reasoning = item.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     if effort is not None and effort not in get_args(Effort):
@@ -202,6 +204,7 @@ def _configuration_update(item: Item, where: str, conversation: Conversation) ->
 
 
 def _compaction(item: Item, where: str, conversation: Conversation) -> None:
+    """A compaction by this server, which replaces everything before it."""
     compacted = unsealed(conversation.sealer(), text_field(item, "encrypted_content", where))
     if compacted is None:
         raise InvalidRequest(
@@ -213,16 +216,17 @@ def _compaction(item: Item, where: str, conversation: Conversation) -> None:
 
 
 def _context_compaction(item: Item, where: str, conversation: Conversation) -> None:
-    """A compaction that the client wrote itself has no sealed content and adds nothing."""
+    """A compaction; one that the client wrote itself has no sealed content and adds nothing."""
     if item.get("encrypted_content") is not None:
         _compaction(item, where, conversation)
 
 
 def _compaction_trigger(item: Item, where: str, conversation: Conversation) -> None:
+    """The last item: the response is a compaction of what comes before it."""
     conversation.compacts = True
 
 
-_HANDLERS: dict[str, Handler] = {
+HANDLERS: dict[str, Handler] = {
     "message": _message,
     "agent_message": _agent_message,
     "configuration_update": _configuration_update,

@@ -6,8 +6,9 @@ Takes text and returns the item and its events; `item_builder` is the contract.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
-from gpt_oss_server.item_builder import Event, Item, ItemBuilder
+from gpt_oss_server.item_builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.turns.logprobs import Scores
 from inference.engine import TokenLogprob
 
@@ -15,6 +16,10 @@ from inference.engine import TokenLogprob
 class TextItemBuilder(ItemBuilder):
     """The common part of messages and reasoning: one content part that receives all text."""
 
+    about_events: ClassVar[EventTexts] = {
+        "response.content_part.added": "The part that receives the item's text begins.",
+        "response.content_part.done": "The part is complete.",
+    }
     delta_type: str
     done_type: str
 
@@ -43,6 +48,12 @@ class TextItemBuilder(ItemBuilder):
 
 
 class MessageBuilder(TextItemBuilder):
+    about = "Text for the user. `phase` is `final_answer`, or `commentary` for a text that precedes calls."
+    about_events: ClassVar[EventTexts] = {
+        **TextItemBuilder.about_events,
+        "response.output_text.delta": "More text of a message.",
+        "response.output_text.done": "The text of a message is complete.",
+    }
     delta_type = "response.output_text.delta"
     done_type = "response.output_text.done"
 

@@ -7,13 +7,20 @@ the model wrote: a marker's are sent with its link.
 
 from __future__ import annotations
 
-from gpt_oss_server.item_builder import Event, Item
+from typing import ClassVar
+
+from gpt_oss_server.item_builder import Event, EventTexts, Item
 from gpt_oss_server.responses.items.builders import MessageBuilder
 from gpt_oss_server.turns.logprobs import Scores
 from tools.browser.citations import Citation, CitationRewriter, Piece, Resolve
 
 
 class CitedMessageBuilder(MessageBuilder):
+    about_events: ClassVar[EventTexts] = {
+        **MessageBuilder.about_events,
+        "response.output_text.annotation.added": "The text so far cites a page that the browser read.",
+    }
+
     def __init__(
         self,
         item_id: str,

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from gpt_oss_server.item_builder import Event, Item, ItemBuilder
+from typing import ClassVar
+
+from gpt_oss_server.item_builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.turns.logprobs import Speller, TextScores
 from inference.engine import TokenLogprob
 
@@ -71,6 +73,11 @@ class WrittenCall(ClientCall):
 class FunctionCallBuilder(WrittenCall):
     """The arguments are the model's text, even if it is invalid JSON."""
 
+    about = "A call of a function, which the client runs and answers with a `function_call_output`."
+    about_events: ClassVar[EventTexts] = {
+        "response.function_call_arguments.delta": "More of a function call's arguments.",
+        "response.function_call_arguments.done": "The arguments of a function call are complete.",
+    }
     kind = "function_call"
     body = "arguments"
     event = "response.function_call_arguments"
@@ -82,6 +89,11 @@ class FunctionCallBuilder(WrittenCall):
 class CustomCallBuilder(WrittenCall):
     """The input is the model's free-form text."""
 
+    about = "A call of a custom tool, which the client runs and answers with a `custom_tool_call_output`."
+    about_events: ClassVar[EventTexts] = {
+        "response.custom_tool_call_input.delta": "More of the input of a custom tool's call.",
+        "response.custom_tool_call_input.done": "The input of a custom tool's call is complete.",
+    }
     kind = "custom_tool_call"
     body = "input"
     event = "response.custom_tool_call_input"

@@ -5,9 +5,14 @@ Takes the sealed item and returns it with its events. A failed compaction has no
 
 from __future__ import annotations
 
-from gpt_oss_server.item_builder import Event, Item, WholeItem
+from typing import ClassVar
+
+from gpt_oss_server.item_builder import Event, EventTexts, Item, WholeItem
 
 
 class CompactionBuilder(WholeItem):
+    about = "A summary that replaces everything before it in later prompts, sealed with the server's key."
+    about_events: ClassVar[EventTexts] = {"response.compaction.compacting": "The model writes the summary."}
+
     def open(self) -> tuple[Item, list[Event]]:
         return {**self._item, "encrypted_content": ""}, [{"type": "response.compaction.compacting"}]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.item_builder import Event, Item
+from gpt_oss_server.item_builder import Event, EventTexts, Item
 from gpt_oss_server.responses.items.builders import TextItemBuilder
-from gpt_oss_server.responses.items.summary import Summary
+from gpt_oss_server.responses.items.summary import SUMMARY_EVENTS, Summary
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.turns.logprobs import TextScores
 from inference.engine import TokenLogprob
@@ -31,6 +32,16 @@ REASONING_EVENTS = {"openai": "response.reasoning_text", "open-responses": "resp
 
 
 class ReasoningBuilder(TextItemBuilder):
+    about = "The model's reasoning, as it wrote it."
+    about_events: ClassVar[EventTexts] = {
+        **TextItemBuilder.about_events,
+        "response.reasoning_text.delta": "More text of the reasoning.",
+        "response.reasoning_text.done": "The text of the reasoning is complete.",
+        "response.reasoning.delta": "The same with `--event-names open-responses`.",
+        "response.reasoning.done": "The same with `--event-names open-responses`.",
+        **SUMMARY_EVENTS,
+    }
+
     def __init__(
         self,
         item_id: str,

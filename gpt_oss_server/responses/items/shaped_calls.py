@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from gpt_oss_server.constraints.model_json import read_json_text
-from gpt_oss_server.item_builder import Event, Item, ItemBuilder, WholeItem
+from gpt_oss_server.item_builder import Event, EventTexts, Item, ItemBuilder, WholeItem
 from gpt_oss_server.responses.items.client_calls import ClientCall
 from tools.tool import ToolOutput
 
@@ -42,6 +42,8 @@ class _ShapedCall(ClientCall):
 
 
 class LocalShellBuilder(_ShapedCall):
+    about = "A call of `local_shell`, which the client runs and answers with a `local_shell_call_output`."
+
     def item(self, given: Given, status: str) -> Item:
         env = given.get("env")
         action: Item = {
@@ -63,6 +65,13 @@ class LocalShellBuilder(_ShapedCall):
 
 
 class ShellBuilder(_ShapedCall):
+    about = "A call of `shell`, which the client runs and answers with a `shell_call_output`."
+    about_events: ClassVar[EventTexts] = {
+        "response.shell_call_command.added": "A command of a shell call follows.",
+        "response.shell_call_command.delta": "The command.",
+        "response.shell_call_command.done": "The command is complete.",
+    }
+
     def item(self, given: Given, status: str) -> Item:
         limits = {"timeout_ms": None, "max_output_length": None}
         return {
@@ -94,6 +103,7 @@ class ShellBuilder(_ShapedCall):
 class ApplyPatchBuilder(_ShapedCall):
     """The item is added once its text is complete: clients show the operation of the added item."""
 
+    about = "A change of a file, which the client makes and answers with an `apply_patch_call_output`."
     added_at_end = True
     _given: Given | None = None
 
@@ -131,6 +141,10 @@ class ApplyPatchBuilder(_ShapedCall):
 class ToolSearchBuilder(_ShapedCall):
     """A search for tools that the client runs."""
 
+    about = (
+        "A search for deferred tools. With `execution: client`, the client runs it and answers with a "
+        "`tool_search_output`."
+    )
     execution = "client"
 
     def item(self, given: Given, status: str) -> Item:
@@ -145,6 +159,10 @@ class ToolSearchBuilder(_ShapedCall):
 
     def fits(self, given: Given) -> bool:
         return True
+
+
+class FoundTools(WholeItem):
+    about = "The tools that a search of this server found."
 
 
 class HostedSearchBuilder(ToolSearchBuilder):
@@ -171,7 +189,7 @@ class HostedSearchBuilder(ToolSearchBuilder):
             "execution": "server",
             "tools": list(output.details.get("tools", ())),
         }
-        return [WholeItem(found)]
+        return [FoundTools(found)]
 
 
 def _object(text: str) -> Given:

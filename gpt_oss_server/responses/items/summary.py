@@ -13,6 +13,13 @@ from typing import Any, Literal
 Event = dict[str, Any]
 SummaryKind = Literal["auto", "concise", "detailed"]
 
+SUMMARY_EVENTS = {
+    "response.reasoning_summary_part.added": "A paragraph of the summary begins.",
+    "response.reasoning_summary_text.delta": "More text of the summary.",
+    "response.reasoning_summary_text.done": "The text of the paragraph is complete.",
+    "response.reasoning_summary_part.done": "The paragraph is complete.",
+}
+"""The events, for the API reference: each type, and when it is sent."""
 _WORDS = re.compile(r"\s+|\S+")
 _LONGEST_SENTENCE = 240  # characters; a longer sentence is cut
 _SENTENCE_ENDS = re.compile(r"""[.!?…]["'”’)\]*_`]*$""")  # if white space follows

@@ -6,15 +6,23 @@ afterwards.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from gpt_oss_server.item_builder import Event, Item, ItemBuilder, WholeItem
+from gpt_oss_server.item_builder import Event, EventTexts, Item, ItemBuilder, WholeItem
 from tools.tool import ToolOutput
 
 
 class McpCallBuilder(ItemBuilder):
     """A call of an MCP server's tool, or of a tool that has no item of its own."""
 
+    about = "A call of an MCP server's tool, with its `output` or its `error`."
+    about_events: ClassVar[EventTexts] = {
+        "response.mcp_call.in_progress": "A call of an MCP server's tool begins.",
+        "response.mcp_call_arguments.delta": "More of the call's arguments.",
+        "response.mcp_call_arguments.done": "The arguments are complete; the tool runs.",
+        "response.mcp_call.completed": "The tool has answered.",
+        "response.mcp_call.failed": "The tool failed, or was stopped.",
+    }
     runs_here = True
 
     def __init__(self, item_id: str, server_label: str, name: str, approval: str | None = None) -> None:
@@ -73,6 +81,7 @@ class McpApprovalBuilder(ItemBuilder):
     A call that was cut off must not be approved: it becomes the item of an incomplete call.
     """
 
+    about = "A call that waits for the client's `mcp_approval_response`."
     added_at_end = True
     requests_approval = True
 
@@ -103,6 +112,13 @@ class McpApprovalBuilder(ItemBuilder):
 
 class McpListBuilder(WholeItem):
     """The tools of an MCP server, listed before the turn begins."""
+
+    about = "The tools of an MCP server; without an answer of the server, an `error`."
+    about_events: ClassVar[EventTexts] = {
+        "response.mcp_list_tools.in_progress": "The tools of an MCP server are listed.",
+        "response.mcp_list_tools.completed": "They are listed.",
+        "response.mcp_list_tools.failed": "The server did not list them.",
+    }
 
     def open(self) -> tuple[Item, list[Event]]:
         listed = "failed" if "error" in self._item else "completed"

@@ -72,11 +72,17 @@ def run(
 
 def run_script(name: str, folder: Path, url: str, environment: str = "python") -> Any:
     """Runs a script of `scripts/` and returns the JSON of its last line of output."""
-    (folder / name).write_text((SCRIPTS / name).read_text(encoding="utf-8"), encoding="utf-8")
+    code = (SCRIPTS / name).read_text(encoding="utf-8")
+    return json.loads(run_code(name, code, folder, environment, BASE_URL=url).splitlines()[-1])
+
+
+def run_code(name: str, code: str, folder: Path, environment: str = "python", **variables: str) -> str:
+    """Runs code for a client, as a file of this name, and returns its output."""
+    (folder / name).write_text(code, encoding="utf-8")
     interpreter = _interpreter(name, folder, environment)
-    done = run([interpreter, str(folder / name)], folder, env={"BASE_URL": url})
+    done = run([interpreter, str(folder / name)], folder, env=variables)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
 
 
 def run_with(

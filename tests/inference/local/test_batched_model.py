@@ -196,4 +196,4 @@ def test_memory_that_is_too_small_shortens_the_context_or_explains_what_to_do(
         checkpoint, name="s", device="cpu", context=context, any_vocabulary=True, options=options
     )
     assert engine.info.context_length == (context or config.context_length)
-    assert "requests at once" in engine.info.plan
+    assert "requests may run" in engine.info.plan

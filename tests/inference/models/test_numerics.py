@@ -140,7 +140,7 @@ def test_all_experts_on_all_tokens_give_the_logits_of_single_experts(
 
 @pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three
 def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr("inference.ops.halves.ROWS_AT_ONCE", rows_at_once)
     stored = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
     stored[0] *= 1e-6  # too small for half precision to hold exactly
     packed = pack_head(stored, torch.float32)
@@ -149,8 +149,8 @@ def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch
     for rows in (1, 2, 7, 40):
         x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows))
         wanted = x @ stored.float().t()
-        assert relative_error(packed.logits(x), wanted) < 1e-6
-        assert (packed.logits(x) - wanted).abs().max() < 1e-4
+        assert relative_error(packed.product(x), wanted) < 1e-6
+        assert (packed.product(x) - wanted).abs().max() < 1e-4
 
 
 def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +162,13 @@ def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.M
     if packed is None:
         pytest.skip("this PyTorch has no FBGEMM")
     inputs = [torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 7, 40)]
-    before, parts = [packed.logits(x) for x in inputs], []
+    before, parts = [packed.product(x) for x in inputs], []
     while packed.merge():
         parts.append(len(packed._packed))
-        assert all(torch.equal(packed.logits(x), wanted) for x, wanted in zip(inputs, before, strict=True))
+        assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs, before, strict=True))
     assert parts == [9, 6]  # of 12, four at a time
     assert len(packed._packed) == 3
-    assert all(torch.equal(packed.logits(x), wanted) for x, wanted in zip(inputs, before, strict=True))
+    assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs, before, strict=True))
     assert not packed.merge()
 
 

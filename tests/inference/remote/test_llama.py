@@ -81,7 +81,7 @@ async def test_a_repetition_that_goes_another_way_keeps_what_was_sent(
     engine = await connected(double, "llama")
     found = await generated(engine, replace(GREEDY, temperature=1.0, seed=7))
     assert (len(found.tokens), found.finish) == (40, Finish.LENGTH)
-    assert "sampled anew" in caplog.text
+    assert "sampled again" in caplog.text
 
 
 async def test_unseen_tokens_have_their_own_logprobs(double: LlamaDouble) -> None:

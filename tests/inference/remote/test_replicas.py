@@ -20,10 +20,11 @@ from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
 from tests.doubles.engines.http_double import HttpDouble, Refusal
 from tests.doubles.engines.llama_double import LlamaDouble
+from tests.doubles.engines.sglang_double import SglangDouble
 from tests.doubles.engines.vllm_double import VllmDouble
 
 pytestmark = pytest.mark.anyio
-KINDS: dict[str, type[HttpDouble]] = {"llama": LlamaDouble, "vllm": VllmDouble}
+KINDS: dict[str, type[HttpDouble]] = {"llama": LlamaDouble, "vllm": VllmDouble, "sglang": SglangDouble}
 
 
 @pytest.fixture(params=KINDS)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
 
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling
-from inference.grammar import GrammarState, Notation
+from inference.grammar import Notation
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import RemoteContract, connected, model_tokens
 from tests.doubles.engines.vllm_double import END, VllmDouble
+from tests.doubles.engines.written import Written
 
 pytestmark = pytest.mark.anyio
 
@@ -174,33 +175,12 @@ async def test_another_server_is_not_taken_for_vllm(double: VllmDouble) -> None:
         await connected(double, "llama")
 
 
-class Written:
-    """A grammar whose text shows what was taken."""
-
-    def __init__(self) -> None:
-        self.taken: list[int] = []
-        self.is_inside_character = False
-        self.ends = frozenset({END, 77})
-
-    def start(self) -> GrammarState:
-        raise NotImplementedError
-
-    def spelling(self) -> Written:
-        return Written()
-
-    def take(self, tokens: Iterable[int]) -> None:
-        self.taken += tokens
-
-    def rest(self, notation: Notation) -> str | None:
-        return f"{notation} after {self.taken}"
-
-
 async def test_each_request_has_the_rest_of_the_grammar(double: VllmDouble) -> None:
     async with ends_at(4, END) as double:
         engine = await connected(double, "vllm")
         assert engine.info.notation is Notation.XGRAMMAR
         double.requests.clear()
-        sampling = replace(GREEDY, max_tokens=8, continued=(3, 4), grammar=Written())
+        sampling = replace(GREEDY, max_tokens=8, continued=(3, 4), grammar=Written(END))
         await generated(engine, sampling)
         bodies = [body for _, body in double.requests]
         assert [body["structured_outputs"] for body in bodies] == [
@@ -215,7 +195,7 @@ async def test_a_server_that_refuses_the_grammar_samples_without(
 ) -> None:
     engine = await connected(double, "vllm")
     double.takes_grammars = False
-    found = await generated(engine, replace(GREEDY, grammar=Written()))
+    found = await generated(engine, replace(GREEDY, grammar=Written(END)))
     assert found.tokens == model_tokens(40)
     assert "is checked after it has ended" in caplog.text
 
@@ -223,4 +203,4 @@ async def test_a_server_that_refuses_the_grammar_samples_without(
 async def test_a_request_that_is_wrong_for_another_reason_stays_refused(double: VllmDouble) -> None:
     engine = await connected(double, "vllm")
     with pytest.raises(EngineFailed, match="bad temperature"):
-        await generated(engine, replace(GREEDY, temperature=3.0, grammar=Written()))
+        await generated(engine, replace(GREEDY, temperature=3.0, grammar=Written(END)))

@@ -44,11 +44,11 @@ def test_a_hash_stands_for_its_key() -> None:
 
 def test_fields_set_the_limits_the_tools_and_the_name() -> None:
     access = only(
-        f"{KEY} name=shop rpm=600 tpm=200_000 concurrent=8 background=2 kernels=1 stored=64MiB"
+        f"{KEY} name=shop rpm=600 tpm=200_000 concurrent=8 background=2 kernels=1 memory=1GiB stored=64MiB"
         " tools=python,mcp"
     )
     assert (access.owner, access.name) == ("shop", "shop")
-    assert access.limits == KeyLimits(600, 200_000, 8, 2, 1, 64 * 2**20)
+    assert access.limits == KeyLimits(600, 200_000, 8, 2, 1, 2**30, 64 * 2**20)
     assert [access.allows(tool) for tool in TOOLS] == [False, True, True]
 
 
@@ -75,6 +75,10 @@ def test_two_keys_of_one_name_are_one_owner() -> None:
         (f"{KEY} rpm=fast", "rpm must be a whole number"),
         (f"{KEY} rpm=0", "at least 1"),
         (f"{KEY} stored=big", "stored must be a size"),
+        (
+            f"{KEY} memory=64MiB",
+            "memory must be a size in bytes such as 1048576, 512KiB, 64MiB or 2GiB, at least 128MiB",
+        ),
         (f"{KEY} name=a name=b", "name is set twice"),
         (f"{KEY} name=a/b", "a name must have"),
         (f"{KEY} name=key-1", "must not begin"),

@@ -134,6 +134,17 @@ def test_a_background_response_has_a_line_of_its_own_end(lines: Lines) -> None:
     assert end["seconds"] > line["seconds"]
 
 
+def test_the_end_of_a_background_response_is_its_own_though_its_client_left(lines: Lines) -> None:
+    engine = scripted(LONG, tokens_per_second=800)
+    with serving(engine, Settings(python="off")) as url:
+        body = {"input": "Hi", "background": True, "stream": True}
+        asyncio.run(leave_in_the_middle(f"{url}/responses", body, engine))
+        [line] = lines.ended()
+        assert line["finish"] == "client left"
+        [end] = lines._await("background response ended", 1)
+    assert end["message"] == "background response ended completed"
+
+
 def test_each_request_of_a_websocket_has_its_lines(url: str, lines: Lines) -> None:
     with connect(url.replace("http", "ws") + "/responses") as socket:
         for body in ({"input": "Hi"}, {"input": 7}):

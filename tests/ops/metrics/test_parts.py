@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import inference
 from gpt_oss_server.ops.metrics import vllm_names
-from gpt_oss_server.ops.metrics.table import PREFIX, TABLE
+from gpt_oss_server.ops.metrics.figures import Figures, Histogram
+from gpt_oss_server.ops.metrics.loop_lag import LoopLag
+from gpt_oss_server.ops.metrics.table import LOOP_LAG, PREFIX, TABLE
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
 from tests.doubles.observing.figures import Scraped, scraped
-from tests.doubles.serving import scripted
+from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.calculator import ANSWER
+from tests.doubles.waiting import until_found
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'
 NOWHERE = '<|channel|>analysis to=browser.dance code<|message|>{"query":"harbour"}<|call|>'
@@ -101,6 +105,30 @@ async def test_the_local_engine_reports_its_queue_its_cache_and_its_memory() -> 
     await api.service.close()
 
 
+async def test_a_loop_that_something_blocks_is_late() -> None:
+    figures = Figures()
+    lag = LoopLag(figures)
+    lag.start()
+    await asyncio.sleep(0.1)
+    asyncio.get_running_loop().call_soon(time.sleep, 1.0)
+    await asyncio.sleep(0.05)
+    lag.close()
+    observed = figures.values(LOOP_LAG)[()]
+    assert isinstance(observed, Histogram)
+    assert sum(observed.counts) == 1
+    assert observed.sum >= 0.8
+    await asyncio.sleep(0.6)
+    assert sum(observed.counts) == 1, "nothing is observed after the end"
+
+
+async def test_a_served_application_observes_its_loop() -> None:
+    with serving(scripted(ANSWER)) as url:
+        async with httpx.AsyncClient(base_url=url) as client:
+            await until_found(
+                lambda: scraped(client), lambda found: found.own("event_loop_lag_seconds_count") > 1
+            )
+
+
 async def with_names(names: str) -> tuple[Scraped, httpx.AsyncClient]:
     api = Api(scripted(ANSWER, loop=True), Settings(metrics_names=names))
     await api.create()
@@ -133,12 +161,30 @@ async def test_the_names_are_those_of_the_setting(names: str) -> None:
     assert prefixes == {"process"} | {"own": {"gpt"}, "vllm": {"vllm"}, "both": {"gpt", "vllm"}}[names]
 
 
-async def test_the_format_is_the_one_that_the_client_accepts() -> None:
+PLAIN = "text/plain;version=0.0.4"
+OPEN = "application/openmetrics-text;version=1.0.0"
+PROMETHEUS_2 = f"{OPEN},application/openmetrics-text;version=0.0.1;q=0.75,{PLAIN};q=0.5,*/*;q=0.1"
+PROMETHEUS_3 = f"{OPEN};escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4"
+
+
+@pytest.mark.parametrize(
+    "accept", [PROMETHEUS_2, PROMETHEUS_3, f"{OPEN};escaping=values"], ids=["2", "3", "values"]
+)
+async def test_the_format_is_the_one_that_the_client_accepts(accept: str) -> None:
     _, client = await with_names("both")
-    accept = {"accept": "application/openmetrics-text; version=1.0.0"}
-    answer = await client.get("http://test/metrics", headers=accept)
+    answer = await client.get("http://test/metrics", headers={"accept": accept})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert {family.name for family in text_string_to_metric_families(answer.text)}
+
+
+@pytest.mark.parametrize("accept", ["", PLAIN, PROMETHEUS_2, PROMETHEUS_3, f"{OPEN};escaping=values"])
+async def test_every_format_has_the_same_names(accept: str) -> None:
+    _, client = await with_names("both")
+    text = (await client.get("http://test/metrics", headers={"accept": accept})).text
+    assert (
+        '\nvllm:request_success_total{engine="0",finished_reason="stop",model_name="scripted"} 2.0\n' in text
+    )
+    assert '\ngpt_oss_turns_total{api="chat",status="completed"} 1.0\n' in text
 
 
 async def test_promtool_has_nothing_to_complain_about() -> None:

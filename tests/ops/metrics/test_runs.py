@@ -135,7 +135,7 @@ async def test_a_client_that_leaves_is_counted_with_the_tokens_so_far() -> None:
 
 async def test_a_running_answer_counts_before_it_ends() -> None:
     """The next scrape continues from there: nothing counts twice."""
-    engine = scripted(ANSWER, tokens_per_second=20)
+    engine = scripted(ANSWER, tokens_per_second=3)
     with serving(engine) as url:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             async with client.stream("POST", "/responses", json={"input": "Hi", "stream": True}) as answer:

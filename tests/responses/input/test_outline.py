@@ -11,7 +11,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.hosted.table import BY_ITEM_TYPE
 from gpt_oss_server.responses.input.outline import outline_of
-from gpt_oss_server.responses.input.reader import _HANDLERS, read_input
+from gpt_oss_server.responses.input.reader import HANDLERS, read_input
 from gpt_oss_server.responses.input.reading import Conversation, Item
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
@@ -70,7 +70,7 @@ async def read(items: list[Item], encoding: Encoding) -> Conversation:
 def test_every_kind_is_here_or_needs_a_sealed_text() -> None:
     sealed = {"compaction", "compaction_summary", "context_compaction", "compaction_trigger"}
     alike = sealed | set(BY_ITEM_TYPE)  # one hosted call stands for all
-    assert set(_HANDLERS) - {item["type"] for item in ITEMS} <= alike
+    assert set(HANDLERS) - {item["type"] for item in ITEMS} <= alike
 
 
 @pytest.mark.parametrize("place", range(len(ITEMS)))

@@ -1,4 +1,4 @@
-"""All sessions together hold no more memory than they may."""
+"""All sessions together, and those of one owner, hold no more memory than they may."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.tools.calling import call, output_of
 from tests.tools.python.conftest import MakeTool
-from tools.python import NoMemoryLeft
+from tools.python import Budget, NoMemoryLeft, PythonSession, PythonTool
 from tools.python.memory import FOR_A_KERNEL
 from tools.python.sandboxes.bounds.limits import MIB
 
@@ -43,3 +43,96 @@ async def test_files_that_ended_kernels_left_count_too(make_tool: MakeTool) -> N
     assert "hold 108 MiB of memory, the most that python may use here" in refused.text
     await first.remove("0.bin")
     assert await output_of(second, "1") == "1"
+
+
+LIMIT = FOR_A_KERNEL + 120 * MIB
+GROW = """
+import time
+kept = []
+for _ in range(60):
+    kept.append(bytearray(b'x') * (4 << 20))
+    time.sleep(0.1)
+'unbounded'
+"""
+
+
+class Owners:
+    """Opens sessions for owners, of which each may hold as much as `limits` has for it."""
+
+    def __init__(self, make_tool: MakeTool, **limits: int) -> None:
+        self.limits = limits
+        self._owner = ""
+        self._tool: PythonTool = make_tool(timeout=60.0, budget=self._budget)
+
+    def _budget(self) -> Budget:
+        return Budget(self._owner, self.limits.get(self._owner))
+
+    def working_for(self, owner: str) -> None:
+        self._owner = owner
+
+    def open(self, owner: str) -> PythonSession:
+        self.working_for(owner)
+        return self._tool.open()
+
+
+async def test_idle_kernels_of_an_owner_end_for_its_others_alone(make_tool: MakeTool) -> None:
+    owners = Owners(make_tool, limited=LIMIT)
+    other = owners.open("other")
+    assert await output_of(other, HOLD) == "1"
+    owners.working_for("limited")
+    first, second = owners.open("limited"), owners.open("limited")
+    assert await output_of(first, HOLD) == "1"
+    await asyncio.sleep(1.0)  # until the watchdog has looked at it
+    assert await output_of(second, "1") == "1"
+    assert first.held < MIB
+    assert other.held > 80 * MIB
+    assert "other conversations needed its memory" in (await call(first, "1")).text
+
+
+async def test_files_beyond_the_limit_of_an_owner_are_refused(make_tool: MakeTool) -> None:
+    owners = Owners(make_tool, limited=FOR_A_KERNEL + 12 * MIB)
+    other = owners.open("other")
+    for at in range(3):
+        await other.write(f"{at}.bin", b"x" * (5 * MIB))
+    first = owners.open("limited")
+    for at in range(3):
+        await first.write(f"{at}.bin", b"x" * (5 * MIB))
+    await first.retire("enough")
+    second = owners.open("limited")
+    with pytest.raises(NoMemoryLeft, match="conversations of this client hold 108 MiB of memory, the most"):
+        await second.write("a.txt", b"x")
+    assert (await call(second, "1")).failed
+    owners.limits["limited"] = LIMIT  # of the same key, after a change of the file
+    assert await output_of(second, "1") == "1"
+
+
+async def test_kernels_that_grow_together_beyond_the_limit_are_ended(make_tool: MakeTool) -> None:
+    """Each is well within the limits of a kernel; only their sum is not."""
+    owners = Owners(make_tool, limited=220 * MIB)
+    other = owners.open("other")
+    assert await output_of(other, HOLD) == "1"
+    first, second = owners.open("limited"), owners.open("limited")
+    outputs = await asyncio.gather(call(first, GROW), call(second, GROW))
+    killed = [output.text for output in outputs if output.failed]
+    assert len(killed) in (1, 2), outputs
+    why = "the conversations of this client held more than 220 MiB of memory, the most that they may"
+    assert all(f"The kernel was killed: {why}" in text for text in killed)
+    assert await output_of(other, "len(kept) >> 20") == "80"
+
+
+async def test_one_kernel_that_grows_takes_the_place_of_idle_ones(make_tool: MakeTool) -> None:
+    owners = Owners(make_tool, limited=240 * MIB)
+    idle, growing = owners.open("limited"), owners.open("limited")
+    assert await output_of(idle, "kept = bytearray(b'x') * (20 << 20); 1") == "1"
+    assert (
+        await output_of(growing, "kept = bytearray(b'x') * (140 << 20); import time; time.sleep(2); 1") == "1"
+    )
+    assert "other conversations needed its memory" in (await call(idle, "1")).text
+
+
+async def test_a_single_kernel_cannot_exceed_the_limit_of_its_owner(make_tool: MakeTool) -> None:
+    """Its box has the smaller limit from the start, which a control group enforces where there are any."""
+    owners = Owners(make_tool, limited=150 * MIB)
+    output = await call(owners.open("limited"), "kept = bytearray(b'x') * (180 << 20); 1")
+    assert output.failed
+    assert "150 MiB of memory" in output.text

@@ -31,6 +31,8 @@ import secrets
 import shutil
 import signal
 from contextlib import ExitStack, suppress
+from copy import copy
+from typing import Self
 
 from tools.python.sandboxes import seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups, make_groups, remove_stale
@@ -78,6 +80,11 @@ class Bubblewrap:
         async with self._checking:
             if self._interpreter is None:
                 self._interpreter = await self._probe()
+
+    def within(self, memory: int) -> Self:
+        narrower = copy(self)
+        narrower._limits = self._limits.within(memory)
+        return narrower
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> RunningBox:
         await self.check()

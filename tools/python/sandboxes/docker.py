@@ -25,7 +25,9 @@ import platform
 import secrets
 import shutil
 import stat
+from copy import copy
 from pathlib import Path
+from typing import Self
 
 from tools.python.sandboxes import seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups
@@ -72,6 +74,11 @@ class Docker:
             if not self._checked:
                 await self._probe()
                 self._checked = True
+
+    def within(self, memory: int) -> Self:
+        narrower = copy(self)
+        narrower._limits = self._limits.within(memory)
+        return narrower
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
         await self.check()

@@ -66,6 +66,9 @@ class RunningBox:
     def use(self, running: bool) -> None:
         self._watched.running = running
 
+    def end(self, why: str) -> None:
+        self._watched.end(why)
+
     def kill(self) -> None:
         """Kills the first process of the process namespace, which takes all others with it."""
         if self._handle >= 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tools.python.sandboxes.bounds.host_memory import SHORT_OF_MEMORY, host_memory
 from tools.python.sandboxes.folder import Folder
@@ -78,6 +78,10 @@ class Box(Protocol):
         """Kills every process in it immediately, without waiting."""
         ...
 
+    def end(self, why: str) -> None:
+        """The same, for a reason that becomes the verdict. It may wait for a check of the watchdog."""
+        ...
+
     async def wait(self) -> None:
         """Returns when its main process has ended and its resources outside are released."""
         ...
@@ -96,6 +100,10 @@ class Sandbox(Protocol):
 
     async def check(self) -> None:
         """Raises ToolUnavailable with what to install or set if it cannot be used here. Cached."""
+        ...
+
+    def within(self, memory: int) -> Self:
+        """The same sandbox for boxes that may use at most so many bytes of memory."""
         ...
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> Box:

@@ -12,7 +12,9 @@ import logging
 import os
 import signal
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
+from typing import Self
 
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bounds.usage import measure
@@ -41,6 +43,11 @@ class UnsafeLocal:
     async def check(self) -> None:
         if self._interpreter is None:
             self._interpreter = await examine(self._wanted)
+
+    def within(self, memory: int) -> Self:
+        narrower = copy(self)
+        narrower._limits = self._limits.within(memory)
+        return narrower
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> LocalBox:
         _log.warning(
@@ -110,6 +117,9 @@ class LocalBox:
 
     def use(self, running: bool) -> None:
         self._watched.running = running
+
+    def end(self, why: str) -> None:
+        self._watched.end(why)
 
     def kill(self) -> None:
         if self._process.returncode is not None:

@@ -86,7 +86,7 @@ const Mcp = ({ item, open }) => html`<${Fold} kind="tool" title=${`${item.server
 const McpList = ({ item }) => html`<${Fold} kind="tool" title=${`Tools of ${item.server_label}`} note=${`${item.tools?.length ?? 0}`} open=${false}>
   <ul class="hits" tabindex="0">${(item.tools ?? []).map((tool) => html`<li><code>${tool.name}</code><p class="faint">${tool.description}</p></li>`)}</ul>${item.error && html`<p class="bad">${JSON.stringify(item.error)}</p>`}<//>`;
 
-const Approval = ({ item, waits }) => html`<${Fold} kind="call" title=${`${item.server_label}: ${item.name}`} note=${waits ? "waits for your approval" : "asked for approval"} open=${waits}><${Code} code=${pretty(item.arguments)} language="json" /><//>`;
+const Approval = ({ item, waits }) => html`<${Fold} kind="call" title=${`${item.server_label}: ${item.name}`} note=${waits ? "waits for your approval" : "needed approval"} open=${waits}><${Code} code=${pretty(item.arguments)} language="json" /><//>`;
 
 const Unknown = ({ item }) => html`<${Fold} kind="tool" title=${item.type} open=${false}><${Code} code=${JSON.stringify(item, null, 1)} language="json" /><//>`;
 

@@ -42,7 +42,7 @@ function Welcome() {
   const ideas = ["Who are you?", "What is 17 times 23?", "Write a haiku about tokens."];
   return html`<div class="welcome">
     <h2>See every token</h2>
-    <p>Chat with ${model ? html`<strong>${model.id}</strong>` : "the model"}, and read beside it exactly what it saw and wrote.</p>
+    <p>Chat with ${model ? html`<strong>${model.id}</strong>` : "the model"}, and read next to it exactly what it saw and wrote.</p>
     ${model?.description && html`<p class="faint">${model.description}</p>`}
     <div class="ideas">${ideas.map((idea) => html`<button type="button" onClick=${() => send(idea)}>${idea}</button>`)}</div>
     <p class="faint">Drop a trace file here to read it.</p>

@@ -16,12 +16,11 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
+from gpt_oss_server.ops.telemetry import conventions as names
 from gpt_oss_server.serving.observing import ObservedRun
 from gpt_oss_server.turns.watching import MeasuredSpan, WatchedTool
 
-_PROVIDER = "gpt-oss-server"
-_OPERATIONS = {"responses": "chat", "chat": "chat", "completions": "text_completion"}
-_GENERATION, _TOOL = "generate_content", "execute_tool"
+_GENERATION = "generate_content"
 _REASONS = {"completed": "stop", "incomplete": "length", "failed": "error"}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")  # of a tool; a model may make up any text as its function
 
@@ -34,11 +33,11 @@ class RunSpans:
         self._spans: dict[ObservedRun, Span] = {}
 
     def began(self, run: ObservedRun) -> None:
-        operation = _OPERATIONS[run.api]
+        operation = names.OPERATIONS[run.api]
         attributes: dict[str, AttributeValue] = {
-            "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": _PROVIDER,
-            "gen_ai.request.model": run.model,
+            names.OPERATION: operation,
+            names.PROVIDER_NAME: names.PROVIDER,
+            names.MODEL: run.model,
             "gen_ai.response.id": run.id,
             "gpt_oss.api": run.api,
         }
@@ -75,9 +74,9 @@ class TurnSpans:
 
     def began(self, span: MeasuredSpan) -> None:
         attributes = {
-            "gen_ai.operation.name": _GENERATION,
-            "gen_ai.provider.name": _PROVIDER,
-            "gen_ai.request.model": self._model,
+            names.OPERATION: _GENERATION,
+            names.PROVIDER_NAME: names.PROVIDER,
+            names.MODEL: self._model,
         }
         started = self._tracer.start_span(
             f"{_GENERATION} {self._model}", self._within, kind=SpanKind.CLIENT, attributes=attributes
@@ -106,11 +105,11 @@ class TurnSpans:
     def tool(self, recipient: str) -> Iterator[WatchedTool]:
         name = recipient if _NAME.match(recipient) else recipient.partition(".")[0][:128]
         attributes = {
-            "gen_ai.operation.name": _TOOL,
-            "gen_ai.tool.name": name,
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: name,
             "gen_ai.tool.type": "extension",
         }
-        span = self._tracer.start_span(f"{_TOOL} {name}", self._within, attributes=attributes)
+        span = self._tracer.start_span(f"{names.EXECUTE_TOOL} {name}", self._within, attributes=attributes)
         token = context.attach(trace.set_span_in_context(span))
         watched = WatchedTool(recipient)
         try:
@@ -127,7 +126,7 @@ class TurnSpans:
 
 def fail(span: Span, kind: str) -> None:
     """The span ends with an error of this kind, by the conventions."""
-    span.set_attribute("error.type", kind)
+    span.set_attribute(names.ERROR_TYPE, kind)
     span.set_status(Status(StatusCode.ERROR))
 
 

@@ -11,7 +11,7 @@ from opentelemetry.trace import Span, SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpt_oss_server.ops.tracing.runs import fail
+from gpt_oss_server.ops.telemetry.run_spans import fail
 
 _API = "/v1/"
 _CARRIED = (b"traceparent", b"tracestate")

@@ -1,0 +1,184 @@
+"""The pages of the APIs: paths, request fields, answers as served, and what each reads of lists and objects.
+
+Takes nothing. Returns a function for each page.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from generate_pages import fields
+from generate_pages.answers import container_examples, examples
+from generate_pages.markdown import NOTE, code, sentence, table
+from generate_pages.operations import paths
+from gpt_oss_server.chat.request import CreateChatCompletion
+from gpt_oss_server.chat.stored import UpdateCompletion
+from gpt_oss_server.completions.request import CreateCompletion
+from gpt_oss_server.completions.tokens import DetokenizeRequest, TokenizeOptions
+from gpt_oss_server.hosted.container_names import CreateContainer
+from gpt_oss_server.hosted.table import BY_TYPE
+from gpt_oss_server.responses.conversations import CreateConversation, CreateItems, UpdateConversation
+from gpt_oss_server.responses.input.reader import HANDLERS
+from gpt_oss_server.responses.request import INCLUDABLE, CreateResponse
+from gpt_oss_server.tooling.requested import READERS
+
+_ERRORS = "The [errors](../errors.md) have codes of their own."
+
+
+def responses_page() -> str:
+    return f"""{NOTE}
+# Responses
+
+{paths("Responses")}
+{_ERRORS} [Output items](responses-items.md) and [events](responses-events.md) have pages of their own;
+[Reasoning](../reasoning.md), [What is stored](../state.md) and [WebSocket](../websocket.md) explain more.
+
+## The request
+
+`POST /v1/responses`, `/v1/responses/input_tokens`, `/v1/responses/compact` and `/render` take the same
+fields.
+
+{fields.parts(CreateResponse)}
+## Items of `input`
+
+{_kinds(HANDLERS)}
+An `item_reference`, or an object with `id` alone, stands for a stored item. Any other type is a 400.
+
+## Tools
+
+{_tools()}
+Any other type is a 400: declare it as a function, and run it on the client's side.
+
+## Values of `include`
+
+{_list(INCLUDABLE)}
+Those of items that this server never produces have no effect.
+
+## The answer
+
+{examples("Responses")}"""
+
+
+def chat_page() -> str:
+    return f"""{NOTE}
+# Chat Completions: fields and answers
+
+{paths("Chat Completions")}
+{_ERRORS} [Chat Completions](../chat-completions.md) explains what becomes of the model's messages.
+
+## The request
+
+{fields.parts(CreateChatCompletion)}
+## A stored completion
+
+`POST /v1/chat/completions/{{completion}}` changes it.
+
+{fields.served(UpdateCompletion)}
+## The answers
+
+{examples("Chat Completions")}"""
+
+
+def completions_page() -> str:
+    return f"""{NOTE}
+# Completions and tokens
+
+{paths("Completions")}
+{_ERRORS}
+
+## The request of `POST /v1/completions`
+
+{fields.parts(CreateCompletion)}
+## The request of `POST /tokenize`
+
+{fields.served(TokenizeOptions)}
+## The request of `POST /detokenize`
+
+{fields.served(DetokenizeRequest)}
+## The answers
+
+{examples("Completions")}"""
+
+
+def conversations_page() -> str:
+    return f"""{NOTE}
+# Conversations
+
+{paths("Conversations")}
+{_ERRORS} [What is stored](../state.md#conversations) explains what joins a conversation. Items are those of
+[`input`](responses.md#items-of-input) and [`output`](responses-items.md).
+
+## The request of `POST /v1/conversations`
+
+{fields.served(CreateConversation)}
+## The request of `POST /v1/conversations/{{conversation}}`
+
+{fields.served(UpdateConversation)}
+## The request of `POST /v1/conversations/{{conversation}}/items`
+
+{fields.served(CreateItems)}
+Lists take `after` (the id of an item), `limit` (1 to 100, by default 20) and `order` (`asc`, or `desc`, the
+default).
+
+## The answers
+
+{examples("Conversations")}"""
+
+
+def containers_page() -> str:
+    return f"""{NOTE}
+# Containers
+
+{paths("Containers")}
+{_ERRORS} A container holds the files of a conversation's python, in `/mnt/data`. It exists only on the
+server that made it.
+
+## The request of `POST /v1/containers`
+
+{fields.parts(CreateContainer)}
+## The request of `POST /v1/containers/{{container}}/files`
+
+A form (`multipart/form-data`) with `file`, or JSON with `name` and `content_base64`.
+
+## The answers
+
+{container_examples()}"""
+
+
+API_PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/responses.md": responses_page,
+    "docs/reference/chat.md": chat_page,
+    "docs/reference/completions.md": completions_page,
+    "docs/reference/conversations.md": conversations_page,
+    "docs/reference/containers.md": containers_page,
+}
+
+
+def _kinds(handlers: Mapping[str, Callable[..., Any]]) -> str:
+    return _grouped({kind: _doc(handler) for kind, handler in handlers.items()})
+
+
+def _tools() -> str:
+    texts = {}
+    for kind, reader in READERS.items():
+        known = [code(field.name) for field in BY_TYPE[kind].fields] if kind in BY_TYPE else []
+        texts[kind] = _doc(reader) + (f" It takes {', '.join(known)}." if known else "")
+    return _grouped(texts)
+
+
+def _grouped(texts: Mapping[str, str]) -> str:
+    """A row for each text, with the types that it describes."""
+    rows = [(", ".join(code(kind) for kind in texts if texts[kind] == text), text) for text in texts.values()]
+    return table(("type", "what it is"), dict.fromkeys(rows))
+
+
+def _doc(function: Callable[..., Any]) -> str:
+    text = inspect.getdoc(function)
+    assert text, f"{function.__name__} has no docstring"
+    return sentence(text)
+
+
+def _list(names: frozenset[str]) -> str:
+    return "".join(f"- {code(name)}\n" for name in sorted(names))

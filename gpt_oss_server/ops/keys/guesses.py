@@ -1,0 +1,105 @@
+"""Wrong keys by the address that sends them: who guesses is slowed, and learns nothing meanwhile.
+
+Takes addresses and keys, right and wrong. Returns how long an address must wait until its next key is looked
+up. An address has an allowance of wrong keys, which grows again steadily. Without any left, a key is only
+looked up if it was right from there before: a guess gets the same answer whether it is right or wrong, and
+clients that share an address with the guesser are served on. Memory is bounded, whatever is sent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+_MOST = 10_000  # addresses with wrong keys, and pairs of an address and a right key
+_NETWORK_BITS = 64  # of an IPv6 address: one client has all the others
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Allowance:
+    left: float
+    at: float
+    is_reported: bool = False
+
+
+class Guesses:
+    def __init__(self, per_minute: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`per_minute`: wrong keys of one address; None: they are not counted."""
+        self._per_minute = per_minute
+        self._clock = clock
+        self._wrong: OrderedDict[str, _Allowance] = OrderedDict()  # the longest unused first
+        self._right: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+
+    def seconds_to_wait(self, address: str, digest: bytes) -> float:
+        """0: the key of this digest may be looked up."""
+        if not self._wrong:  # as nearly always
+            return 0.0
+        network = _network_of(address)
+        allowance = self._grown(network)
+        if allowance is None or allowance.left >= 1 or (network, digest) in self._right:
+            return 0.0
+        assert self._per_minute is not None
+        return (1 - allowance.left) * 60 / self._per_minute
+
+    def right(self, address: str, digest: bytes) -> None:
+        if self._per_minute is not None:
+            _renew(self._right, (_network_of(address), digest), None)
+
+    def wrong(self, address: str) -> None:
+        if self._per_minute is None:
+            return
+        network = _network_of(address)
+        allowance = self._grown(network) or _Allowance(self._per_minute, self._clock())
+        allowance.left -= 1
+        _renew(self._wrong, network, allowance)
+        if allowance.left < 1 and not allowance.is_reported:
+            allowance.is_reported = True
+            _log.warning(
+                "Wrong API keys from %s: %d within a minute. Until it sends fewer, most of its keys get 429 "
+                "and are not looked up.",
+                network,
+                self._per_minute,
+            )
+
+    def _grown(self, network: str) -> _Allowance | None:
+        """None if nothing of it is used."""
+        allowance, most = self._wrong.get(network), self._per_minute
+        if allowance is None or most is None:
+            return None
+        now = self._clock()
+        allowance.left += (now - allowance.at) * most / 60
+        allowance.at = now
+        if allowance.left >= most:
+            del self._wrong[network]
+            return None
+        return allowance
+
+
+def _renew(entries: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
+    entries[key] = value
+    entries.move_to_end(key)
+    if len(entries) > _MOST:
+        entries.popitem(last=False)
+
+
+@lru_cache(maxsize=1024)
+def _network_of(address: str) -> str:
+    """The address itself; of an IPv6 address, its network, unless it stands for an IPv4 address."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _NETWORK_BITS), strict=False))

@@ -1,0 +1,206 @@
+"""The wire of SGLang's server: its own `/generate`, which takes and returns token ids.
+
+By default a chunk repeats all tokens of its request; with --incremental-streaming-output it has the further
+ones alone. The count of sampled tokens tells which. An abort and a number that is none (NaN) are chunks that
+end a request like any other. A closed connection ends a request only after seconds, so that a generation
+which is abandoned is also aborted by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar
+
+from inference.engine import SAMPLING_FIELDS, EngineFailed, InferenceError, TokenLogprob
+from inference.grammar import Notation
+from inference.remote.connection import Caller, Json
+from inference.remote.failures import Refused, refusal
+from inference.remote.wire import Ask, Facts, Piece
+
+_log = logging.getLogger(__name__)
+
+_BAN = -1e9  # added to a logit
+_SHORTER = 6  # tokens by which its longest prompt is shorter than its context
+_ENDS = ("stop", "length")
+_ABORT_SECONDS = 5.0
+
+
+class SglangWire:
+    kind: ClassVar[str] = "sglang"
+    title: ClassVar[str] = "SGLang"
+    # Its repetition penalty does not count the prompt's tokens, which clients mean.
+    honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS - {"repetition_penalty"}
+    health: ClassVar[str] = "/health"
+    ignores: ClassVar[frozenset[str]] = frozenset()
+    notation: ClassVar[Notation | None] = Notation.XGRAMMAR
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self._model = ""
+        self._aborting: set[asyncio.Task[None]] = set()
+
+    @staticmethod
+    async def recognises(caller: Caller) -> bool:
+        try:
+            return "model_path" in await caller.get("/model_info")
+        except Refused:
+            return False
+
+    async def facts(self) -> Facts:
+        models, server = await self.caller.get("/v1/models"), await self._server()
+        try:
+            model = next(each for each in models["data"] if each.get("max_model_len"))
+            self._model, context = str(model["id"]), int(model["max_model_len"])
+            longest = int(server.get("max_req_input_len") or context - _SHORTER)
+        except (KeyError, TypeError, ValueError, StopIteration) as error:
+            raise EngineFailed(
+                f"{self.caller.url} does not describe its model as SGLang does. Is it another server?"
+            ) from error
+        if server and not server.get("incremental_streaming_output"):
+            _log.warning(
+                "%s repeats all tokens of a stream with each further one. Start it with "
+                "--incremental-streaming-output, which saves both sides the work.",
+                self.caller.url,
+            )
+        name = self._model.rstrip("/").rpartition("/")[2]
+        about = f"on SGLang, with a context of {context:,} tokens"
+        seeds = server.get("enable_deterministic_inference")
+        return Facts(name, longest, None, about, frozenset() if seeds else frozenset({"seed"}))
+
+    async def _server(self) -> Mapping[str, Any]:
+        """How it was started; empty behind a router, which has no such path."""
+        try:
+            found = await self.caller.get("/server_info")
+        except Refused:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    async def tokenised(self, text: str) -> list[int]:
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        answer = await self.caller.post("/tokenize", body)
+        return list(answer["tokens"])
+
+    async def read(self, prompt: Sequence[int]) -> None:
+        sampling = {"max_new_tokens": 1, "temperature": 0.0}
+        await self.caller.post("/generate", {"input_ids": list(prompt), "sampling_params": sampling})
+
+    async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
+        name, length = uuid.uuid4().hex, len(prompt)
+        count, ended = 0, False
+        body = _body(prompt, ask) | {"rid": name}
+        try:
+            async with aclosing(self.caller.events("/generate", body, ask.sampling.labels)) as events:
+                async for event in events:
+                    ended = self._end(event)
+                    self._check_prompt(event["meta_info"], length)
+                    piece = self._piece(event, count, ask)
+                    count += len(piece.tokens)
+                    if piece.tokens:
+                        yield piece
+                    if ended:
+                        return
+        except (GeneratorExit, asyncio.CancelledError):
+            if not ended:
+                self._abort_soon(name)
+            raise
+        raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
+
+    def _piece(self, event: Json, count: int, ask: Ask) -> Piece:
+        """What is new in a chunk. `count` is the number of tokens of this request so far."""
+        tokens, meta = event["output_ids"], event["meta_info"]
+        further = int(meta["completion_tokens"]) - count
+        repeats = count > 0 and len(tokens) >= count + further
+        # A chunk that repeats may already have tokens of the next one, which its count does not include.
+        begin = count if repeats else 0
+        if not repeats and len(tokens) != further and count > 0:
+            raise EngineFailed(f"The engine at {self.caller.url} left tokens out of its stream.")
+        return Piece(
+            tuple(tokens[begin:]),
+            _logprobs(meta, tokens, begin, ask),
+            int(meta.get("cached_tokens") or 0) if count == 0 else 0,
+        )
+
+    def _check_prompt(self, meta: Json, length: int) -> None:
+        """--allow-auto-truncate cuts a prompt that is too long without a word."""
+        if meta["prompt_tokens"] != length:
+            raise EngineFailed(f"The engine at {self.caller.url} read other tokens than it was sent.")
+
+    def _end(self, event: Json) -> bool:
+        """Whether this chunk is the last. Raises what an end that is none means."""
+        reason = event["meta_info"].get("finish_reason")
+        if reason is None:
+            return False
+        kind, status = reason["type"], reason.get("status_code")
+        if kind == "abort" and status is not None:
+            message = str(reason.get("message") or "")
+            raise refusal(self.caller.url, int(status), None, message, None)
+        # No stop text was requested, so that a text which "matched" is how it reports a broken sampler.
+        if kind not in _ENDS or isinstance(reason.get("matched"), str):
+            found = reason.get("matched") or reason.get("message") or kind
+            raise EngineFailed(f"The engine at {self.caller.url} ended an answer with {found!r}.")
+        return True
+
+    def _abort_soon(self, name: str) -> None:
+        task = asyncio.create_task(self._abort(name))
+        self._aborting.add(task)
+        task.add_done_callback(self._aborting.discard)
+
+    async def _abort(self, name: str) -> None:
+        """It refuses this to the usual key where it has an admin's. Then the closed connection must do."""
+        try:
+            async with asyncio.timeout(_ABORT_SECONDS):
+                await self.caller.reach("/abort_request", {"rid": name})
+        except (InferenceError, TimeoutError) as error:
+            _log.debug("A request was not aborted by name. %s", error)
+
+
+def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
+    """Every sampling field is set: its own defaults come from the checkpoint, and end an answer at 128."""
+    sampling = ask.sampling
+    biases = {str(token): bias for token, bias in sampling.logit_bias.items()}
+    biases |= {str(token): _BAN for token in sampling.ignored_stop_ids}
+    wanted: dict[str, Any] = {
+        "max_new_tokens": ask.limit,
+        "min_new_tokens": min(max(0, sampling.min_tokens - ask.sampled), ask.limit),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "min_p": sampling.min_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "repetition_penalty": 1.0,
+        "stop_token_ids": sorted((sampling.stop_token_ids | ask.ends) - sampling.ignored_stop_ids),
+        "no_stop_trim": True,
+        "skip_special_tokens": False,
+    }
+    optional = {"sampling_seed": ask.seed(), "logit_bias": biases, "ebnf": ask.grammar}
+    wanted |= {name: value for name, value in optional.items() if value not in (None, {})}
+    body: dict[str, Any] = {
+        "input_ids": list(prompt),
+        "sampling_params": wanted,
+        "stream": True,
+        # Else a server with a parser for reasoning leaves the reasoning out of the grammar.
+        "require_reasoning": False,
+    }
+    if sampling.cache_salt:
+        body["cache_salt"] = sampling.cache_salt
+    if sampling.logprobs is not None:
+        body |= {"return_logprob": True, "top_logprobs_num": sampling.logprobs}
+    return body
+
+
+def _logprobs(meta: Json, tokens: Sequence[int], begin: int, ask: Ask) -> tuple[TokenLogprob, ...] | None:
+    """A chunk that repeats its tokens repeats their scores too."""
+    count = ask.sampling.logprobs
+    if count is None or begin == len(tokens):
+        return None
+    sampled = meta["output_token_logprobs"][begin:]
+    top = meta["output_top_logprobs"][begin:] if count else [()] * len(sampled)
+    return tuple(
+        TokenLogprob(token, logprob, tuple((each, score) for score, each, *_ in likely or ()))
+        for token, (logprob, *_), likely in zip(tokens[begin:], sampled, top, strict=True)
+    )

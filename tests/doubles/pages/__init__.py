@@ -1,0 +1,1 @@
+"""What the pages of docs/ state, for tests that compare it with the server."""

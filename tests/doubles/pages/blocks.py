@@ -1,0 +1,72 @@
+"""The code blocks of the documentation, and the commands of those in a shell's language.
+
+Takes the pages. Returns each block with its place, its language and, where a comment before it states one
+(`<!-- not run: REASON -->`), the reason why no test runs it here.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+ADDRESS = "http://127.0.0.1:8000"
+SHELLS = ("bash", "sh")
+# Tests of their own run every block of these pages.
+RUN_ELSEWHERE = {
+    "README.md": "tests/e2e/test_examples_readme.py",
+    "docs/tutorial.md": "tests/e2e/test_tutorial.py",
+    "docs/extending.md": "tests/meta/test_extending.py",
+}
+_BLOCK = re.compile(
+    r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"
+    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+_COMMENT = re.compile(r"(?<![\w'\"\\])#.*$")
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    language: str
+    code: str
+    reason: str | None  # why it is not run
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[str]:
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").rglob("*.md")]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def blocks() -> Iterator[Block]:
+    for page in pages():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for found in _BLOCK.finditer(text):
+            line = text.count("\n", 0, found.start("language")) + 1
+            indent = len(found["indent"])
+            code = "".join(row[indent:] for row in found["code"].splitlines(keepends=True))
+            yield Block(page, line, found["language"], code, found["reason"])
+
+
+def commands(block: Block) -> list[str]:
+    """The commands of a block, each on one line, without comments."""
+    joined = block.code.replace("\\\n", " ")
+    lines = (_COMMENT.sub("", line).strip() for line in joined.splitlines())
+    return [line for line in lines if line]
+
+
+def words_of(command: str) -> tuple[dict[str, str], list[str]]:
+    """The variables that a command sets for itself, and its words."""
+    words = shlex.split(command)
+    variables: dict[str, str] = {}
+    while words and re.match(r"[A-Z_]+=", words[0]):
+        name, _, variables[name] = words.pop(0).partition("=")
+    return variables, words

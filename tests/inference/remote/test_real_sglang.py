@@ -1,0 +1,62 @@
+"""A real SGLang that runs already, with any model of the vocabulary: the contract, and cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import urllib.request
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from inference.engine import Engine
+from inference.remote.address import RemoteOptions
+from inference.remote.loading import load_remote
+from tests.contracts.engine_contract import GREEDY, EngineContract
+from tests.contracts.spelled_contract import SpelledContract
+
+URL, KEY = os.environ.get("SGLANG_URL", ""), os.environ.get("SGLANG_KEY")
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.anyio,
+    pytest.mark.skipif(not URL, reason="no SGLang: set SGLANG_URL to the address of one that runs"),
+]
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    options = RemoteOptions(key=KEY)
+    engine = await asyncio.to_thread(load_remote, "sglang", URL, options=options)
+    yield engine
+    await engine.close()
+
+
+class TestRealSglang(EngineContract, SpelledContract):
+    any_bytes = True  # its model may be of random weights
+
+    @pytest.fixture
+    def engine(self, engine: Engine) -> Engine:
+        return engine
+
+
+async def test_an_abandoned_generation_ends_on_the_server(engine: Engine) -> None:
+    def running() -> int:
+        asked = urllib.request.Request(f"{URL}/v1/loads", headers={"authorization": f"Bearer {KEY}"})
+        with urllib.request.urlopen(asked) as answer:
+            return sum(int(each["num_running_reqs"]) for each in json.load(answer)["loads"])
+
+    async def becomes(count: int) -> None:
+        """The server states its load about once a second."""
+        for _ in range(600):
+            if await asyncio.to_thread(running) == count:
+                return
+            await asyncio.sleep(0.05)
+        pytest.fail(f"the server never runs {count} requests")
+
+    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900, min_tokens=900))
+    await anext(stream)
+    await becomes(1)
+    await stream.aclose()
+    await becomes(0)
