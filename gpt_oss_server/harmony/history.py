@@ -21,7 +21,7 @@ class Segment:
     """One message as token ids, from <|start|> to <|end|> or <|call|>."""
 
     role: Role
-    tokens: Sequence[int]
+    tokens: Sequence[int]  # a tuple, or an array where they exceed every context
     channel: Channel | None = None
     recipient: str | None = None
     # Only for developer messages: their instructions, so that leading ones can be merged.
@@ -30,6 +30,10 @@ class Segment:
     stands_for: int = 0
     # The tools that are available from here on, as the client wrote them.
     tools: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tokens, list):  # read from JSON: equal segments compare equal
+            object.__setattr__(self, "tokens", tuple(self.tokens))
 
     @property
     def is_reasoning(self) -> bool:

@@ -114,7 +114,7 @@ def check_variables(variables: dict[str, str], words: list[str]) -> None:
 
 def check_program(words: list[str]) -> None:
     """The program accepts the command: its flags, and the values of its settings."""
-    words = expanded(words)
+    words = expanded(words[:-1] if words[-1:] == ["&"] else words)
     parser = build_parser(everything=True)
     assert (wrong := corrected(words, parser.subcommands)) is None, wrong
     given, further = parser.parse_known_args(words)

@@ -60,7 +60,22 @@ def commands(block: Block) -> list[str]:
     """The commands of a block, each on one line, without comments."""
     joined = block.code.replace("\\\n", " ")
     lines = (_COMMENT.sub("", line).strip() for line in joined.splitlines())
-    return [line for line in lines if line]
+    found: list[str] = []
+    for line in filter(None, lines):
+        if found and _is_open(found[-1]):
+            found[-1] += f"\n{line}"
+        else:
+            found.append(line)
+    return found
+
+
+def _is_open(command: str) -> bool:
+    """A quotation of it goes on in the next line."""
+    try:
+        shlex.split(command)
+    except ValueError:
+        return True
+    return False
 
 
 def words_of(command: str) -> tuple[dict[str, str], list[str]]:
