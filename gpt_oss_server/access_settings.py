@@ -37,8 +37,8 @@ class AccessSettings:
         30,
         optional(whole("COUNT", 1)),
         "Access",
-        "How many wrong keys an address may send per minute; beyond, keys that were not right from there "
-        "before get 429 and are not looked up.",
+        "How many wrong keys an address may send per minute. After that, a key that was never right from "
+        "this address gets 429 and is not looked up.",
     )
     key_requests_per_minute: int | None = setting(
         None,

@@ -39,7 +39,7 @@ class ApiError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     code: ClassVar[str | None] = "server_error"
-    when: ClassVar[str] = "The engine or the server broke; the server's log says why."
+    when: ClassVar[str] = "The engine or the server broke; the server's log states why."
     may_pass: bool = True  # the same request may succeed when it is sent again
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
@@ -91,12 +91,12 @@ class UnsupportedSchema(InvalidRequest):
 
 class UnsupportedGrammar(InvalidRequest):
     code = "invalid_grammar"
-    when = "The Lark grammar or regular expression of a custom tool cannot be enforced; the message says why."
+    when = "A custom tool's Lark grammar or regular expression cannot be enforced; the message states why."
 
 
 class ToolNotAvailable(InvalidRequest):
     code = "tool_unavailable"
-    when = "The request needs a tool that is switched off; the message says what to set."
+    when = "The request needs a tool that is switched off; the message states what to set."
 
 
 class InvalidJson(InvalidRequest):
@@ -309,7 +309,7 @@ class StoreUnavailable(ApiError):
     status = 503
     code = "store_unavailable"
     when = (
-        "The store does not answer, its disk is full, or its file cannot be written; the message says "
+        "The store does not answer, its disk is full, or its file cannot be written; the message states "
         "which; try again after `retry-after`."
     )
     retry_after = 1.0  # seconds

@@ -60,7 +60,7 @@ class NetworkSettings:
         30.0,
         duration(),
         "Network",
-        "How long a request's head may take to arrive, and its body besides a second for each 10 KiB.",
+        "How long the head of a request may take to arrive, and its body, plus a second for each 10 KiB.",
     )
     allow_host: tuple[str, ...] = setting(
         (),

@@ -24,6 +24,6 @@ class ObservationSettings:
         optional(text("URL")),
         "Operations",
         "The OTLP endpoint that takes OpenTelemetry's traces and metrics, such as `http://127.0.0.1:4318`; "
-        "`none` is what `OTEL_EXPORTER_OTLP_ENDPOINT` says, and neither where it says nothing. Needs "
+        "`none` is the value of `OTEL_EXPORTER_OTLP_ENDPOINT`; without either, none are sent. Needs "
         "`gpt-oss-server[otel]`.",
     )

@@ -73,7 +73,7 @@ class StoreSettings:
         3,
         whole("COUNT", 1),
         "Store",
-        "How many servers may try to finish a background response, as each stops without a word, before it "
+        "How many servers may try to finish a background response, each stopping unexpectedly, before it "
         "fails.",
     )
     background_lease: float = setting(

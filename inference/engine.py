@@ -125,7 +125,7 @@ class EngineInfo:
     temperature: float = 1.0
     top_p: float = 1.0
     honours: frozenset[str] = SAMPLING_FIELDS
-    # Fields that it cannot obey and that clients nevertheless always send: a server drops them and says so.
+    # Fields that it cannot obey and that clients nevertheless always send: a server drops them and states so.
     ignores: frozenset[str] = frozenset()
     # Whether a server begins a call that a request forces: for engines that continue any prompt, but obey no
     # grammar.

@@ -55,7 +55,7 @@ class ReasoningOptions(Reasoning):
         "The old name of `summary`."
     )
     context: Literal["auto", "current_turn", "all_turns"] | None = optional(
-        "Whose reasoning the prompt shows: that of this turn, which `auto` means too, or of all turns."
+        "Whose reasoning the prompt shows: that of this turn (`current_turn`, `auto`) or of all turns."
     )
 
 
@@ -69,7 +69,7 @@ class TextOptions(Body):
 class ContextManagement(Body):
     type: Literal["compaction"] = required("Always `compaction`.")
     compact_threshold: Annotated[Integer, Field(ge=1000)] | None = optional(
-        "The length of prompt, in tokens, from which on the conversation is compacted first."
+        "The length of a prompt, in tokens, from which the conversation is compacted first."
     )
 
 
@@ -123,7 +123,7 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
         "With an entry, a long conversation is compacted before the answer."
     )
     background: Boolean | None = optional(
-        "Runs the response without a connection: it is returned at once, and fetched later."
+        "Runs the response without a connection: it is returned immediately, and fetched later."
     )
     on_disconnect: Literal["cancel", "continue"] | None = optional(
         "Whether a stored, streamed response ends or continues when its client leaves."

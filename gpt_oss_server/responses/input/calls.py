@@ -178,7 +178,7 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
 
 
 def _mcp_listing(item: Item, where: str, conversation: Conversation) -> None:
-    """The tools of an MCP server, which is not asked for them again. The item adds nothing to the prompt."""
+    """The tools of an MCP server, which need not be listed again. The item adds nothing to the prompt."""
     conversation.add(carried(item))
 
 
