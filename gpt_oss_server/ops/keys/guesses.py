@@ -1,4 +1,4 @@
-"""Wrong keys by the address that sends them: who guesses is slowed, and learns nothing meanwhile.
+"""Wrong keys by the address that sends them: a guesser is slowed, and learns nothing meanwhile.
 
 Takes addresses and keys, right and wrong. Returns how long an address must wait until its next key is looked
 up. An address has an allowance of wrong keys, which grows again steadily. Without any left, a key is only
