@@ -46,7 +46,7 @@ CLI_HEAD = f"""{NOTE}
 # The command line
 
 Exit codes: 0 for success; 1 for a failure, which a sentence on standard error explains; 2 for a wrong command
-line or setting; 130 for an interrupt. `serve` has more of them: see [the life of a server](lifecycle.md).
+line or setting; 130 for an interrupt. `serve` has further ones: see [the life of a server](lifecycle.md).
 """
 
 BF16 = 2  # bytes
@@ -55,7 +55,7 @@ HARDWARE_HEAD = f"""{NOTE}
 # Which machine for which model
 
 Computed from the models' shapes, with the weights as published (experts in MXFP4, the rest in bf16) and keys
-and values in bf16. A running server needs some memory more, for PyTorch and its kernels.
+and values in bf16. A running server needs somewhat more memory, for PyTorch and its kernels.
 
 | model | weights | keys and values of 10,000 tokens | of a whole context of 131,072 |
 |---|---|---|---|
@@ -74,7 +74,7 @@ common beginning share it.
 | no card, 32 GB of memory | `llama:URL` | no |
 | no card, 96 GB of memory | `llama:URL` | `llama:URL` |
 
-The package's own engine runs on one card (Ampere or later; tuned for Hopper), or on a CPU, where it is exact
+The built-in engine runs on one card (Ampere or later; tuned for Hopper), or on a CPU, where it is exact
 and meant for small models. For everything else, put this server in front of llama-server, vLLM or
 SGLang ([Other engines](engines.md), [Scaling](scaling.md)). The published models themselves were not run
 here: measured speeds are of their shapes with random weights ([Performance](performance.md)).
