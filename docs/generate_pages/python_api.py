@@ -149,9 +149,9 @@ def _function(node: ast.stmt, lines: list[str]) -> Iterator[str]:
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     documented = ast.get_docstring(node) is not None
     end = node.body[0].end_lineno if documented else _first(node.body[0]) - 1
-    yield from lines[_first(node) - 1 : end]
-    if not documented:
-        yield " " * (node.col_offset + 4) + "..."
+    *others, last = lines[_first(node) - 1 : end]
+    yield from others
+    yield last if documented else f"{last} ..."
 
 
 def _first(node: ast.stmt) -> int:
