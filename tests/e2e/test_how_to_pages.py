@@ -1,4 +1,7 @@
-"""The Python of the how-to pages, typed as it stands, except for the port: it prints what the page shows."""
+"""The Python of structured-output.md, python-tool.md and background.md, typed as it stands, except for the port.
+
+It prints what the page shows.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.pages.names import shared_names
 from tests.doubles.server_process import Served, serving
 from tests.e2e.test_tutorial import ADDRESS, blocks
 from tests.tools.python.conftest import bubblewrap
@@ -28,12 +32,12 @@ def served() -> Iterator[Served]:
 def test_each_block_prints_what_its_page_shows(served: Served, page: str, checked: int) -> None:
     if page == "python-tool":
         bubblewrap()
-    names: dict[str, object] = {}
     found = [block for block in blocks(DOCS / f"{page}.md") if block.language == "python"]
     assert sum(block.shown is not None for block in found) == checked
-    for block in found:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(block.code.replace(ADDRESS, served.url), names)
-        if block.shown is not None:
-            assert printed.getvalue().split() == block.shown.split()
+    with shared_names() as names:
+        for block in found:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(block.code.replace(ADDRESS, served.url), names)
+            if block.shown is not None:
+                assert printed.getvalue().split() == block.shown.split()

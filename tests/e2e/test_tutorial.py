@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.pages.names import shared_names
 from tests.doubles.server_process import Served, serving
 from tests.e2e.test_examples_readme import run_curl
 from tests.tools.python.conftest import bubblewrap
@@ -63,22 +64,22 @@ def served() -> Iterator[Served]:
 
 def test_every_block_prints_what_the_page_shows(served: Served) -> None:
     bubblewrap()
-    names: dict[str, object] = {}
     checked = 0
-    for block in blocks():
-        if block.language == "python":
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(block.code.replace(ADDRESS, served.url), names)
-            found = printed.getvalue()
-        elif block.code.startswith("curl"):
-            found = run_curl(block.code, served)
-        elif block.code.startswith(".venv/bin/python"):
-            found = run_example(block.code.split()[1], served)
-        else:
-            continue  # starts the server
-        if block.shown is not None:
-            shown = _DATE.sub(date.today().isoformat(), block.shown)
-            assert found.rstrip() == shown.rstrip()
-            checked += 1
+    with shared_names() as names:
+        for block in blocks():
+            if block.language == "python":
+                printed = io.StringIO()
+                with contextlib.redirect_stdout(printed):
+                    exec(block.code.replace(ADDRESS, served.url), names)
+                found = printed.getvalue()
+            elif block.code.startswith("curl"):
+                found = run_curl(block.code, served)
+            elif block.code.startswith(".venv/bin/python"):
+                found = run_example(block.code.split()[1], served)
+            else:
+                continue  # starts the server
+            if block.shown is not None:
+                shown = _DATE.sub(date.today().isoformat(), block.shown)
+                assert found.rstrip() == shown.rstrip()
+                checked += 1
     assert checked == 9

@@ -107,17 +107,17 @@ def essence(response: dict[str, Any]) -> Any:
     return response["status"], items, usage
 
 
-def agrees(events: list[dict[str, Any]], response: dict[str, Any]) -> bool:
-    """Whether the streamed text is the response's."""
+def texts(events: list[dict[str, Any]], response: dict[str, Any]) -> tuple[str, str]:
+    """The streamed text and the response's."""
     streamed = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
     messages = [item for item in response["output"] if item["type"] == "message"]
-    return streamed == "".join(part["text"] for message in messages for part in message["content"])
+    return streamed, "".join(part["text"] for message in messages for part in message["content"])
 
 
 async def check(client: Client, outcome: Outcome, expected: list[Any], until: float) -> None:
     def problem(kind: str, response_id: str, more: object = "") -> None:
         outcome.problems[kind] += 1
-        outcome.examples.append(f"{response_id}: {kind} {more!s:.300}")
+        outcome.examples.append(f"{response_id}: {kind} {more!s:.3000}")
 
     for response_id, kind in outcome.started:
         response = await ended(client, response_id, until)
@@ -134,8 +134,9 @@ async def check(client: Client, outcome: Outcome, expected: list[Any], until: fl
             problem("another end in the log", response_id)
         if essence(response) != expected[kind]:
             problem("another response", response_id, essence(response))
-        elif not agrees(events, response):
-            problem("another text in the log", response_id)
+        elif (both := texts(events, response))[0] != both[1]:
+            deltas = [event.get("delta") for event in events]
+            problem("another text in the log", response_id, (both, deltas))
 
 
 async def under_faults(

@@ -20,6 +20,9 @@ RUN_ELSEWHERE = {
     "README.md": "tests/e2e/test_examples_readme.py",
     "docs/tutorial.md": "tests/e2e/test_tutorial.py",
     "docs/extending.md": "tests/meta/test_extending.py",
+    "docs/structured-output.md": "tests/e2e/test_how_to_pages.py",
+    "docs/python-tool.md": "tests/e2e/test_how_to_pages.py",
+    "docs/background.md": "tests/e2e/test_how_to_pages.py",
 }
 _BLOCK = re.compile(
     r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"

@@ -13,7 +13,11 @@ from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 from tests.tools.python.conftest import bubblewrap
 
-GROW = "<|channel|>analysis to=python code<|message|>kept = bytearray(b'x') * (200 << 20)<|call|>"
+GROW = (
+    "<|channel|>analysis to=python code<|message|>"
+    # Memory is counted ten times a second.
+    "import time\nkept = bytearray(b'x') * (200 << 20)\ntime.sleep(2)<|call|>"
+)
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 MIB = 1024 * 1024

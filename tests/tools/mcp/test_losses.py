@@ -170,7 +170,7 @@ async def test_over_sse_a_refused_message_is_not_waited_for(status: int, sentenc
 @pytest.mark.parametrize(
     ("status", "body", "headers", "sentence"),
     [
-        (200, b"[1, 2", [(b"content-type", b"application/json")], "error"),
+        (200, b"[1, 2", [(b"content-type", b"application/json")], "not MCP"),
         (200, b"x" * 33_000_000, [(b"content-type", b"application/json")], "more data than the limit allows"),
         (
             200,
@@ -178,9 +178,9 @@ async def test_over_sse_a_refused_message_is_not_waited_for(status: int, sentenc
             [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")],
             "more data than the limit allows",
         ),
-        (200, b"<html>", [(b"content-type", b"text/html")], "error"),
-        (200, b"data: nonsense\n\n", [(b"content-type", b"text/event-stream")], "error"),
-        (202, b"", [], "error"),
+        (200, b"<html>", [(b"content-type", b"text/html")], "not MCP"),
+        (200, b"data: nonsense\n\n", [(b"content-type", b"text/event-stream")], "not MCP"),
+        (202, b"", [], "not MCP"),
         (500, b"oops", [], "status 500"),
         (429, b"slow down", [], "status 429"),
         (404, b"nobody", [], "status 404"),
