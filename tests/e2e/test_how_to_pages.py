@@ -1,4 +1,4 @@
-"""The Python of structured-output.md, python-tool.md and background.md, typed as it stands, except for the port.
+"""The Python of structured-output.md, python-tool.md and background.md, typed as it stands but for the port.
 
 It prints what the page shows.
 """

@@ -10,7 +10,7 @@ from openai import OpenAI
 
 @contextmanager
 def shared_names(**given: object) -> Iterator[dict[str, object]]:
-    """The clients among the names are closed at the end: left to the garbage collector, they are a warning."""
+    """The clients among the names are closed at the end; the garbage collector would warn of them."""
     names = dict(given)
     try:
         yield names
