@@ -277,6 +277,8 @@ class Run:
             self._log()
             return [*closing, *self._stream.ended_as(end, self._stored.response)]
         try:
+            if self.tape is not None:  # first: who continues a stored response repeats its last events
+                await self.tape.flush()
             await self._keep()
         except LeaseLost:  # another process ends this response
             self._served.traces.forget(self.id)

@@ -130,6 +130,25 @@ async def test_a_turn_of_a_conversation_joins_it_once(making: Making) -> None:
     assert len(before["data"]) == 2
 
 
+async def test_one_that_is_stored_and_not_yet_logged_repeats_all_of_its_text(making: Making) -> None:
+    """The log lingers: the process dies after it has stored the response and before its last appends."""
+    first = making("shared", "first")
+    first.logs.linger, put, logged = 5.0, first.stores.responses.put, list[int]()
+
+    async def counting(stored: StoredResponse, append: Append | None = None) -> None:
+        logged.append(len(first.logs.appended.batches))
+        await put(stored, append)
+
+    first.stores.responses.put = counting  # type: ignore[method-assign]
+    appended, events = await first.run_to_its_end()
+    await first.logs._database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
+    await making("shared", "dead").dies_after(appended, logged[0])
+    second = making("shared", "second")
+    await second.takes_over()
+    assert await second.events(appended.run_id) == events
+    assert check_stream(events)["status"] == "completed"
+
+
 async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> None:
     """It hung for longer than its lease, and another process ended the response meanwhile."""
     slow = making("shared", "slow")
