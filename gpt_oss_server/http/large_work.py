@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ BODY_SIZE: ContextVar[int] = ContextVar("body size", default=0)
 # They share one interpreter with the event loop; more threads would only slow it.
 _large = ThreadPoolExecutor(2, "large requests")
 _huge = ThreadPoolExecutor(1, "huge requests")
+# Seconds for each byte of a huge request, before each part of its work. Calls such as parsing keep the
+# interpreter for a tenth of a second; one after the other, each turn of the event loop would wait for one.
+_PAUSE = 2e-9
 
 
 _collecting = threading.Lock()
@@ -53,7 +57,18 @@ def without_collections() -> Iterator[None]:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    pool = _large if BODY_SIZE.get() <= HUGE_BODY else _huge
+    size = BODY_SIZE.get()
+    if size <= HUGE_BODY:
+        return await _run(_large, work)
+
+    def unhurried() -> T:
+        time.sleep(size * _PAUSE)
+        return work()
+
+    return await _run(_huge, unhurried)
+
+
+async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
 
 
