@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling
 from inference.grammar import Notation
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
-from tests.contracts.remote_contract import RemoteContract, connected, model_tokens
+from tests.contracts.remote_contract import RemoteContract, connected, ends_at, model_tokens
 from tests.doubles.engines.vllm_double import END, VllmDouble
 from tests.doubles.engines.written import Written
 
@@ -27,19 +27,17 @@ class TestVllm(RemoteContract):
     kind = "vllm"
 
     @pytest.fixture
-    async def double(self) -> AsyncIterator[VllmDouble]:
-        async with VllmDouble() as double:
-            yield double
+    def double(self, double: VllmDouble) -> VllmDouble:
+        return double
 
 
 class TestVllmWithSeveralTokensInAChunk(RemoteContract):
     kind = "vllm"
 
     @pytest.fixture
-    async def double(self) -> AsyncIterator[VllmDouble]:
-        async with VllmDouble() as double:
-            double.at_once = 3
-            yield double
+    def double(self, double: VllmDouble) -> VllmDouble:
+        double.at_once = 3
+        return double
 
 
 async def test_the_model_is_named_without_its_owner(double: VllmDouble) -> None:
@@ -47,15 +45,8 @@ async def test_the_model_is_named_without_its_owner(double: VllmDouble) -> None:
     assert (engine.info.name, engine.info.context_length) == ("model", 600)
 
 
-def ends_at(place: int, end: int) -> VllmDouble:
-    def model(tokens: Sequence[int]) -> int:
-        return end if len(tokens) == len(PROMPT) + place else len(tokens)
-
-    return VllmDouble(model)
-
-
 async def test_the_models_end_is_sampled_past_where_it_is_no_stop_id() -> None:
-    async with ends_at(4, END) as double:
+    async with VllmDouble(ends_at(4, END)) as double:
         engine = await connected(double, "vllm")
         past = await generated(engine, replace(GREEDY, max_tokens=9))
         assert past.tokens == (5, 6, 7, 8, END, 10, 11, 12, 13)
@@ -69,7 +60,7 @@ async def test_the_models_end_is_sampled_past_where_it_is_no_stop_id() -> None:
 
 async def test_each_request_of_a_generation_has_a_seed_of_its_own() -> None:
     """With one seed, a request that continues would repeat the random numbers of the one before."""
-    async with ends_at(4, END) as double:
+    async with VllmDouble(ends_at(4, END)) as double:
         engine = await connected(double, "vllm")
         double.requests.clear()
         sampling = replace(GREEDY, seed=7)
@@ -176,7 +167,7 @@ async def test_another_server_is_not_taken_for_vllm(double: VllmDouble) -> None:
 
 
 async def test_each_request_has_the_rest_of_the_grammar(double: VllmDouble) -> None:
-    async with ends_at(4, END) as double:
+    async with VllmDouble(ends_at(4, END)) as double:
         engine = await connected(double, "vllm")
         assert engine.info.notation is Notation.XGRAMMAR
         double.requests.clear()
