@@ -12,8 +12,9 @@ import pytest
 
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.grammar import Notation
+from tests.contracts.ending_contract import EndingContract
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
-from tests.contracts.remote_contract import RemoteContract, connected, ends_at, model_tokens
+from tests.contracts.remote_contract import connected, ends_at, model_tokens
 from tests.doubles.engines.http_double import Refusal
 from tests.doubles.engines.sglang_double import END, SglangDouble
 from tests.doubles.engines.written import Written
@@ -28,7 +29,7 @@ async def double() -> AsyncIterator[SglangDouble]:
         yield double
 
 
-class TestSglang(RemoteContract):
+class TestSglang(EndingContract):
     """Each chunk repeats all tokens, as without flags."""
 
     kind = "sglang"
@@ -38,7 +39,7 @@ class TestSglang(RemoteContract):
         return double
 
 
-class TestSglangWithFurtherTokensOnly(RemoteContract):
+class TestSglangWithFurtherTokensOnly(EndingContract):
     kind = "sglang"
 
     @pytest.fixture
@@ -47,7 +48,7 @@ class TestSglangWithFurtherTokensOnly(RemoteContract):
         return double
 
 
-class TestSglangWithSeveralTokensInAChunk(RemoteContract):
+class TestSglangWithSeveralTokensInAChunk(EndingContract):
     """Chunks that repeat may be ahead of their own counts."""
 
     kind = "sglang"
@@ -117,19 +118,6 @@ async def test_seeds_count_where_the_server_was_started_to_obey_them(
     double.seeds = seeds
     engine = await connected(double, "sglang")
     assert engine.info.ignores == (frozenset() if seeds else {"seed"})
-
-
-async def test_the_models_end_is_sampled_past_where_it_is_no_stop_id() -> None:
-    async with SglangDouble(ends_at(4, END)) as double:
-        engine = await connected(double, "sglang")
-        past = await generated(engine, replace(GREEDY, max_tokens=9))
-        assert past.tokens == (5, 6, 7, 8, END, 10, 11, 12, 13)
-        least = replace(GREEDY, max_tokens=9, min_tokens=7, stop_token_ids=frozenset({END}))
-        assert len((await generated(engine, least)).tokens) == 9
-        ignored = replace(GREEDY, max_tokens=6, ignored_stop_ids=frozenset({END}))
-        assert END not in (await generated(engine, ignored)).tokens
-        stopped = await generated(engine, replace(GREEDY, stop_token_ids=frozenset({END})))
-        assert (stopped.tokens[-1], stopped.finish) == (END, Finish.STOP), "its end must not be trimmed"
 
 
 async def test_each_request_of_a_generation_has_a_seed_and_a_name_of_its_own() -> None:
@@ -273,13 +261,3 @@ async def test_each_request_has_the_rest_of_the_grammar() -> None:
         ]
         assert {77, END} <= set(wanted[0]["stop_token_ids"]), "the server ends where the grammar does"
         assert double.unbound == 0, "the reasoning is part of the grammar"
-
-
-async def test_a_server_that_refuses_the_grammar_samples_without(
-    double: SglangDouble, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = await connected(double, "sglang")
-    double.takes_grammars = False
-    found = await generated(engine, replace(GREEDY, grammar=Written(END)))
-    assert found.tokens == model_tokens(40)
-    assert "is checked after it has ended" in caplog.text
