@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.engines.processor_time import processor_seconds
 from tests.doubles.server_process import serving
 
 pytestmark = [
@@ -26,13 +26,6 @@ pytestmark = [
 ]
 STARTS, TOGETHER = 5, 32
 IMPORTS_OF_TORCH = 3.3  # 2.8 when this was written, 3.8 before parts of the start were left for later
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def processor_time(process: int) -> float:
-    """Seconds of a running process, in user and system mode."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def import_of_torch() -> float:
@@ -54,7 +47,7 @@ def await_first_token(address: str) -> None:
 def start() -> float:
     with serving() as server:
         await_first_token(server.url.removeprefix("http://"))
-        return processor_time(server.process.pid)
+        return processor_seconds(server.process.pid)
 
 
 def test_a_start_costs_a_few_imports_of_torch() -> None:
@@ -89,4 +82,4 @@ def test_prompts_that_arrive_together_are_read_together() -> None:
         times = asyncio.run(_together(address))
     first, last, usual = times[0], times[-1], statistics.median(alone)
     print(f"first tokens of {TOGETHER}: {first:.2f} to {last:.2f} s; of one alone {usual:.2f} s")
-    assert times[-1] < sum(alone)
+    assert last < sum(alone)
