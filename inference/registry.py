@@ -60,7 +60,7 @@ def load(
 
 def runs_here(model: str) -> bool:
     """Whether the engine of this name computes in this process, and so needs torch."""
-    return not model.startswith(("scripted:", *REMOTE, *(f"{kind}:" for kind in UNSERVED)))
+    return not model.startswith(("scripted:", *REMOTE, *UNSERVED))
 
 
 def repo_of(model: str) -> str | None:
@@ -144,8 +144,8 @@ def _remote(request: Request) -> Engine:
 
 
 def _unserved(request: Request) -> Engine:
-    kind = request.model.partition(":")[0]
-    raise ModelNotFound(f"{kind}: is not supported. {UNSERVED[kind]}")
+    prefix = next(each for each in UNSERVED if request.model.startswith(each))
+    raise ModelNotFound(f"{prefix} is not supported. {UNSERVED[prefix]}")
 
 
 def _local(request: Request) -> Engine:
@@ -179,5 +179,5 @@ PREFIXES: dict[str, Callable[[Request], Engine]] = {
     "scripted:": _scripted,
     "random:": _random,
     **dict.fromkeys(REMOTE, _remote),
-    **{f"{kind}:": _unserved for kind in UNSERVED},
+    **dict.fromkeys(UNSERVED, _unserved),
 }

@@ -16,7 +16,7 @@ from torch.nn import functional
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.ops import reference as ops
-from inference.ops.halves import HalfRows, are_halves, has_halves, linear
+from inference.ops.halves import HalfRows, halves_where_exact, linear
 
 # The most memory for all experts of a model as floats. A larger model keeps none: the kept ones would be
 # evicted before they are used again.
@@ -86,7 +86,7 @@ class Experts(ABC):
         if self._joint is None:
             rows = [self.rows(expert) for expert in range(self._count)]
             w1, b1, w2, b2 = zip(*rows, strict=True)
-            first, second = (_narrow(whole) for whole in (torch.cat(w1), torch.cat(w2, 1)))
+            first, second = (halves_where_exact(whole) for whole in (torch.cat(w1), torch.cat(w2, 1)))
             self._joint = (first, torch.cat(b1), second, torch.stack(b2))
         return self._joint
 
@@ -104,11 +104,6 @@ class Experts(ABC):
                 out.index_add_(0, tokens, result * weights[mine])
                 end += count
         return out
-
-
-def _narrow(rows: Tensor) -> Matrix:
-    exact = rows.dtype == torch.float32 and has_halves(rows.device) and are_halves(rows)
-    return HalfRows(rows) if exact else rows
 
 
 def check_block_sizes(config: ModelConfig) -> None:

@@ -21,7 +21,7 @@ from inference.models.head import pack_head
 from inference.models.precision import Precision
 from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.ops.choice import runs_fp8, runs_kernels
-from inference.ops.halves import HalfRows, are_halves, has_halves
+from inference.ops.halves import HalfRows, halves_where_exact
 from inference.ops.reference import MixtureWeights
 from inference.ops.scaled import Rounding, Rows, ScaledRows, scaled
 from inference.progress import ProgressBar
@@ -111,7 +111,6 @@ class _Reader:
     ) -> None:
         self._files, self._config, self._device, self._dtype = files, config, device, dtype
         self._repacks = runs_kernels(device)
-        self._halves = has_halves(device) and dtype == torch.float32
         self._keeps_fp8 = runs_fp8(device)
         self.rounding = Rounding() if precision.weights == "fp8" else None
         self._is_original = "embedding.weight" in files
@@ -130,11 +129,8 @@ class _Reader:
         return found if self._keeps_fp8 else found.floats(rows.dtype)
 
     def _product_rows(self, rows: Tensor) -> Rows | HalfRows:
-        """In 16 bits where that is exact and the CPU multiplies by them."""
         found = self._rows(rows)
-        if self._halves and isinstance(found, Tensor) and are_halves(found):
-            return HalfRows(found)
-        return found
+        return found if isinstance(found, ScaledRows) else halves_where_exact(found)
 
     def ends(self) -> tuple[Tensor, Tensor, Tensor | ScaledRows | HalfRows]:
         """Embedding, last norm and head."""

@@ -14,7 +14,6 @@ from inference.naming.unserved import UNSERVED
 EMBEDDED = "tiny"
 PUBLISHED = ("openai/gpt-oss-20b", "openai/gpt-oss-120b")
 PREFIXES = ("scripted:", "random:", "llama:", "vllm:", "sglang:")
-_REFUSED = tuple(f"{kind}:" for kind in UNSERVED)  # with a sentence about what to name instead
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FROM_HUB = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
 # As other programs' catalogues write them: gpt-oss:20b, gpt-oss-120b-GGUF, ggml-org/gpt-oss-20b-GGUF.
@@ -26,7 +25,7 @@ def names_model(word: str) -> bool:
     """Whether a word names a model, so that it can stand where a question might."""
     if not word or any(sign.isspace() for sign in word):
         return False
-    if word == EMBEDDED or word.startswith((*PREFIXES, *_REFUSED)) or REPO_ID.fullmatch(word):
+    if word == EMBEDDED or word.startswith((*PREFIXES, *UNSERVED)) or REPO_ID.fullmatch(word):
         return True
     return _is_folder(word) or word.lower().endswith(".gguf") or _published(word) is not None
 

@@ -55,6 +55,12 @@ def are_halves(rows: Tensor) -> bool:
     return bool((rows.half().float() - rows).abs_().max() <= _WORST)
 
 
+def halves_where_exact(rows: Tensor) -> Tensor | HalfRows:
+    """The same rows in 16 bits if that loses nothing and PyTorch can multiply by them."""
+    exact = rows.dtype == torch.float32 and has_halves(rows.device) and are_halves(rows)
+    return HalfRows(rows) if exact else rows
+
+
 def linear(x: Tensor, weight: Tensor | HalfRows, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b."""
     if isinstance(weight, HalfRows):

@@ -19,6 +19,7 @@ from inference.engine import SAMPLING_FIELDS, EngineFailed, InferenceError, Toke
 from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused, refusal
+from inference.remote.listed import listed_model, not_described, tokenised, without_owner
 from inference.remote.wire import Ask, Facts, Piece
 
 _log = logging.getLogger(__name__)
@@ -51,25 +52,23 @@ class SglangWire:
             return False
 
     async def facts(self) -> Facts:
-        models, server = await self.caller.get("/v1/models"), await self._server()
+        self._model, context = await listed_model(self.caller, self.title)
+        server = await self._server()
         try:
-            model = next(each for each in models["data"] if each.get("max_model_len"))
-            self._model, context = str(model["id"]), int(model["max_model_len"])
             longest = int(server.get("max_req_input_len") or context - _SHORTER)
-        except (KeyError, TypeError, ValueError, StopIteration) as error:
-            raise EngineFailed(
-                f"{self.caller.url} does not describe its model as SGLang does. Is it another server?"
-            ) from error
+        except (TypeError, ValueError) as error:
+            raise not_described(self.caller, self.title) from error
         if server and not server.get("incremental_streaming_output"):
             _log.warning(
                 "%s repeats all tokens of a stream with each further one. Start it with "
                 "--incremental-streaming-output, which saves both sides the work.",
                 self.caller.url,
             )
-        name = self._model.rstrip("/").rpartition("/")[2]
         about = f"on SGLang, with a context of {context:,} tokens"
         seeds = server.get("enable_deterministic_inference")
-        return Facts(name, longest, None, about, frozenset() if seeds else frozenset({"seed"}))
+        return Facts(
+            without_owner(self._model), longest, None, about, frozenset() if seeds else frozenset({"seed"})
+        )
 
     async def _server(self) -> Mapping[str, Any]:
         """How it was started; empty behind a router, which has no such path."""
@@ -80,9 +79,7 @@ class SglangWire:
         return found if isinstance(found, dict) else {}
 
     async def tokenised(self, text: str) -> list[int]:
-        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        answer = await self.caller.post("/tokenize", body)
-        return list(answer["tokens"])
+        return await tokenised(self.caller, self._model, text)
 
     async def read(self, prompt: Sequence[int]) -> None:
         sampling = {"max_new_tokens": 1, "temperature": 0.0}

@@ -15,6 +15,7 @@ from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
 from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused
+from inference.remote.listed import listed_model, tokenised, without_owner
 from inference.remote.wire import Ask, Facts, Piece
 
 _BAN = -100.0  # the lowest bias that it accepts
@@ -42,21 +43,13 @@ class VllmWire:
             return False
 
     async def facts(self) -> Facts:
-        models = await self.caller.get("/v1/models")
-        try:
-            model = next(each for each in models["data"] if each.get("max_model_len"))
-            self._model, context = str(model["id"]), int(model["max_model_len"])
-        except (KeyError, TypeError, ValueError, StopIteration) as error:
-            raise EngineFailed(
-                f"{self.caller.url} does not describe its model as vLLM does. Is it another server?"
-            ) from error
-        name = self._model.rstrip("/").rpartition("/")[2]
-        return Facts(name, context, None, f"on vLLM, with a context of {context:,} tokens")
+        self._model, context = await listed_model(self.caller, self.title)
+        return Facts(
+            without_owner(self._model), context, None, f"on vLLM, with a context of {context:,} tokens"
+        )
 
     async def tokenised(self, text: str) -> list[int]:
-        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        answer = await self.caller.post("/tokenize", body)
-        return list(answer["tokens"])
+        return await tokenised(self.caller, self._model, text)
 
     async def read(self, prompt: Sequence[int]) -> None:
         await self.caller.post(

@@ -14,7 +14,7 @@ from inference.remote.address import RemoteOptions
 from inference.remote.engine import RemoteEngine
 from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, becomes_idle, generated
-from tests.doubles.engines.http_double import HttpDouble, Refusal, some_model
+from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
 
 
 async def connected(double: HttpDouble, kind: str, **options: Any) -> RemoteEngine:
@@ -28,6 +28,11 @@ def model_tokens(count: int) -> tuple[int, ...]:
     for _ in range(count):
         tokens.append(some_model(tokens))
     return tuple(tokens[len(PROMPT) :])
+
+
+def ends_at(place: int, end: int) -> Model:
+    """A model that says `end` to `PROMPT` once, after `place` tokens."""
+    return lambda tokens: end if len(tokens) == len(PROMPT) + place else len(tokens)
 
 
 @pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,13 @@ import pytest
 
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.grammar import Notation
+from tests.contracts.ending_contract import EndingContract
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
-from tests.contracts.remote_contract import RemoteContract, connected, model_tokens
+from tests.contracts.remote_contract import connected, ends_at, model_tokens
 from tests.doubles.engines.http_double import Refusal
 from tests.doubles.engines.sglang_double import END, SglangDouble
 from tests.doubles.engines.written import Written
+from tests.doubles.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -27,37 +29,34 @@ async def double() -> AsyncIterator[SglangDouble]:
         yield double
 
 
-class TestSglang(RemoteContract):
+class TestSglang(EndingContract):
     """Each chunk repeats all tokens, as without flags."""
 
     kind = "sglang"
 
     @pytest.fixture
-    async def double(self) -> AsyncIterator[SglangDouble]:
-        async with SglangDouble() as double:
-            yield double
+    def double(self, double: SglangDouble) -> SglangDouble:
+        return double
 
 
-class TestSglangWithFurtherTokensOnly(RemoteContract):
+class TestSglangWithFurtherTokensOnly(EndingContract):
     kind = "sglang"
 
     @pytest.fixture
-    async def double(self) -> AsyncIterator[SglangDouble]:
-        async with SglangDouble() as double:
-            double.incremental = True
-            yield double
+    def double(self, double: SglangDouble) -> SglangDouble:
+        double.incremental = True
+        return double
 
 
-class TestSglangWithSeveralTokensInAChunk(RemoteContract):
+class TestSglangWithSeveralTokensInAChunk(EndingContract):
     """Chunks that repeat may be ahead of their own counts."""
 
     kind = "sglang"
 
     @pytest.fixture
-    async def double(self) -> AsyncIterator[SglangDouble]:
-        async with SglangDouble() as double:
-            double.at_once, double.hurries = 3, True
-            yield double
+    def double(self, double: SglangDouble) -> SglangDouble:
+        double.at_once, double.hurries = 3, True
+        return double
 
 
 STREAMS = [(False, False), (False, True), (True, False)]
@@ -121,28 +120,8 @@ async def test_seeds_count_where_the_server_was_started_to_obey_them(
     assert engine.info.ignores == (frozenset() if seeds else {"seed"})
 
 
-def ends_at(place: int, end: int) -> SglangDouble:
-    def model(tokens: Sequence[int]) -> int:
-        return end if len(tokens) == len(PROMPT) + place else len(tokens)
-
-    return SglangDouble(model)
-
-
-async def test_the_models_end_is_sampled_past_where_it_is_no_stop_id() -> None:
-    async with ends_at(4, END) as double:
-        engine = await connected(double, "sglang")
-        past = await generated(engine, replace(GREEDY, max_tokens=9))
-        assert past.tokens == (5, 6, 7, 8, END, 10, 11, 12, 13)
-        least = replace(GREEDY, max_tokens=9, min_tokens=7, stop_token_ids=frozenset({END}))
-        assert len((await generated(engine, least)).tokens) == 9
-        ignored = replace(GREEDY, max_tokens=6, ignored_stop_ids=frozenset({END}))
-        assert END not in (await generated(engine, ignored)).tokens
-        stopped = await generated(engine, replace(GREEDY, stop_token_ids=frozenset({END})))
-        assert (stopped.tokens[-1], stopped.finish) == (END, Finish.STOP), "its end must not be trimmed"
-
-
 async def test_each_request_of_a_generation_has_a_seed_and_a_name_of_its_own() -> None:
-    async with ends_at(4, END) as double:
+    async with SglangDouble(ends_at(4, END)) as double:
         engine = await connected(double, "sglang")
         double.requests.clear()
         await generated(engine, replace(GREEDY, seed=7))
@@ -197,10 +176,7 @@ async def test_a_generation_that_is_abandoned_is_aborted_by_name(double: SglangD
     await anext(stream)
     name = double.requests[-1][1]["rid"]
     await stream.aclose()
-    for _ in range(300):
-        if double.aborted:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: double.aborted)
     assert double.aborted == [name]
     double.pace = 0.0
     double.requests.clear()
@@ -216,10 +192,7 @@ async def test_an_abort_that_needs_another_key_is_left_to_the_connection(double:
     stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
     await anext(stream)
     await stream.aclose()
-    for _ in range(300):
-        if not double.streaming and double.requests[-1][0] == "/abort_request":
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: not double.streaming and double.requests[-1][0] == "/abort_request")
     assert (double.streaming, double.aborted) == (0, [])
     double.pace = 0.0
     assert (await generated(engine)).tokens == model_tokens(40)
@@ -275,7 +248,7 @@ async def test_another_server_is_not_taken_for_it(double: SglangDouble) -> None:
 
 
 async def test_each_request_has_the_rest_of_the_grammar() -> None:
-    async with ends_at(4, END) as double:
+    async with SglangDouble(ends_at(4, END)) as double:
         double.parses_reasoning = True
         engine = await connected(double, "sglang")
         assert engine.info.notation is Notation.XGRAMMAR
@@ -288,13 +261,3 @@ async def test_each_request_has_the_rest_of_the_grammar() -> None:
         ]
         assert {77, END} <= set(wanted[0]["stop_token_ids"]), "the server ends where the grammar does"
         assert double.unbound == 0, "the reasoning is part of the grammar"
-
-
-async def test_a_server_that_refuses_the_grammar_samples_without(
-    double: SglangDouble, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = await connected(double, "sglang")
-    double.takes_grammars = False
-    found = await generated(engine, replace(GREEDY, grammar=Written(END)))
-    assert found.tokens == model_tokens(40)
-    assert "is checked after it has ended" in caplog.text

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling
 from inference.grammar import Notation
+from tests.contracts.ending_contract import EndingContract
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
-from tests.contracts.remote_contract import RemoteContract, connected, model_tokens
+from tests.contracts.remote_contract import connected, ends_at, model_tokens
 from tests.doubles.engines.vllm_double import END, VllmDouble
 from tests.doubles.engines.written import Written
 
@@ -23,23 +24,21 @@ async def double() -> AsyncIterator[VllmDouble]:
         yield double
 
 
-class TestVllm(RemoteContract):
+class TestVllm(EndingContract):
     kind = "vllm"
 
     @pytest.fixture
-    async def double(self) -> AsyncIterator[VllmDouble]:
-        async with VllmDouble() as double:
-            yield double
+    def double(self, double: VllmDouble) -> VllmDouble:
+        return double
 
 
-class TestVllmWithSeveralTokensInAChunk(RemoteContract):
+class TestVllmWithSeveralTokensInAChunk(EndingContract):
     kind = "vllm"
 
     @pytest.fixture
-    async def double(self) -> AsyncIterator[VllmDouble]:
-        async with VllmDouble() as double:
-            double.at_once = 3
-            yield double
+    def double(self, double: VllmDouble) -> VllmDouble:
+        double.at_once = 3
+        return double
 
 
 async def test_the_model_is_named_without_its_owner(double: VllmDouble) -> None:
@@ -47,29 +46,9 @@ async def test_the_model_is_named_without_its_owner(double: VllmDouble) -> None:
     assert (engine.info.name, engine.info.context_length) == ("model", 600)
 
 
-def ends_at(place: int, end: int) -> VllmDouble:
-    def model(tokens: Sequence[int]) -> int:
-        return end if len(tokens) == len(PROMPT) + place else len(tokens)
-
-    return VllmDouble(model)
-
-
-async def test_the_models_end_is_sampled_past_where_it_is_no_stop_id() -> None:
-    async with ends_at(4, END) as double:
-        engine = await connected(double, "vllm")
-        past = await generated(engine, replace(GREEDY, max_tokens=9))
-        assert past.tokens == (5, 6, 7, 8, END, 10, 11, 12, 13)
-        least = replace(GREEDY, max_tokens=9, min_tokens=7, stop_token_ids=frozenset({END}))
-        assert len((await generated(engine, least)).tokens) == 9
-        ignored = replace(GREEDY, max_tokens=6, ignored_stop_ids=frozenset({END}))
-        assert END not in (await generated(engine, ignored)).tokens
-        stopped = await generated(engine, replace(GREEDY, stop_token_ids=frozenset({END})))
-        assert (stopped.tokens[-1], stopped.finish) == (END, Finish.STOP)
-
-
 async def test_each_request_of_a_generation_has_a_seed_of_its_own() -> None:
     """With one seed, a request that continues would repeat the random numbers of the one before."""
-    async with ends_at(4, END) as double:
+    async with VllmDouble(ends_at(4, END)) as double:
         engine = await connected(double, "vllm")
         double.requests.clear()
         sampling = replace(GREEDY, seed=7)
@@ -176,7 +155,7 @@ async def test_another_server_is_not_taken_for_vllm(double: VllmDouble) -> None:
 
 
 async def test_each_request_has_the_rest_of_the_grammar(double: VllmDouble) -> None:
-    async with ends_at(4, END) as double:
+    async with VllmDouble(ends_at(4, END)) as double:
         engine = await connected(double, "vllm")
         assert engine.info.notation is Notation.XGRAMMAR
         double.requests.clear()
@@ -188,16 +167,6 @@ async def test_each_request_has_the_rest_of_the_grammar(double: VllmDouble) -> N
             {"grammar": f"xgrammar after {[3, 4, 5, 6, 7, 8, END]}"},
         ]
         assert {77, END} <= set(bodies[0]["stop_token_ids"]), "the server ends where the grammar does"
-
-
-async def test_a_server_that_refuses_the_grammar_samples_without(
-    double: VllmDouble, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = await connected(double, "vllm")
-    double.takes_grammars = False
-    found = await generated(engine, replace(GREEDY, grammar=Written(END)))
-    assert found.tokens == model_tokens(40)
-    assert "is checked after it has ended" in caplog.text
 
 
 async def test_a_request_that_is_wrong_for_another_reason_stays_refused(double: VllmDouble) -> None:
