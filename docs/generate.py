@@ -15,8 +15,7 @@ from pathlib import Path
 from generate_pages.apis import API_PAGES
 from generate_pages.errors import errors_page
 from generate_pages.events import events_page, items_page
-from generate_pages.markdown import NOTE
-from generate_pages.markdown import escaped as _escaped
+from generate_pages.markdown import NOTE, code, table
 from generate_pages.python_api import python_api_page
 from generate_pages.script import script_page
 
@@ -57,8 +56,6 @@ HARDWARE_HEAD = f"""{NOTE}
 Computed from the models' shapes, with the weights as published (experts in MXFP4, the rest in bf16) and keys
 and values in bf16. A running server needs somewhat more memory, for PyTorch and its kernels.
 
-| model | weights | keys and values of 10,000 tokens | of a whole context of 131,072 |
-|---|---|---|---|
 """
 
 HARDWARE_END = """
@@ -80,16 +77,23 @@ SGLang ([Other engines](engines.md), [Scaling](scaling.md)). The published model
 here: measured speeds are of their shapes with random weights ([Performance](performance.md)).
 """
 
+METRICS_HEAD = f"""{NOTE}
+# All figures of `/metrics`
+
+[Metrics and traces](metrics.md) explains when they count.
+
+"""
+
 
 def settings_page() -> str:
     parts = [SETTINGS_HEAD]
     for section in dict.fromkeys(option.section for option in OPTIONS):
-        parts.append(f"\n## {section}\n\n| flag | variable | default | what it is |\n|---|---|---|---|\n")
-        parts += [
-            f"| `{o.flag}` | `{o.variable}` | `{o.shown_default}` | {_escaped(o.help)}{_also(o)} |\n"
+        rows = [
+            (code(o.flag), code(o.variable), code(o.shown_default), o.help + _also(o))
             for o in OPTIONS
             if o.section == section
         ]
+        parts.append(f"\n## {section}\n\n{table(('flag', 'variable', 'default', 'what it is'), rows)}")
     return "".join(parts)
 
 
@@ -104,35 +108,32 @@ def cli_page() -> str:
 
 def hardware_page() -> str:
     """Sizes are computed, so that they hold for machines that nobody has tried."""
-    rows = "".join(
-        f"| gpt-oss-{name} | {weight_bytes(shape, BF16) / 1e9:.1f} GB "
-        f"| {kept_bytes(shape, 10_000, BF16) / 1e9:.2f} GB "
-        f"| {kept_bytes(shape, shape.context_length, BF16) / 1e9:.1f} GB |\n"
+    head = ("model", "weights", "keys and values of 10,000 tokens", "of a whole context of 131,072")
+    rows = [
+        (
+            f"gpt-oss-{name}",
+            f"{weight_bytes(shape, BF16) / 1e9:.1f} GB",
+            f"{kept_bytes(shape, 10_000, BF16) / 1e9:.2f} GB",
+            f"{kept_bytes(shape, shape.context_length, BF16) / 1e9:.1f} GB",
+        )
         for name, shape in SHAPES.items()
         if name != "tiny"
-    )
-    return HARDWARE_HEAD + rows + HARDWARE_END
+    ]
+    return HARDWARE_HEAD + table(head, rows) + HARDWARE_END
 
 
 def metrics_page() -> str:
-    lines = [
-        NOTE,
-        "# All figures of `/metrics`",
-        "",
-        "[Metrics and traces](metrics.md) explains when they count.",
-        "",
-        "| figure | kind | labels | vLLM's name | what it is |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for figure in TABLE:
         name = f"{PREFIX}{figure.name}" + ("_total" if figure.kind == "counter" else "")
-        labels = ", ".join(f"`{label}`" for label in figure.labels)
+        labels = ", ".join(map(code, figure.labels))
         known = vllm_names.NAMES.get(figure)
-        also = "" if known is None else f"`{vllm_names.PREFIX}{known}`"
-        lines.append(f"| `{name}` | {figure.kind} | {labels} | {also} | {_escaped(figure.help)} |")
+        also = "" if known is None else code(vllm_names.PREFIX + known)
+        rows.append((code(name), figure.kind, labels, also, figure.help))
     reasons = f"`{vllm_names.PREFIX}{vllm_names.SUCCESS}` counts `{PREFIX}turns_total` by vLLM's reasons."
     process = "In addition, `process_…` has the processor time, memory and open files of the process."
-    return "\n".join([*lines, "", reasons, process, ""])
+    figures = table(("figure", "kind", "labels", "vLLM's name", "what it is"), rows)
+    return f"{METRICS_HEAD}{figures}\n{reasons}\n{process}\n"
 
 
 PAGES = {

@@ -16,6 +16,7 @@ import httpx
 from generate_pages.markdown import json_block
 from gpt_oss_server.app import create_app
 from gpt_oss_server.containers.sessions import Container, Metadata
+from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.settings import Settings
 from inference.script_file import parse_script
@@ -23,7 +24,6 @@ from inference.scripted import ScriptedEngine
 from tools.python import FileInfo, PythonSession
 
 _CLOCK = 1.7e9
-_VOCABULARY = 201_088
 _WEATHER = {
     "type": "function",
     "name": "weather",
@@ -83,7 +83,7 @@ def examples(tag: str) -> str:
 
 
 async def _run(shown: list[Example]) -> str:
-    script = parse_script({"turns": _TURNS}, _VOCABULARY)
+    script = parse_script({"turns": _TURNS}, VOCABULARY_SIZE)
     settings = Settings(python="off", browser="off", served_model_name=("gpt-oss-20b",))
     app = create_app(ScriptedEngine(script), settings, ids=CountingIds(), clock=lambda: _CLOCK)
     async with app.router.lifespan_context(app):

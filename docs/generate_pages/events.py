@@ -31,6 +31,19 @@ The entries of a response's `output`. A key in parentheses is only in some items
 """
 _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "list", dict: "object"}
 _OF_ALL = ("type", "sequence_number")
+_GROUPS = {
+    "output_item": "Items",
+    "content_part": "Parts of messages and reasoning",
+    "output_text": "Messages",
+    "reasoning": "Reasoning",
+    "web_search": "Calls of the browser",
+    "code_interpreter": "Runs of python",
+    "mcp": "MCP servers",
+    "function": "Calls that the client runs",
+    "custom": "Calls that the client runs",
+    "shell": "Calls that the client runs",
+    "compaction": "Compaction",
+}
 
 
 def events_page() -> str:
@@ -63,32 +76,10 @@ def event_texts(found: Samples) -> dict[str, str]:
 
 
 def _group(kind: str) -> str:
-    name = kind.removeprefix("response.").partition(".")[0]
+    name = kind.removeprefix("response.")
     if kind in EVENTS and not name.startswith("output_item"):
         return "The response"
-    known = {
-        "output_item": "Items",
-        "content_part": "Parts of messages and reasoning",
-        "output_text": "Messages",
-    }
-    if name.startswith("reasoning"):
-        return "Reasoning"
-    for stem, title in known.items():
-        if name == stem:
-            return title
-    stem = next(each for each in _CALLS if name.startswith(each))
-    return _CALLS[stem]
-
-
-_CALLS = {
-    "web_search": "Calls of the browser",
-    "code_interpreter": "Runs of python",
-    "mcp": "MCP servers",
-    "function": "Calls that the client runs",
-    "custom": "Calls that the client runs",
-    "shell": "Calls that the client runs",
-    "compaction": "Compaction",
-}
+    return next(title for stem, title in _GROUPS.items() if name.startswith(stem))
 
 
 def _fields(found: Samples, kind: str) -> str:

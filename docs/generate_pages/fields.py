@@ -26,15 +26,12 @@ def served(model: type[Body]) -> str:
 
 
 def refused(model: type[Body]) -> str:
+    inner = {f"{outer}.": part.not_served for outer, part in model.described.items()}
     rows = [
-        (code(name), accepted.words or "none", advice)
-        for name, (accepted, advice) in sorted(model.not_served.items())
+        (code(prefix + name), accepted.words or "none", advice)
+        for prefix, not_served in {"": model.not_served, **inner}.items()
+        for name, (accepted, advice) in sorted(not_served.items())
     ]
-    for outer, part in model.described.items():
-        rows += [
-            (code(f"{outer}.{name}"), accepted.words or "none", advice)
-            for name, (accepted, advice) in sorted(part.not_served.items())
-        ]
     return table(("field", "values that are accepted", "the error's advice"), rows)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from generate_pages.markdown import NOTE, code, json_block, table
+from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE
 from inference.script_file import SCRIPT_KEYS, SECONDS, TURN_KEYS, parse_script
 
-_VOCABULARY = 201_088
 _EXAMPLE = {
     "turns": [
         {"when": "weather", "text": "<|channel|>final<|message|>It is sunny.<|return|>"},
@@ -34,7 +34,7 @@ The repository has a longer script: [examples/script.json](../../examples/script
 
 
 def script_page() -> str:
-    parse_script(_EXAMPLE, _VOCABULARY)
+    parse_script(_EXAMPLE, VOCABULARY_SIZE)
     keys = table(("key", "meaning"), [(code(key), text) for key, text in SCRIPT_KEYS.items()])
     turns = table(("key of a turn", "meaning"), [(code(key), text) for key, text in TURN_KEYS.items()])
     return f"{_HEAD}{json_block(_EXAMPLE)}\n{keys}\n{turns}{_END}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from docs.pictures.strips import END, START, Message, Rule, Strips, messages_of
+from docs.pictures.strips import Message, Rule, Strips, messages_of
 from docs.pictures.turns import embedded, scripted
+from gpt_oss_server.harmony.encoding import END, START
 
 WEATHER = {
     "type": "function",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from docs.pictures.svg import FIXED, LETTER, Canvas
+from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, MESSAGE, START
 
-START, END, MESSAGE, FIRST_SPECIAL = 200006, 200007, 200008, 199998
 WIDTH, LEFT, RIGHT = 820, 150, 16
 _ROW, _TOKEN = 25, 20
 _MOST = 40  # tokens of a text that are drawn

@@ -10,12 +10,12 @@ from starlette.testclient import TestClient
 
 import inference
 from gpt_oss_server.app import create_app
+from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine
 
-VOCABULARY = 201_088
 NOON = 1_796_040_000.0  # the date in the prompts: 2026-11-30
 
 
@@ -42,7 +42,7 @@ def embedded() -> Iterator[Server]:
 
 @contextmanager
 def scripted(*turns: str) -> Iterator[Server]:
-    with _serving(ScriptedEngine(parse_script({"turns": list(turns)}, VOCABULARY))) as server:
+    with _serving(ScriptedEngine(parse_script({"turns": list(turns)}, VOCABULARY_SIZE))) as server:
         yield server
 
 

@@ -42,7 +42,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = here.removeprefix(f"{COPIES}/") if here.startswith(f"{COPIES}/") else f"docs/{here}"
 
     def moved(match: re.Match[str]) -> str:
-        path = normpath(f"{dirname(source)}/{match['path']}") if dirname(source) else normpath(match["path"])
+        path = _path(source, match)
         target = path.removeprefix("docs/") if path.startswith("docs/") else f"{COPIES}/{path}"
         if files.get_file_from_path(target) is None:
             return match[0]
@@ -54,4 +54,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _linked(page: str) -> set[str]:
     """The paths in the repository of the files that a Markdown file links to."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return {normpath(f"{dirname(page) or '.'}/{match['path']}") for match in _LINK.finditer(text)}
+    return {_path(page, match) for match in _LINK.finditer(text)}
+
+
+def _path(page: str, link: re.Match[str]) -> str:
+    return normpath(f"{dirname(page) or '.'}/{link['path']}")

@@ -27,7 +27,7 @@ from gpt_oss_server.turns.prompting import (
     Head,
     Thinking,
     check_can_fit,
-    fitted_prompt,
+    fitted_layout,
     sampling_of,
     thinking_of,
     with_verbosity,
@@ -166,7 +166,7 @@ def _prompt(
 ) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
     """The prompt and the messages in it. Where the request allows it, messages are cut to fit the context."""
     most = request.truncate_prompt_tokens
-    return fitted_prompt(
+    layout, shown = fitted_layout(
         head,
         messages,
         context=context,
@@ -175,6 +175,7 @@ def _prompt(
         answer=request.limit,
         param="messages",
     )
+    return tuple(layout.tokens()), shown
 
 
 def _check_approved_run_once(request: CreateChatCompletion, *, begun: bool) -> None:

@@ -154,7 +154,7 @@ class Conversations:
 
     async def _read(self, items: list[Any], past: Past) -> ConversationPart:
         for index, item in enumerate(items):
-            kind = item.get("type") if isinstance(item, dict) else None
+            kind = _kind_of(item)
             if isinstance(kind, str) and kind in _NOT_ADDABLE:
                 why = _NOT_ADDABLE[kind]
                 raise InvalidRequest(
@@ -227,9 +227,13 @@ class Conversations:
         return changed
 
 
+def _kind_of(item: Any) -> Any:
+    """The `type` that the client sent; None also where the item is no object."""
+    return item.get("type") if isinstance(item, dict) else None
+
+
 def _concerns_no_call(item: Any) -> bool:
-    kind = item.get("type") if isinstance(item, dict) else None
-    return kind in (None, "message", "reasoning")
+    return _kind_of(item) in (None, "message", "reasoning")
 
 
 def _has(part: ConversationPart, item_id: str) -> bool:

@@ -117,14 +117,6 @@ class Head:
         return self.renderer.layout(*self.opened(history), all_reasoning=all_reasoning)
 
 
-def fitted_prompt(
-    head: Head, history: tuple[Segment, ...], **options: Any
-) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """The ids of the prompt that `fitted_layout` returns with these options."""
-    prompt, history = fitted_layout(head, history, **options)
-    return tuple(prompt.tokens()), history
-
-
 def fitted_layout(
     head: Head,
     history: tuple[Segment, ...],

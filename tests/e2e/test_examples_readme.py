@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from pathlib import Path
 
-from tests.doubles.server_process import Served, serving
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def curl_command(text: str) -> str:
-    found = re.search(r"```bash\n(curl .*?)```", text, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-def run_curl(command: str, served: Served) -> str:
-    local = command.replace("http://127.0.0.1:8000", served.url)
-    done = subprocess.run(["bash", "-c", local], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from tests.doubles.pages.blocks import ROOT, blocks_of
+from tests.doubles.pages.typed import run_curl
+from tests.doubles.server_process import serving
 
 
 def test_the_readme_s_curl_command_shows_the_answer() -> None:
+    command, *_ = [
+        block.code
+        for block in blocks_of("README.md")
+        if block.language == "bash" and block.code.startswith("curl ")
+    ]
     with serving() as served:
-        answer = run_curl(curl_command((ROOT / "README.md").read_text(encoding="utf-8")), served)
+        answer = run_curl(command, served)
     assert "gpt-oss" in answer
     assert not answer.startswith("{")
 

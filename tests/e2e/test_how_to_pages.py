@@ -5,19 +5,14 @@ It prints what the page shows.
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.doubles.pages.names import shared_names
+from tests.doubles.pages.blocks import with_shown
+from tests.doubles.pages.typed import run_python, shared_names
 from tests.doubles.server_process import Served, serving
-from tests.e2e.test_tutorial import ADDRESS, blocks
 from tests.tools.python.conftest import bubblewrap
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +27,10 @@ def served() -> Iterator[Served]:
 def test_each_block_prints_what_its_page_shows(served: Served, page: str, checked: int) -> None:
     if page == "python-tool":
         bubblewrap()
-    found = [block for block in blocks(DOCS / f"{page}.md") if block.language == "python"]
-    assert sum(block.shown is not None for block in found) == checked
+    found = [(block, shown) for block, shown in with_shown(f"docs/{page}.md") if block.language == "python"]
+    assert sum(shown is not None for _, shown in found) == checked
     with shared_names() as names:
-        for block in found:
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(block.code.replace(ADDRESS, served.url), names)
-            if block.shown is not None:
-                assert printed.getvalue().split() == block.shown.split()
+        for block, shown in found:
+            printed = run_python(block, served, names)
+            if shown is not None:
+                assert printed.split() == shown.split()

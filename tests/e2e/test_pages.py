@@ -29,7 +29,7 @@ from tests.doubles.pages.blocks import (
     commands,
     words_of,
 )
-from tests.doubles.pages.names import shared_names
+from tests.doubles.pages.typed import run_python, shared_names
 from tests.doubles.server_process import Served, serving
 
 RUN = [each for each in blocks() if each.page not in RUN_ELSEWHERE and each.reason is None]
@@ -95,7 +95,7 @@ def test_the_python_runs(block: Block, served: Served, response_id: str) -> None
         return check_example(block)
     client = OpenAI(base_url=served.api, api_key="any")
     with shared_names(client=client, response_id=response_id) as names, client:
-        exec(compile(block.code.replace(ADDRESS, served.url), str(block), "exec"), names)
+        run_python(block, served, names)
     return None
 
 

@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 
 import pytest
 
-from tests.doubles.pages.names import shared_names
+from tests.doubles.pages.blocks import ROOT, with_shown
+from tests.doubles.pages.typed import run_curl, run_python, shared_names
 from tests.doubles.server_process import Served, serving
-from tests.e2e.test_examples_readme import run_curl
 from tests.tools.python.conftest import bubblewrap
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "tutorial.md"
-ADDRESS = "http://127.0.0.1:8000"
-_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _DATE = re.compile(r"(?<=Current date: )\S+")
-
-
-@dataclass(frozen=True)
-class Block:
-    language: str
-    code: str
-    shown: str | None  # what the page says that it prints
-
-
-def blocks(page: Path = PAGE) -> list[Block]:
-    found = [
-        (language, textwrap.dedent(code))
-        for _, language, code in _BLOCK.findall(page.read_text(encoding="utf-8"))
-    ]
-    following = [*found[1:], ("", "")]
-    return [
-        Block(language, code, text if kind == "text" else None)
-        for (language, code), (kind, text) in zip(found, following, strict=True)
-        if language != "text"
-    ]
 
 
 def run_example(path: str, served: Served) -> str:
@@ -66,20 +37,16 @@ def test_every_block_prints_what_the_page_shows(served: Served) -> None:
     bubblewrap()
     checked = 0
     with shared_names() as names:
-        for block in blocks():
+        for block, shown in with_shown("docs/tutorial.md"):
             if block.language == "python":
-                printed = io.StringIO()
-                with contextlib.redirect_stdout(printed):
-                    exec(block.code.replace(ADDRESS, served.url), names)
-                found = printed.getvalue()
+                found = run_python(block, served, names)
             elif block.code.startswith("curl"):
                 found = run_curl(block.code, served)
             elif block.code.startswith(".venv/bin/python"):
                 found = run_example(block.code.split()[1], served)
             else:
                 continue  # starts the server
-            if block.shown is not None:
-                shown = _DATE.sub(date.today().isoformat(), block.shown)
-                assert found.rstrip() == shown.rstrip()
+            if shown is not None:
+                assert found.rstrip() == _DATE.sub(date.today().isoformat(), shown).rstrip()
                 checked += 1
     assert checked == 9

@@ -8,18 +8,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs.pictures import steps, ways
-from docs.pictures.harmony import pictures
+from docs.pictures.__main__ import FOLDER as IMAGES
+from docs.pictures.__main__ import pictures
 from gpt_oss_server.harmony.events import SlipKind
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-IMAGES = DOCS / "images"
 MOST_BYTES = 40_000
 
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, str]:
-    return pictures() | {"request": ways.request(), "steps": steps.steps()}
+    return pictures()
 
 
 def test_each_picture_shows_what_the_server_does_now(drawn: dict[str, str]) -> None:

@@ -20,6 +20,7 @@ from gpt_oss_server.stores.sql.codec import (
     to_bytes,
 )
 from gpt_oss_server.stores.sql.database import Transaction
+from gpt_oss_server.stores.sql.items import part_with
 from gpt_oss_server.stores.sql.links import insert_link, release
 from gpt_oss_server.stores.sql.responses import add_items, item_places
 
@@ -82,14 +83,7 @@ def append_parts(tx: Transaction, append: Append, owner: str) -> tuple[tuple[Ite
     if changed is None:
         return None
 
-    def taken(item_id: str) -> bool:
-        # Two steps: a planner could look at all parts of the conversation for a join.
-        for [position] in tx.rows("SELECT position FROM items WHERE id = ?", key_of(item_id)):
-            if tx.rows("SELECT 1 FROM parts WHERE position = ? AND conversation = ?", position, key):
-                return True
-        return False
-
-    parts = list(append.unique(taken))
+    parts = list(append.unique(lambda item_id: part_with(tx, key, owner, item_id) is not None))
     links = _extend(tx, append.conversation_id, owner, changed[0], parts)
     return tuple(item for part in parts for item in part.items), links
 

@@ -61,11 +61,13 @@ class _Holder:
         return bytes(found)
 
 
-def page_of_conversation(tx: Transaction, conversation_id: str, wanted: Wanted) -> ItemPage:
+def page_of_conversation(tx: Transaction, conversation_id: str, owner: str, wanted: Wanted) -> ItemPage:
     """Raises `UnknownItem`."""
     key, found, at, place = key_of(conversation_id), list[Item](), None, None
     if wanted.after is not None:
-        holder = _part_with(tx, key, wanted.after)
+        holder = part_with(tx, key, owner, wanted.after)
+        if holder is None:
+            raise UnknownItem(wanted.after)
         at, place = holder.position, holder.place(tx, wanted.after)
         found += holder.some(tx, wanted, place, wanted.most + 1)
     for holder in _parts(tx, key, at, wanted):
@@ -86,26 +88,26 @@ def page_of_input(tx: Transaction, response_id: str, owner: str, wanted: Wanted)
     return wanted.page(holder.some(tx, wanted, place, wanted.most + 1))
 
 
-def item_of_conversation(tx: Transaction, conversation_id: str, item_id: str) -> Item | None:
-    try:
-        holder = _part_with(tx, key_of(conversation_id), item_id)
-        place = holder.place(tx, item_id)
-    except UnknownItem:
+def item_of_conversation(tx: Transaction, conversation_id: str, owner: str, item_id: str) -> Item | None:
+    holder = part_with(tx, key_of(conversation_id), owner, item_id)
+    if holder is None:
         return None
+    place = holder.place(tx, item_id)
     if holder.count is None:
         return holder.whole(tx)[place]
     [item] = holder.read(tx, range(place, place + 1))
     return item
 
 
-def _part_with(tx: Transaction, key: str, item_id: str) -> _Holder:
-    """The part of the conversation that has the item. Raises `UnknownItem`."""
+def part_with(tx: Transaction, key: str, owner: str, item_id: str) -> _Holder | None:
+    """The part of the owner's conversation that has the item."""
     # Two steps: a planner could look at all parts of the conversation for a join.
-    for [position] in tx.rows("SELECT position FROM items WHERE id = ?", key_of(item_id)):
+    named = tx.rows("SELECT position FROM items WHERE id = ? AND owner = ?", key_of(item_id), owner)
+    for [position] in named:
         sql = "SELECT length(places) FROM parts WHERE position = ? AND conversation = ?"
         for [length] in tx.rows(sql, position, key):
             return _part(position, length)
-    raise UnknownItem(item_id)
+    return None
 
 
 def _parts(tx: Transaction, key: str, at: int | None, wanted: Wanted) -> Iterator[_Holder]:

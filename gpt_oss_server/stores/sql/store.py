@@ -114,7 +114,7 @@ class SqlStore:
         def work(tx: Transaction) -> ItemPage | None:
             if conversations.end_of_conversation(tx, conversation_id, self._owner) is None:
                 return None
-            return page_of_conversation(tx, conversation_id, wanted)
+            return page_of_conversation(tx, conversation_id, self._owner, wanted)
 
         return await self.database.read(work)
 
@@ -122,7 +122,7 @@ class SqlStore:
         def work(tx: Transaction) -> Item | None:
             if conversations.end_of_conversation(tx, conversation_id, self._owner) is None:
                 return None
-            return item_of_conversation(tx, conversation_id, item_id)
+            return item_of_conversation(tx, conversation_id, self._owner, item_id)
 
         return await self.database.read(work)
 

@@ -51,12 +51,26 @@ def pages() -> list[str]:
 
 def blocks() -> Iterator[Block]:
     for page in pages():
-        text = (ROOT / page).read_text(encoding="utf-8")
-        for found in _BLOCK.finditer(text):
-            line = text.count("\n", 0, found.start("language")) + 1
-            indent = len(found["indent"])
-            code = "".join(row[indent:] for row in found["code"].splitlines(keepends=True))
-            yield Block(page, line, found["language"], code, found["reason"])
+        yield from blocks_of(page)
+
+
+def blocks_of(page: str) -> Iterator[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for found in _BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start("language")) + 1
+        indent = len(found["indent"])
+        code = "".join(row[indent:] for row in found["code"].splitlines(keepends=True))
+        yield Block(page, line, found["language"], code, found["reason"])
+
+
+def with_shown(page: str) -> list[tuple[Block, str | None]]:
+    """The blocks that a reader types, each with what the page shows directly after it as its output."""
+    found = list(blocks_of(page))
+    return [
+        (block, after.code if after is not None and after.language == "text" else None)
+        for block, after in zip(found, [*found[1:], None], strict=True)
+        if block.language != "text"
+    ]
 
 
 def commands(block: Block) -> list[str]:

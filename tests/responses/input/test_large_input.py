@@ -15,7 +15,7 @@ from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import FunctionTool, Renderer
-from gpt_oss_server.turns.prompting import Head, fitted_prompt
+from gpt_oss_server.turns.prompting import Head, fitted_layout
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 
@@ -31,9 +31,10 @@ def fitted(
     system = renderer.system(effort="low", date=None)
     head = Head(renderer, system, instructions=instructions, tools=[TOOL], namespaces=())
     try:
-        return fitted_prompt(head, history, **{**given, **options})
+        layout, shown = fitted_layout(head, history, **{**given, **options})
     except ContextLengthExceeded as error:
         return str(error)
+    return tuple(layout.tokens()), shown
 
 
 def one_by_one(renderer: Renderer, history: tuple[Segment, ...], **options: Any) -> Fitted:

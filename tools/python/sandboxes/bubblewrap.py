@@ -31,12 +31,10 @@ import secrets
 import shutil
 import signal
 from contextlib import ExitStack, suppress
-from copy import copy
-from typing import Self
 
 from tools.python.sandboxes import seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups, make_groups, remove_stale
-from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.bounds.limits import Limited, SandboxLimits
 from tools.python.sandboxes.bounds.process_numbers import bound_processes
 from tools.python.sandboxes.bounds.watchdog import Watchdog
 from tools.python.sandboxes.box_view import ETC_FILES, HOME, LAUNCHER, private_view, sealed, system_view
@@ -59,14 +57,14 @@ _log = logging.getLogger(__name__)
 _NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
 
 
-class Bubblewrap:
+class Bubblewrap(Limited):
     """Creates boxes with bwrap."""
 
     name = "bubblewrap"
     isolated = True
 
     def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
-        self._limits = limits
+        super().__init__(limits)
         self._wanted = interpreter
         self._interpreter: Interpreter | None = None
         self._command = ""
@@ -80,11 +78,6 @@ class Bubblewrap:
         async with self._checking:
             if self._interpreter is None:
                 self._interpreter = await self._probe()
-
-    def within(self, memory: int) -> Self:
-        narrower = copy(self)
-        narrower._limits = self._limits.within(memory)
-        return narrower
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> RunningBox:
         await self.check()

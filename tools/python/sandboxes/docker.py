@@ -25,13 +25,11 @@ import platform
 import secrets
 import shutil
 import stat
-from copy import copy
 from pathlib import Path
-from typing import Self
 
 from tools.python.sandboxes import seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups
-from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.limits import MIB, Limited, SandboxLimits
 from tools.python.sandboxes.bounds.watchdog import Watchdog
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.owner import gone, mark
@@ -54,14 +52,14 @@ _OTHER_USER = 1000  # in the box, if this process is root: never the container's
 _KILLED = 128 + 9  # the client's exit status if the container's process was killed
 
 
-class Docker:
+class Docker(Limited):
     """Creates boxes with a `docker` command."""
 
     name = "docker"
     isolated = True
 
     def __init__(self, limits: SandboxLimits, *, image: str = DEFAULT_IMAGE, command: str = "docker") -> None:
-        self._limits = limits
+        super().__init__(limits)
         self._image = image
         self._command = command
         self._checked = False
@@ -74,11 +72,6 @@ class Docker:
             if not self._checked:
                 await self._probe()
                 self._checked = True
-
-    def within(self, memory: int) -> Self:
-        narrower = copy(self)
-        narrower._limits = self._limits.within(memory)
-        return narrower
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
         await self.check()

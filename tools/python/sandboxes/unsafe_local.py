@@ -12,11 +12,9 @@ import logging
 import os
 import signal
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
-from typing import Self
 
-from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.bounds.limits import Limited, SandboxLimits
 from tools.python.sandboxes.bounds.usage import measure
 from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
 from tools.python.sandboxes.folder import Folder
@@ -28,14 +26,14 @@ from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, l
 _log = logging.getLogger(__name__)
 
 
-class UnsafeLocal:
+class UnsafeLocal(Limited):
     """Starts kernels without any protection."""
 
     name = "unsafe-local"
     isolated = False
 
     def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
-        self._limits = limits
+        super().__init__(limits)
         self._wanted = interpreter
         self._interpreter: Interpreter | None = None
         self._watchdog = Watchdog()
@@ -43,11 +41,6 @@ class UnsafeLocal:
     async def check(self) -> None:
         if self._interpreter is None:
             self._interpreter = await examine(self._wanted)
-
-    def within(self, memory: int) -> Self:
-        narrower = copy(self)
-        narrower._limits = self._limits.within(memory)
-        return narrower
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> LocalBox:
         _log.warning(
