@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.engines.processor_time import processor_seconds
+from tests.doubles.engines.processor_time import seconds_of_one
 from tests.doubles.server_process import serving
 
 pytestmark = [
@@ -47,7 +47,7 @@ def await_first_token(address: str) -> None:
 def start() -> float:
     with serving() as server:
         await_first_token(server.url.removeprefix("http://"))
-        return processor_seconds(server.process.pid)
+        return seconds_of_one(server.process.pid)
 
 
 def test_a_start_costs_a_few_imports_of_torch() -> None:
