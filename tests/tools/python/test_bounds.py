@@ -56,15 +56,19 @@ def test_descriptors_are_counted_with_and_without_the_kernels_own_count(
     assert counted == len(os.listdir(f"/proc/{process}/fd"))
 
 
-def test_sockets_and_the_contents_of_connections_are_counted() -> None:
+def _counts_sockets_and_contents() -> bool:
     before, queued = usage.sockets(os.getpid()), usage.queued(os.getpid())
     with socket.create_server(("127.0.0.1", 0)) as door:
         one = socket.create_connection(door.getsockname())
         other, _ = door.accept()
         with one, other:
             one.sendall(b"x" * 50_000)
-            assert usage.sockets(os.getpid()) >= before + 3
-            assert usage.queued(os.getpid()) >= queued + 50_000
+            return usage.sockets(os.getpid()) >= before + 3 and usage.queued(os.getpid()) >= queued + 50_000
+
+
+def test_sockets_and_the_contents_of_connections_are_counted() -> None:
+    """Both counts are of the whole network namespace: other processes may close sockets during an attempt."""
+    assert any(_counts_sockets_and_contents() for _ in range(50))
 
 
 @pytest.mark.parametrize(
