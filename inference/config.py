@@ -10,29 +10,27 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from inference.config_fields import Fields
 from inference.engine import CheckpointError
 from inference.naming.foreign import foreign_config
 
 logger = logging.getLogger(__name__)
 
-Value = TypeVar("Value")
-
 # The ids of the Harmony format: ordinary tokens, then special ones up to 200012, then unused ids.
 VOCABULARY = 201_088
 LAST_SPECIAL_TOKEN = 200_012
-_LARGEST = 2**53
 # Keys that would change the arithmetic, with the only value that is implemented.
 ONLY_KNOWN = {"hidden_act": "silu", "quantization_config.quant_method": "mxfp4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeConfig:
-    """Rotary embedding: plain with factor 1, YaRN above 1."""
+    """Rotary embedding: plain with factor 1; above 1 YaRN or, `by_turns`, Llama 3's."""
 
     theta: float = 150_000.0
     factor: float = 32.0
@@ -41,6 +39,7 @@ class RopeConfig:
     original_context: int = 4096
     truncate: bool = False
     concentration: float | None = None  # None: YaRN's own 0.1·ln(factor) + 1
+    by_turns: bool = False  # only draft heads have it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +128,7 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     """Reads either kind. Hugging Face's repeats names of the original, so its own names identify it."""
     if problem := foreign_config(raw):
         raise CheckpointError(f"the model {problem}")
-    fields = _Fields(raw)
+    fields = Fields(raw)
     _check_known(fields)
     is_hugging_face = any(key in raw for key in ("model_type", "architectures", "num_local_experts"))
     config = _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
@@ -146,7 +145,7 @@ def _check_vocabulary(size: int) -> None:
         )
 
 
-def _check_known(fields: _Fields) -> None:
+def _check_known(fields: Fields) -> None:
     quantization = fields.mapping("quantization_config")
     found = {
         "hidden_act": fields.get("hidden_act"),
@@ -157,7 +156,7 @@ def _check_known(fields: _Fields) -> None:
             raise CheckpointError(f"{key!r} is {value!r}; only {ONLY_KNOWN[key]!r} is supported.")
 
 
-def _from_original(fields: _Fields) -> ModelConfig:
+def _from_original(fields: Fields) -> ModelConfig:
     rope = RopeConfig(
         theta=fields.number("rope_theta", 150_000.0),
         factor=fields.number("rope_scaling_factor", 32.0),
@@ -177,7 +176,7 @@ def _from_original(fields: _Fields) -> ModelConfig:
     )
 
 
-def _from_hugging_face(fields: _Fields) -> ModelConfig:
+def _from_hugging_face(fields: Fields) -> ModelConfig:
     layers = fields.whole("num_hidden_layers")
     rope, trained_context = _hugging_face_rope(fields)
     fields.ignore(*_HUGGING_FACE_BOOKKEEPING)
@@ -195,7 +194,7 @@ def _from_hugging_face(fields: _Fields) -> ModelConfig:
     )
 
 
-def _common(fields: _Fields) -> dict[str, Any]:
+def _common(fields: Fields) -> dict[str, Any]:
     """The fields that have the same names in both kinds."""
     heads, hidden = fields.whole("num_attention_heads"), fields.whole("hidden_size")
     return {
@@ -211,14 +210,14 @@ def _common(fields: _Fields) -> dict[str, Any]:
     }
 
 
-def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
+def _hugging_face_rope(fields: Fields) -> tuple[RopeConfig, int]:
     """The rope, and the context that it extends to.
 
     Older files have `rope_scaling` and `rope_theta`, newer ones `rope_parameters`.
     """
     older, newer = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
     raw = {**newer, **older}
-    theta = _Fields(raw).number("rope_theta", fields.number("rope_theta", 150_000.0))
+    theta = Fields(raw).number("rope_theta", fields.number("rope_theta", 150_000.0))
     if not older and not newer:
         return RopeConfig(theta=theta), 131_072
     kind = raw.get("rope_type", raw.get("type", "default"))
@@ -227,7 +226,7 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
     if kind != "yarn":
         raise CheckpointError(f'the rope type is {kind!r}; gpt-oss models have "yarn" or "default".')
     initial = fields.whole("initial_context_length", 4096)
-    scaled = _Fields(raw)
+    scaled = Fields(raw)
     rope = RopeConfig(
         theta=theta,
         factor=scaled.number("factor", 32.0),
@@ -243,7 +242,7 @@ def _hugging_face_rope(fields: _Fields) -> tuple[RopeConfig, int]:
     return rope, int(rope.original_context * rope.factor)
 
 
-def _layer_types(fields: _Fields, layers: int) -> tuple[bool, ...]:
+def _layer_types(fields: Fields, layers: int) -> tuple[bool, ...]:
     types = fields.get("layer_types")
     if types is None:
         return _alternating(layers)
@@ -258,52 +257,6 @@ def _layer_types(fields: _Fields, layers: int) -> tuple[bool, ...]:
 
 def _alternating(layers: int) -> tuple[bool, ...]:
     return tuple(layer % 2 == 0 for layer in range(layers))
-
-
-class _Fields:
-    """A config's fields; remembers which were read."""
-
-    def __init__(self, raw: Mapping[str, Any]) -> None:
-        self._raw = raw
-        self._read: set[str] = set()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._read.add(key)
-        value = self._raw.get(key)
-        return default if value is None else value
-
-    def whole(self, key: str, default: int | None = None) -> int:
-        value = self._converted(key, default, int, "a whole number")
-        if abs(value) > _LARGEST:
-            raise CheckpointError(f"{key!r} is too large for any model.")
-        return value
-
-    def number(self, key: str, default: float | None = None) -> float:
-        value = self._converted(key, default, float, "a number")
-        if not math.isfinite(value):
-            raise CheckpointError(f"{key!r} must be a number, not {value}.")
-        return value
-
-    def mapping(self, key: str) -> Mapping[str, Any]:
-        value = self.get(key, {})
-        if not isinstance(value, Mapping):
-            raise CheckpointError(f"{key!r} must be an object, not {value!r}.")
-        return value
-
-    def ignore(self, *keys: str) -> None:
-        self._read.update(keys)
-
-    def unread(self) -> list[str]:
-        return sorted(set(self._raw) - self._read)
-
-    def _converted(self, key: str, default: Value | None, kind: Callable[[Any], Value], what: str) -> Value:
-        value = self.get(key, default)
-        if value is None:
-            raise CheckpointError(f"the key {key!r} is missing.")
-        try:
-            return kind(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"{key!r} must be {what}, not {value!r}.") from error
 
 
 # Keys of Hugging Face's config.json that do not affect the arithmetic of a forward pass.

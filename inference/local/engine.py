@@ -26,20 +26,19 @@ from inference.engine import (
 from inference.local.deferred import register_now
 from inference.local.loop import Loop
 from inference.local.machine import machine_memory, machine_share
-from inference.local.memory import LayerKind, MemoryPlan, plan_memory
-from inference.local.options import LocalOptions
+from inference.local.memory import MemoryPlan, layer_kinds, plan_memory
+from inference.local.options import LocalOptions, check_device
 from inference.local.scheduling import sequence as sequences
-from inference.local.scheduling.drafts import Drafter
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
-from inference.models.precision import Precision
 from inference.outbox import Outbox, steps_through
 from inference.threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     import torch
 
+    from inference.drafting.head import DraftHead
     from inference.models.gpt_oss import GptOss
 
 # On a CPU a step costs little more for a few rows than for one, and much more for very many.
@@ -47,7 +46,8 @@ CONCURRENT_ON_CPU, CONCURRENT_ON_GPU = 32, 64
 SHARE_OF_CARD = 0.85  # of the memory that the weights leave free; a step's activations need the rest
 # Prompt tokens in one step of a GPU: enough that the weights are read for many rows at once.
 CHUNK_ON_GPU, SHARED_CHUNK_ON_GPU = 4096, 512
-DRAFTED_TOKENS = 6  # per step, with speculation: further ones are rarely right
+# Per step, with speculation: further ones are rarely right. A head's guesses also cost time themselves.
+DRAFTED_TOKENS, GUESSED_TOKENS = 6, 4
 
 
 class LocalEngine:
@@ -99,7 +99,7 @@ class LocalEngine:
             sampling=sampling,
             picker=runner.picker(sampling, tokens),
             outbox=outbox,
-            drafter=Drafter(self._limits.drafts) if self._limits.drafts else None,
+            drafter=self._limits.drafter(),
             scores=None if sampling.prompt_logprobs is None else [None],
         )
 
@@ -141,7 +141,7 @@ def load_local(
 
     on = device_of(device)
     options = options or LocalOptions()
-    check_precision(options.precision, on)
+    check_device(options, on)
     model = load_model(
         folder,
         device=on,
@@ -174,18 +174,6 @@ def described(model: GptOss) -> str:
     return f"{text}, keys and values in FP8." if model.precision.kv == "fp8" else f"{text}."
 
 
-def check_precision(precision: Precision, device: torch.device) -> None:
-    """Raises `CheckpointError` if FP8 is requested where nothing would be gained by it."""
-    from inference.ops.choice import runs_fp8
-
-    if precision.flags and not runs_fp8(device):
-        raise CheckpointError(
-            f"{precision.flags} needs an NVIDIA GPU with FP8 (Ada, Hopper or later) and Triton; the model "
-            f"would run on {device.type!r}, without gain. Omit it. `bench --compare bf16` measures its error "
-            "on any device."
-        )
-
-
 def device_of(device: str | None) -> torch.device:
     """The named device; None takes a GPU if there is one. Raises `CheckpointError` for a missing GPU."""
     let_idle_threads_sleep()
@@ -212,25 +200,40 @@ def engine_of(
 ) -> LocalEngine:
     """The engine of a loaded model: plans its memory and creates its runner."""
     on_gpu = model.device.type == "cuda"
+    head = None if options.draft_head is None else _loaded_head(options.draft_head, model)
     limits = SchedulerLimits(
         max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
         max_waiting=options.max_waiting,
-        drafts=DRAFTED_TOKENS if options.speculation else 0,
+        drafts=_drafts(options),
+        by_head=head is not None,
     )
     if on_gpu:
         limits = replace(limits, chunk=CHUNK_ON_GPU, shared_chunk=SHARED_CHUNK_ON_GPU, ahead=1)
+    block_size = _block_size(on_gpu)
     plan = plan_memory(
-        layer_kinds(model),
+        layer_kinds(model, head, block_size),
         options.kv_memory or _available(model.device),
         context=info.context_length,
         may_shorten=may_shorten,
         limits=limits,
-        block_size=_block_size(on_gpu),
+        block_size=block_size,
         # Memory of the CPU is taken page by page as tokens fill it; a card's is taken at the start.
         steady=None if on_gpu or options.kv_memory else machine_share(),
     )
-    runner = _runner(model, plan, limits, progress)
-    return LocalEngine(runner, _planned(info, plan, limits), _cache(model, plan), limits)
+    runner = _runner(model, plan, limits, progress, head)
+    return LocalEngine(runner, _planned(info, options, plan, limits), _cache(model, plan), limits)
+
+
+def _loaded_head(name: str, model: GptOss) -> DraftHead:
+    from inference.drafting.loading import load_draft_head
+
+    return load_draft_head(name, model)
+
+
+def _drafts(options: LocalOptions) -> int:
+    if options.draft_head is not None:
+        return GUESSED_TOKENS
+    return DRAFTED_TOKENS if options.speculation else 0
 
 
 def _block_size(on_gpu: bool) -> int:
@@ -241,11 +244,13 @@ def _block_size(on_gpu: bool) -> int:
     return BLOCK_SIZE
 
 
-def _runner(model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None) -> Runner:
+def _runner(
+    model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None, head: DraftHead | None
+) -> Runner:
     if model.device.type != "cuda":
         from inference.local.torch_runner import TorchRunner
 
-        return TorchRunner(model, plan.blocks, plan.block_size)
+        return TorchRunner(model, plan.blocks, plan.block_size, head)
     from inference.local.cuda_runner import CudaRunner
 
     runner = CudaRunner(model, plan.blocks, limits.max_concurrent, plan.block_size)
@@ -253,22 +258,26 @@ def _runner(model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: 
     return runner
 
 
-def layer_kinds(model: GptOss) -> list[LayerKind]:
-    """In the order of the config's windows."""
-    config = model.config
-    per_layer = 2 * config.kv_heads * config.head_dim * model.kv_dtype.itemsize
-    counts = [
-        sum(config.window_of(layer) == window for layer in range(config.layers)) for window in config.windows
-    ]
-    return [LayerKind(window, per_layer * n) for window, n in zip(config.windows, counts, strict=True)]
-
-
 def _cache(model: GptOss, plan: MemoryPlan) -> PrefixCache:
     return PrefixCache(model.config.windows, plan.blocks, plan.block_size)
 
 
-def _planned(info: EngineInfo, plan: MemoryPlan, limits: SchedulerLimits) -> EngineInfo:
-    return replace(info, context_length=plan.context, plan=plan.describe(limits))
+def _planned(
+    info: EngineInfo, options: LocalOptions, plan: MemoryPlan, limits: SchedulerLimits
+) -> EngineInfo:
+    drafts = ""
+    if limits.drafts:
+        # Clients see the description, and need not know folders.
+        source = (
+            f"by the head {Path(options.draft_head).name}" if options.draft_head else "from the text so far"
+        )
+        drafts = f" Up to {limits.drafts} tokens a step are drafted {source}."
+    return replace(
+        info,
+        context_length=plan.context,
+        description=f"{info.description}{drafts}",
+        plan=plan.describe(limits),
+    )
 
 
 def _available(device: torch.device) -> int:

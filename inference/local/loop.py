@@ -17,7 +17,7 @@ from inference.failures import Failures
 from inference.local.scheduling.blocks import IntegrityError
 from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
-from inference.local.scheduling.step import Flight, Outcome, Runner, failure_of
+from inference.local.scheduling.step import Flight, Outcome, Runner, failure_of, right_drafts
 
 # Seconds, for clients that are refused: about the time in which one generation of a full queue ends.
 RETRY_AFTER = 2.0
@@ -228,17 +228,11 @@ class Loop:
 
     def _apply(self, share: Share, outcome: Outcome) -> None:
         sequence = share.sequence
-        accepted = (
-            sum(
-                found.token == draft
-                for found, draft in zip(outcome.sampled, share.part.tokens[-share.drafts :], strict=False)
-            )
-            if share.drafts
-            else 0
-        )
-        self._scheduler.settle(share, accepted)
+        self._scheduler.settle(share, right_drafts(share.part, outcome))
         if sequence.ended:
             return
+        if sequence.drafter is not None:
+            sequence.drafter.take(outcome.guesses)
         sequence.take_scores(share.part.start, outcome.scores)
         for found in outcome.sampled:
             sequence.tokens.append(found.token)

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from inference.engine import CheckpointError
 from inference.local.scheduling.scheduler import SchedulerLimits
+
+if TYPE_CHECKING:
+    from inference.drafting.head import DraftHead
+    from inference.models.gpt_oss import GptOss
 
 # Share of the memory beyond the minimum, for windows of ended prompts.
 SHARE_OF_KEPT_WINDOWS = 0.25
@@ -43,6 +48,24 @@ class MemoryPlan:
             f"up to {size} for keys and values: {self.whole_tokens:,} tokens in blocks of {self.block_size}; "
             f"{limits.max_concurrent} requests may run, {limits.max_waiting} may wait"
         )
+
+
+def layer_kinds(model: GptOss, head: DraftHead | None = None, block_size: int = 1) -> list[LayerKind]:
+    """In the order of the config's windows. A draft head is one more layer of those without a window."""
+    config = model.config
+    per_layer = 2 * config.kv_heads * config.head_dim * model.kv_dtype.itemsize
+    counts = [
+        sum(config.window_of(layer) == window for layer in range(config.layers)) for window in config.windows
+    ]
+    kinds = [LayerKind(window, per_layer * n) for window, n in zip(config.windows, counts, strict=True)]
+    if head is None:
+        return kinds
+    from inference.local.guessing import bytes_per_block
+
+    more = -(-bytes_per_block(head, block_size, model.dtype) // block_size)
+    return [
+        LayerKind(kind.window, kind.bytes_per_token + (more if kind.window is None else 0)) for kind in kinds
+    ]
 
 
 def plan_memory(
@@ -87,13 +110,13 @@ def plan_memory(
 def _least(kinds: Sequence[LayerKind], context: int, limits: SchedulerLimits, size: int) -> list[int]:
     """The fewest blocks with which one sequence fills the context and all running ones keep their windows."""
     chunk = _blocks_for(limits.chunk, size) + limits.chunk // limits.least_chunk
-    longest = _blocks_for(context + limits.drafts, size) + 1
+    longest = _blocks_for(context + limits.reach, size) + 1
     least = []
     for kind in kinds:
         if kind.window is None:
             least.append(1 + longest)
         else:
-            running = limits.max_concurrent * (_blocks_for(kind.window + limits.drafts, size) + 2)
+            running = limits.max_concurrent * (_blocks_for(kind.window + limits.reach, size) + 2)
             least.append(
                 1 + max(min(longest, running), min(running, limits.max_concurrent * longest)) + chunk
             )

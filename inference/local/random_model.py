@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inference.engine import CheckpointError, EngineInfo, ModelNotFound
-from inference.local.engine import LocalEngine, check_precision, described, device_of, engine_of
-from inference.local.options import LocalOptions
+from inference.local.engine import LocalEngine, described, device_of, engine_of
+from inference.local.options import LocalOptions, check_device
 from inference.shapes import SHAPES
 
 ABOUT = "Random weights, for measuring only, its text means nothing: "
@@ -30,7 +30,7 @@ def load_random(
         raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
     options = options or LocalOptions()
     on = device_of(device)
-    check_precision(options.precision, on)
+    check_device(options, on)
     from inference.config import VOCABULARY
     from inference.models.random_weights import random_model
 

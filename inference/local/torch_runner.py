@@ -6,6 +6,7 @@ know requests: the scheduler decides which tokens go where.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,13 +14,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from inference.drafting.head import DraftHead
 from inference.engine import InferenceError, Sampling, TokenLogprob
 from inference.local.device_check import device_problem
+from inference.local.guessing import Guessing
 from inference.local.sampler import Sampler, score_of
 from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
-from inference.models.gpt_oss import GptOss
+from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_cache import PagedMemory
 from inference.ops.pages import BLOCK_SIZE, Pages, span
+
+logger = logging.getLogger(__name__)
 
 MASK_WORKERS = 2  # each mask takes a fraction of a step; matrix products leave Python free meanwhile
 
@@ -39,12 +44,19 @@ class TorchRunner:
 
     ahead = 0
 
-    def __init__(self, model: GptOss, blocks: Sequence[int], block_size: int = BLOCK_SIZE) -> None:
+    def __init__(
+        self,
+        model: GptOss,
+        blocks: Sequence[int],
+        block_size: int = BLOCK_SIZE,
+        head: DraftHead | None = None,
+    ) -> None:
         """`blocks`: the number for each of the model's windows, block 0 included."""
         self.block_size = block_size
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
+        self._guessing = None if head is None else Guessing(head, model, blocks, block_size)
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
@@ -64,7 +76,26 @@ class TorchRunner:
         for part in parts:
             if part.samples and isinstance(part.picker, Sampler):
                 part.picker.prepare()
-        x = self._rows(parts)
+        hidden = None if self._guessing is None else self._guessing.hidden()
+        x = self._rows(parts, hidden)
+        outcomes = self._outcomes(parts, x)
+        return Landed(outcomes if hidden is None else self._with_guesses(parts, outcomes, hidden))
+
+    def _with_guesses(
+        self, parts: Sequence[StepPart], outcomes: list[Outcome], hidden: HiddenStates
+    ) -> list[Outcome]:
+        """The tokens are sampled: an error must not make the engine repeat the step."""
+        assert self._guessing is not None
+        try:
+            return self._guessing.extended(parts, outcomes, hidden)
+        except Exception:
+            # Any exception: the model's tokens are right without the head.
+            logger.exception("The draft head failed; from here on no drafts are made.")
+            self._guessing = None
+            return outcomes
+
+    def _outcomes(self, parts: Sequence[StepPart], x: Tensor) -> list[Outcome]:
+        """Samples from the last layer's rows."""
         wanted = [_wanted_rows(part) for part in parts]
         picked: list[int] = []
         end = 0
@@ -72,18 +103,18 @@ class TorchRunner:
             end += len(part.tokens)
             picked += range(end - rows, end)
         if not picked:
-            return Landed([Outcome() for _ in parts])
+            return [Outcome() for _ in parts]
         chosen = x if len(picked) == len(x) else x[torch.tensor(picked, device=x.device)]
         logits = torch.split(self._model.logits(chosen), wanted)
-        return Landed([_outcome(part, own) for part, own in zip(parts, logits, strict=True)])
+        return [_outcome(part, own) for part, own in zip(parts, logits, strict=True)]
 
-    def _rows(self, parts: Sequence[StepPart]) -> Tensor:
+    def _rows(self, parts: Sequence[StepPart], hidden: HiddenStates | None) -> Tensor:
         """All parts' tokens through the layers."""
         device = self._model.device
         tokens = torch.tensor([token for part in parts for token in part.tokens], device=device)
         places = [place for part in parts for place in range(part.start, part.start + len(part.tokens))]
         pages = [self._pages(parts, kind) for kind in range(len(self._model.config.windows))]
-        return self._model.forward(tokens, torch.tensor(places, device=device), self._memory, pages)
+        return self._model.forward(tokens, torch.tensor(places, device=device), self._memory, pages, hidden)
 
     def _pages(self, parts: Sequence[StepPart], kind: int) -> Pages:
         window, size = self._model.config.windows[kind], self.block_size

@@ -7,7 +7,7 @@ came from, nor sampling, threads or requests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -27,6 +27,18 @@ from inference.ops.pages import Pages
 from inference.ops.scaled import FP8
 
 
+@dataclass(slots=True)
+class HiddenStates:
+    """The rows of a step after some numbers of layers, for a draft head: 0 is the embedding."""
+
+    after: tuple[int, ...]  # ascending
+    found: list[Tensor] = field(default_factory=list)  # T×H each
+
+    def pass_by(self, layers: int, x: Tensor) -> None:
+        if layers in self.after:
+            self.found.append(x)
+
+
 class GptOss:
     def __init__(self, config: ModelConfig, weights: Weights, precision: Precision = AS_COMPUTED) -> None:
         self.config, self.precision = config, precision
@@ -34,7 +46,7 @@ class GptOss:
         self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
         self._device, self._dtype = weights.norm.device, weights.layers[0].router.dtype
         self._ops = ops_for(self._device)
-        self._rotations = Rotations(config, self._device)
+        self._rotations = Rotations(config.rope, config.head_dim, config.context_length, self._device)
 
     @property
     def device(self) -> torch.device:
@@ -62,13 +74,23 @@ class GptOss:
 
     @torch.inference_mode()
     def forward(
-        self, tokens: Tensor, positions: Tensor, memory: PagedMemory, pages: Sequence[Pages]
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        memory: PagedMemory,
+        pages: Sequence[Pages],
+        hidden: HiddenStates | None = None,
     ) -> Tensor:
-        """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows."""
+        """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows.
+
+        Keeps the rows that `hidden` names.
+        """
         config = self.config
         cos, sin = self._rotations.at(positions)
-        x = self._weights.embedding[tokens].to(self._dtype)
+        x = self.embed(tokens)
         for layer, weights in enumerate(self._weights.layers):
+            if hidden is not None:
+                hidden.pass_by(layer, x)
             keys, values = memory.layers[layer]
             own = pages[self._kinds[layer]]
             query = self._ops.qkv(
@@ -94,12 +116,26 @@ class GptOss:
                 config.experts_per_token,
                 weights.experts,
             )
+        if hidden is not None:
+            hidden.pass_by(config.layers, x)
         return x
 
+    def embed(self, tokens: Tensor) -> Tensor:
+        """T×H: the rows that the first layer takes."""
+        return self._weights.embedding[tokens].to(self._dtype)
+
+    def normed(self, x: Tensor) -> Tensor:
+        """Rows of `forward` as the head takes them."""
+        return reference.rms_norm(x, self._weights.norm, self.config.norm_eps)
+
     @torch.inference_mode()
-    def logits(self, x: Tensor) -> Tensor:
-        """R×V, float32, from rows of `forward`. The head dominates a step: pass only the rows you need."""
-        norm, head, eps = self._weights.norm, self._weights.head, self.config.norm_eps
+    def logits(self, x: Tensor, norm: Tensor | None = None) -> Tensor:
+        """R×V, float32, from rows of `forward`. The head dominates a step: pass only the rows you need.
+
+        `norm` replaces the model's own, for the rows of a draft head that shares the model's head.
+        """
+        head, eps = self._weights.head, self.config.norm_eps
+        norm = self._weights.norm if norm is None else norm
         if isinstance(head, HalfRows):
             return head.product(reference.rms_norm(x, norm, eps))
         logits: Tensor = self._ops.head_logits(x, norm, eps, head)

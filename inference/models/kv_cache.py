@@ -32,7 +32,7 @@ class PagedMemory:
         self.block_size = block_size
         shapes = [(config.kv_heads, count, block_size, config.head_dim) for count in blocks]
         self.layers = [
-            tuple(_empty(shapes[config.kind_of(layer)], device, dtype) for _ in range(2))
+            tuple(empty_blocks(shapes[config.kind_of(layer)], device, dtype) for _ in range(2))
             for layer in range(config.layers)
         ]
 
@@ -41,8 +41,10 @@ class PagedMemory:
         return sum(part.nbytes for layer in self.layers for part in layer)
 
 
-def _empty(shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A head's keys are adjacent, so that a product reads them as one matrix.
+def empty_blocks(shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Blocks × size × K × D for a shape of K × blocks × size × D.
+
+    A head's keys are adjacent, so that a product reads them as one matrix.
 
     Pages that were never written take no memory of the machine, so a plan may be generous.
     """

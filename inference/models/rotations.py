@@ -10,17 +10,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inference.config import ModelConfig
+from inference.config import RopeConfig
 from inference.ops.reference import rope_tables
 
 FIRST_POSITIONS = 4096
 
 
 class Rotations:
-    def __init__(self, config: ModelConfig, device: torch.device) -> None:
-        self._config, self._device = config, device
+    def __init__(self, rope: RopeConfig, head_dim: int, context_length: int, device: torch.device) -> None:
+        self._rope, self._head_dim, self._device = rope, head_dim, device
         self._grows = device.type == "cpu"
-        self._most = config.context_length
+        self._most = context_length
         self._cos, self._sin = self._tables(min(FIRST_POSITIONS, self._most) if self._grows else self._most)
 
     def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,5 +34,5 @@ class Rotations:
             self._cos, self._sin = self._tables(min(max(length, 2 * len(self._cos)), self._most))
 
     def _tables(self, positions: int) -> tuple[Tensor, Tensor]:
-        cos, sin = rope_tables(self._config.rope, self._config.head_dim, positions)
+        cos, sin = rope_tables(self._rope, self._head_dim, positions)
         return cos.to(self._device), sin.to(self._device)

@@ -26,6 +26,7 @@ DTYPES = {
     "F64": torch.float64,
     "U8": torch.uint8,
 }
+IDS = ("I64", "I32")
 
 
 class TensorSource(Protocol):
@@ -56,6 +57,14 @@ class TensorFiles:
 
     def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
         """The tensor, which must have this shape and hold bytes (`bytes_only`) or floats."""
+        wanted = ("U8",) if bytes_only else tuple(kind for kind in DTYPES if kind != "U8")
+        return self._take(name, shape, wanted)
+
+    def take_ids(self, name: str, shape: Sequence[int]) -> Tensor:
+        """The tensor, which must have this shape and hold whole numbers; returned as int64."""
+        return self._take(name, shape, IDS).long()
+
+    def _take(self, name: str, shape: Sequence[int], kinds: Sequence[str]) -> Tensor:
         if name not in self._file_of:
             raise CheckpointError(
                 f"{self.folder}: the tensor {name!r} is missing. Either config.json requires more than the "
@@ -72,10 +81,9 @@ class TensorFiles:
                 f"{path}: the tensor {name!r} has shape {_spelt(found)}, but config.json requires "
                 f"{_spelt(shape)}. The config.json and the weights belong to different models."
             )
-        wanted = ("U8",) if bytes_only else tuple(kind for kind in DTYPES if kind != "U8")
-        if kind not in wanted:
+        if kind not in kinds:
             raise CheckpointError(
-                f"{path}: the tensor {name!r} has the type {kind}; it must be {' or '.join(wanted)}."
+                f"{path}: the tensor {name!r} has the type {kind}; it must be {' or '.join(kinds)}."
             )
         tensor: Tensor = self._opened(path).get_tensor(name)
         return tensor

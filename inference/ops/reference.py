@@ -34,11 +34,15 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def rope_frequencies(rope: RopeConfig, head_dim: int) -> tuple[Tensor, float]:
-    """Radians per position for each of the D/2 pairs, and YaRN's factor on cos and sin."""
+    """Radians per position for each of the D/2 pairs, and YaRN's factor on cos and sin (else 1)."""
     pairs = torch.arange(0, head_dim, 2, dtype=torch.float32)
     plain = 1.0 / rope.theta ** (pairs / head_dim)
     if rope.factor <= 1.0:
         return plain, 1.0 if rope.concentration is None else rope.concentration
+    if rope.by_turns:
+        turns = rope.original_context * plain / (2 * math.pi)
+        kept = ((turns - rope.beta_slow) / (rope.beta_fast - rope.beta_slow)).clamp(0, 1)
+        return plain * (kept + (1 - kept) / rope.factor), 1.0
     low, high = (_pair_turning(turns, rope, head_dim) for turns in (rope.beta_fast, rope.beta_slow))
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)

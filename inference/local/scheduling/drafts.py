@@ -1,31 +1,82 @@
-"""Guesses the next tokens: those that followed the same few tokens the last time.
+"""Where a sequence's drafts come from: from its own tokens, or from a head that the runner has.
 
-Takes a generation's tokens as they arrive and returns drafts for the model to check in one step. Drafts help
-when an answer repeats its prompt (editing code, quoting a tool). It must not know the model. A wrong draft
-costs only time, so a generation whose drafts fail gets none for a while.
+Takes a generation's tokens as they arrive, or the runner's guesses, and returns drafts for the model to check
+in one step. It must not know the model. A wrong draft costs only time, so a generation whose drafts fail gets
+fewer, or none for a while.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 LONGEST, SHORTEST = 4, 2  # the number of tokens that must match; longer matches are tried first
 FIRST_PAUSE, LONGEST_PAUSE = 2, 64
 
 
-class Drafter:
+class Drafter(Protocol):
+    """One sequence's source of drafts."""
+
+    def wanted(self) -> int:
+        """How many tokens the runner should guess after the next step; call it once for each step."""
+        ...
+
+    def take(self, guesses: Sequence[int]) -> None:
+        """What the runner guessed after a step, perhaps nothing."""
+        ...
+
+    def draft(self, tokens: Sequence[int], most: int) -> list[int]:
+        """At most `most` tokens that may follow `tokens`, which must extend those of the last call."""
+        ...
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        """Reports how many of the last draft's tokens were right."""
+        ...
+
+
+class Pause:
+    """Steps without drafts, more after each failure."""
+
+    def __init__(self) -> None:
+        self._left, self._next = 0, FIRST_PAUSE
+
+    def passes(self) -> bool:
+        """Whether this step is one of them."""
+        if self._left == 0:
+            return False
+        self._left -= 1
+        return True
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        if accepted:
+            self._next = FIRST_PAUSE
+        elif drafted:
+            self._left = self._next
+            self._next = min(2 * self._next, LONGEST_PAUSE)
+
+
+class TextDrafter:
+    """Guesses those tokens that followed the same few tokens the last time.
+
+    This helps when an answer repeats its prompt (editing code, quoting a tool).
+    """
+
     def __init__(self, most: int) -> None:
         """`most`: the largest number of tokens in a draft."""
         self._most = most
         self._ends: list[dict[tuple[int, ...], int]] = [{} for _ in range(SHORTEST, LONGEST + 1)]
         self._indexed = 0
-        self._pause, self._next_pause = 0, FIRST_PAUSE
+        self._pause = Pause()
+
+    def wanted(self) -> int:
+        return 0
+
+    def take(self, guesses: Sequence[int]) -> None:
+        """It asks for none."""
 
     def draft(self, tokens: Sequence[int], most: int) -> list[int]:
-        """At most `most` tokens that may follow `tokens`, which must extend those of the last call."""
         self._index(tokens)
-        if self._pause > 0:
-            self._pause -= 1
+        if self._pause.passes():
             return []
         for width in range(LONGEST, SHORTEST - 1, -1):
             end = self._ends[width - SHORTEST].get(tuple(tokens[-width:]))
@@ -34,12 +85,7 @@ class Drafter:
         return []
 
     def learn(self, drafted: int, accepted: int) -> None:
-        """Reports how many of the last draft's tokens were right."""
-        if accepted:
-            self._next_pause = FIRST_PAUSE
-        elif drafted:
-            self._pause = self._next_pause
-            self._next_pause = min(2 * self._next_pause, LONGEST_PAUSE)
+        self._pause.learn(drafted, accepted)
 
     def _index(self, tokens: Sequence[int]) -> None:
         """Records where each group of tokens ended last, except for the one at the very end."""
@@ -47,3 +93,27 @@ class Drafter:
             for width in range(SHORTEST, min(LONGEST, end) + 1):
                 self._ends[width - SHORTEST][tuple(tokens[end - width : end])] = end
         self._indexed = max(self._indexed, len(tokens))
+
+
+class HeadDrafter:
+    """Passes the runner's guesses on as drafts, and wants one more of them than were right the last time."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: the largest number of tokens in a draft."""
+        self._most, self._useful = most, most
+        self._guesses: list[int] = []
+        self._pause = Pause()
+
+    def wanted(self) -> int:
+        return 0 if self._pause.passes() else self._useful
+
+    def take(self, guesses: Sequence[int]) -> None:
+        self._guesses = list(guesses)
+
+    def draft(self, tokens: Sequence[int], most: int) -> list[int]:
+        found, self._guesses = self._guesses[: max(0, most)], []
+        return found
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        self._pause.learn(drafted, accepted)
+        self._useful = min(self._most, accepted + 1)

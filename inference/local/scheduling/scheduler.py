@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import asdict, dataclass
 
+from inference.local.scheduling.drafts import Drafter, HeadDrafter, TextDrafter
 from inference.local.scheduling.fairness import (
     counts_of,
     in_turns,
@@ -37,7 +38,19 @@ class SchedulerLimits:
     prompts: int = 8  # the most prompts in a step
     scored_chunk: int = 32  # of a prompt whose every token is scored: the head runs for each
     drafts: int = 0  # guessed tokens in a step; 0: none
+    by_head: bool = False  # the runner guesses them, in place of the scheduler
     ahead: int = 0  # steps that may be planned before the outcomes of earlier ones are known
+
+    @property
+    def reach(self) -> int:
+        """Positions after a sequence's newest token that its blocks may have to cover."""
+        return 2 * self.drafts if self.by_head else self.drafts
+
+    def drafter(self) -> Drafter | None:
+        """A new sequence's source of drafts."""
+        if not self.drafts:
+            return None
+        return HeadDrafter(self.drafts) if self.by_head else TextDrafter(self.drafts)
 
 
 @dataclass(slots=True)
@@ -158,7 +171,18 @@ class Scheduler:
                 return None
             drafts = []
         newest = sequence.tokens[-1] if sequence.remaining else PENDING
-        return self._share(sequence, [newest, *drafts], samples=1 + len(drafts))
+        guesses = self._guesses(sequence, sequence.launched + 1 + len(drafts))
+        return self._share(sequence, [newest, *drafts], samples=1 + len(drafts), guesses=guesses)
+
+    def _guesses(self, sequence: Sequence, length: int) -> int:
+        """How many tokens the runner shall guess after a share that ends at `length` and samples.
+
+        Guesses are worth no other sequence's blocks. The next step samples a token besides them.
+        """
+        if sequence.drafter is None:
+            return 0
+        count = min(sequence.drafter.wanted(), sequence.limit - sequence.sampled - 2)
+        return count if count > 0 and self._make_room(sequence, length + count, gives_way=False) else 0
 
     def _drafts(self, sequence: Sequence) -> list[int]:
         if sequence.drafter is None or sequence.sampled == 0:
@@ -250,16 +274,17 @@ class Scheduler:
         sequence.last_turn = self._turns
         start, end = sequence.launched, sequence.launched + count
         samples = int(end == len(sequence.tokens) and sequence.limit > 0)
-        return self._share(sequence, sequence.tokens[start:end], samples=samples)
+        guesses = self._guesses(sequence, end) if samples else 0
+        return self._share(sequence, sequence.tokens[start:end], samples=samples, guesses=guesses)
 
-    def _share(self, sequence: Sequence, tokens: list[int], *, samples: int) -> Share:
+    def _share(self, sequence: Sequence, tokens: list[int], *, samples: int, guesses: int) -> Share:
         assert sequence.holding is not None
         start = sequence.launched
         scored = None
         if sequence.scores is not None and start + 1 < sequence.prompt_length:
             scored = sequence.tokens[start + 1 : min(start + len(tokens) + 1, sequence.prompt_length)]
         tables = sequence.holding.tables
-        part = StepPart(sequence.slot, tokens, start, tables, samples, sequence.picker, scored)
+        part = StepPart(sequence.slot, tokens, start, tables, samples, sequence.picker, scored, guesses)
         return Share(sequence, part)
 
     def _make_room(self, sequence: Sequence, length: int, *, gives_way: bool) -> bool:

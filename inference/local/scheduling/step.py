@@ -47,6 +47,7 @@ class StepPart:
     samples: int  # how many of the last tokens to sample after: 0 within a prompt, else 1 + drafts
     picker: Picker
     scored: Sequence[int] | None = None  # if the prompt is scored: the token after each of `tokens`
+    guesses: int = 0  # how many tokens to guess after the last sampled one; the tables have room for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,15 @@ class Outcome:
     sampled: tuple[Sampled, ...] = ()
     scores: tuple[TokenLogprob, ...] = ()  # of the tokens `scored`
     error: InferenceError | None = None  # this generation alone failed, after these samples
+    guesses: tuple[int, ...] = ()  # of the tokens after the last sampled one
+
+
+def right_drafts(part: StepPart, outcome: Outcome) -> int:
+    """How many of a part's drafts were sampled."""
+    if part.samples <= 1:
+        return 0
+    drafts = part.tokens[1 - part.samples :]
+    return sum(found.token == draft for found, draft in zip(outcome.sampled, drafts, strict=False))
 
 
 class Flight(Protocol):

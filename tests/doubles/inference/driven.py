@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from inference.engine import Finish, InferenceError, Sampling
 from inference.local.loop import Loop
-from inference.local.scheduling.drafts import Drafter
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.sequence import Sequence
@@ -167,7 +166,6 @@ class Driven:
         """Call it in an event loop."""
         client = Client(prompt, limit, Outbox(lambda: None, capacity))
         self._arrived += 1
-        drafts = self.scheduler.limits.drafts
         self.loop.submit(
             Sequence(
                 number=self._arrived,
@@ -177,7 +175,7 @@ class Driven:
                 sampling=replace(sampling, stop_token_ids=frozenset()),
                 picker=self.runner.picker(sampling),
                 outbox=client.outbox,
-                drafter=Drafter(drafts) if drafts else None,
+                drafter=self.scheduler.limits.drafter(),
             )
         )
         self.clients.append(client)

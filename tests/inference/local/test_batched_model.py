@@ -14,8 +14,8 @@ import torch
 
 from inference.config import ModelConfig
 from inference.engine import EngineBusy, Finish, Sampling
-from inference.local.engine import LocalEngine, layer_kinds, load_local
-from inference.local.memory import plan_memory
+from inference.local.engine import LocalEngine, load_local
+from inference.local.memory import layer_kinds, plan_memory
 from inference.local.options import LocalOptions
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner

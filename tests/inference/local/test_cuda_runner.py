@@ -49,7 +49,7 @@ def ahead(
     monkeypatch.setattr(
         engines,
         "_runner",
-        lambda model, plan, limits, progress: CudaRunner(
+        lambda model, plan, limits, progress, head: CudaRunner(
             model, plan.blocks, limits.max_concurrent, plan.block_size, graphs=padded
         ),
     )

@@ -13,8 +13,9 @@ from inference.bench.divergence import divergence, sampled
 from inference.bench.measure import widths_of
 from inference.engine import CheckpointError, EngineInfo, Sampling
 from inference.local.cuda_runner import CudaRunner
-from inference.local.engine import check_precision, described, engine_of, layer_kinds, load_local
-from inference.local.options import LocalOptions
+from inference.local.engine import described, engine_of, load_local
+from inference.local.memory import layer_kinds
+from inference.local.options import LocalOptions, check_precision
 from inference.local.random_model import load_random
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,7 +182,7 @@ def test_a_wide_head_keeps_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rotations_are_made_as_sequences_grow_and_are_those_of_the_whole_table(config: ModelConfig) -> None:
-    rotations = Rotations(replace(config, context_length=10_000), CPU)
+    rotations = Rotations(config.rope, config.head_dim, 10_000, CPU)
     whole = rope_tables(config.rope, config.head_dim, 10_000)
     assert len(rotations._cos) == FIRST_POSITIONS
     for positions in ([0, 3, 17], [FIRST_POSITIONS - 1], [FIRST_POSITIONS], [9_999, 5]):

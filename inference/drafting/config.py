@@ -1,0 +1,173 @@
+"""The shape of a draft head, read from the config.json of either published layout.
+
+Takes a parsed JSON object: that of the `speculators` package (`speculators_model_type`), whose decoder layer
+has an object of its own, or a Llama config with `LlamaForCausalLMEagle3`, as NVIDIA publishes it. Returns one
+frozen `DraftConfig`, or raises a sentence. It must not know tensors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inference.config import RopeConfig
+from inference.config_fields import Fields
+from inference.engine import CheckpointError
+
+LLAMA, SPECULATORS = "LlamaForCausalLMEagle3", "eagle3"
+# What would change the arithmetic, with the only value that is implemented.
+ONLY_KNOWN = {"num_hidden_layers": 1, "hidden_act": "silu", "mlp_bias": False, "parallel_draft_step": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftConfig:
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab_size: int  # of the model
+    draft_vocab: int | None  # ids that the head can guess; None: all of the model's, by the model's own head
+    target_hidden: int
+    # After how many of the model's layers its states are taken; None: those before its head, and no `fc`.
+    states: tuple[int, ...] | None
+    rope: RopeConfig
+    norm_eps: float
+    window: int | None
+    attention_bias: bool
+    norm_before_residual: bool  # the layer's residual is the normalised state
+    norm_before_fc: bool  # one norm over all states together
+    norm_each_state: bool  # one for each
+    carries_normed: bool  # the next guess starts from the normalised output
+
+    def __post_init__(self) -> None:
+        sizes = {
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "vocab_size": self.vocab_size,
+            "draft_vocab_size": 1 if self.draft_vocab is None else self.draft_vocab,
+            "sliding_window": 1 if self.window is None else self.window,
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise CheckpointError(f"{name} must be above 0, but is {size}.")
+        if self.heads % self.kv_heads or self.head_dim % 2:
+            raise CheckpointError(
+                "num_attention_heads must be a multiple of num_key_value_heads, and head_dim must be even."
+            )
+        if self.states is not None and list(self.states) != sorted(
+            {each for each in self.states if each >= 0}
+        ):
+            raise CheckpointError(
+                f"eagle_aux_hidden_state_layer_ids must be ascending layers, not {list(self.states)}."
+            )
+        if self.norm_before_fc and self.norm_each_state:
+            raise CheckpointError("norm_before_fc and fc_norm exclude each other.")
+
+
+def read_draft_config(path: Path, layers: int) -> DraftConfig:
+    """`layers`: of the model, from which a file that names no states takes the usual ones."""
+    try:
+        raw: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(raw, Mapping):
+        raise CheckpointError(f"{path} must hold a JSON object.")
+    try:
+        return parse_draft_config(raw, layers)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
+    top = Fields(raw)
+    if raw.get("speculators_model_type") == SPECULATORS:
+        layer = Fields(top.mapping("transformer_layer_config"))
+    elif LLAMA in (raw.get("architectures") or ()):
+        layer = top
+    else:
+        raise CheckpointError(
+            f"this is no EAGLE-3 draft head: it has neither a 'speculators_model_type' of {SPECULATORS!r} "
+            f"nor {LLAMA!r} among its 'architectures'. Name the folder of a head such as "
+            "RedHatAI/gpt-oss-20b-speculator.eagle3 or nvidia/gpt-oss-120b-Eagle3-long-context."
+        )
+    own = Fields({**raw, **top.mapping("eagle_config")})  # NVIDIA's inner object comes first
+    for key, known in ONLY_KNOWN.items():
+        found = (own if key == "parallel_draft_step" else layer).get(key, known)
+        if found != known:
+            raise CheckpointError(f"{key!r} is {found!r}; only {known!r} is supported.")
+    hidden, heads = layer.whole("hidden_size"), layer.whole("num_attention_heads")
+    vocab = layer.whole("vocab_size")
+    has_vocab = own.get("draft_vocab_size") is not None
+    return DraftConfig(
+        hidden=hidden,
+        intermediate=layer.whole("intermediate_size"),
+        heads=heads,
+        kv_heads=layer.whole("num_key_value_heads", heads),
+        head_dim=layer.whole("head_dim", hidden // heads if heads else 0),
+        vocab_size=vocab,
+        draft_vocab=own.whole("draft_vocab_size") if has_vocab else None,
+        target_hidden=own.whole("target_hidden_size", hidden),
+        states=_states(own, layers),
+        rope=_rope(layer),
+        norm_eps=layer.number("rms_norm_eps", 1e-5),
+        window=_window(layer),
+        attention_bias=bool(layer.get("attention_bias", False)),
+        norm_before_residual=bool(own.get("norm_before_residual", False)),
+        norm_before_fc=bool(own.get("norm_before_fc", False)),
+        norm_each_state=bool(own.get("fc_norm", False)),
+        carries_normed=bool(own.get("norm_output", False) or own.get("return_hidden_post_norm", False)),
+    )
+
+
+def _states(own: Fields, layers: int) -> tuple[int, ...] | None:
+    """The usual ones are after a few layers, after half of them, and a few before the end."""
+    if not own.get("use_aux_hidden_state", True):
+        return None
+    given = own.get("eagle_aux_hidden_state_layer_ids")
+    if not given:
+        return (2, layers // 2, layers - 3)
+    if not isinstance(given, list) or not all(type(each) is int for each in given):
+        raise CheckpointError(f"eagle_aux_hidden_state_layer_ids must be a list of layers, not {given!r}.")
+    return tuple(given)
+
+
+def _window(layer: Fields) -> int | None:
+    kinds = layer.get("layer_types") or []
+    slides = isinstance(kinds, list) and "sliding_attention" in kinds
+    return layer.whole("sliding_window") if slides else None
+
+
+def _rope(layer: Fields) -> RopeConfig:
+    """Older files have `rope_scaling` and `rope_theta`, newer ones `rope_parameters`."""
+    scaling = Fields({**layer.mapping("rope_parameters"), **layer.mapping("rope_scaling")})
+    theta = scaling.number("rope_theta", layer.number("rope_theta", 10_000.0))
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind == "default":
+        return RopeConfig(theta=theta, factor=1.0)
+    if kind not in ("llama3", "yarn"):
+        raise CheckpointError(f'the rope type is {kind!r}; known are "default", "llama3" and "yarn".')
+    by_turns = kind == "llama3"
+    fast, slow = ("high_freq_factor", "low_freq_factor") if by_turns else ("beta_fast", "beta_slow")
+    share = scaling.get("attention_factor")
+    rope = RopeConfig(
+        theta=theta,
+        factor=scaling.number("factor"),
+        beta_fast=scaling.number(fast, 4.0 if by_turns else 32.0),
+        beta_slow=scaling.number(slow, 1.0),
+        original_context=scaling.whole("original_max_position_embeddings"),
+        truncate=bool(scaling.get("truncate", True)),
+        concentration=None if share is None else scaling.number("attention_factor"),
+        by_turns=by_turns,
+    )
+    if not (theta > 0 and rope.factor >= 1 and rope.beta_fast > rope.beta_slow and rope.original_context > 0):
+        raise CheckpointError(
+            "the rope's scaling does not fit: its factors or its original context are wrong."
+        )
+    return rope

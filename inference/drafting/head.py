@@ -1,0 +1,125 @@
+"""The arithmetic of a draft head: states to features, one decoder layer, and its guesses.
+
+The pair at position p is the token there and the feature of the position before it: what the model knew when
+it sampled the token. The layer's output at p guesses token p + 1 and, in place of a feature, leads to the
+pair at p + 1. Takes rows as the model's ops do (inference/ops/reference.py); keys and values lie in paged
+memory under the same positions. It must not know sequences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from inference.drafting.config import DraftConfig
+from inference.models.gpt_oss import GptOss
+from inference.models.rotations import Rotations
+from inference.ops.halves import HalfRows, linear
+from inference.ops.pages import Pages
+from inference.ops.reference import apply_rope, paged_attention, rms_norm, write_kv
+
+ProductRows = Tensor | HalfRows
+
+
+@dataclass(frozen=True, slots=True)
+class DraftWeights:
+    fc: ProductRows | None  # None: a feature is the model's last state
+    fc_norm: Tensor | None  # over all states together
+    state_norms: tuple[Tensor, ...]  # over each, or none
+    token_norm: Tensor
+    feature_norm: Tensor
+    q: ProductRows  # columns of the token, then of the feature
+    q_bias: Tensor | None
+    kv: ProductRows  # rows k, v; the same columns
+    kv_bias: Tensor | None
+    out: ProductRows
+    out_bias: Tensor | None
+    mlp_norm: Tensor
+    gate_up: ProductRows  # rows of the gate, then of the linear part
+    down: ProductRows
+    norm: Tensor
+    embedding: Tensor | None  # None: the model's
+    head: ProductRows | None  # None: the model's
+    ids: Tensor | None  # the model's id of each of the head's rows; None: the same
+
+
+class DraftHead:
+    def __init__(self, config: DraftConfig, weights: DraftWeights, model: GptOss) -> None:
+        self.config = config
+        self._weights, self._model = weights, model
+        self._rotations = Rotations(config.rope, config.head_dim, model.config.context_length, model.device)
+        self._no_sinks = torch.full((config.heads,), -math.inf, device=model.device)
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        """After how many of the model's layers its states are needed."""
+        return (self._model.config.layers,) if self.config.states is None else self.config.states
+
+    def features(self, states: Sequence[Tensor]) -> Tensor:
+        """T×F, from the model's states, T×H each."""
+        weights, eps = self._weights, self.config.norm_eps
+        if weights.fc is None:
+            return self._model.normed(states[0])
+        if weights.state_norms:
+            states = [rms_norm(*each, eps) for each in zip(states, weights.state_norms, strict=True)]
+        joined = torch.cat([*states], -1)
+        if weights.fc_norm is not None:
+            joined = rms_norm(joined, weights.fc_norm, eps)
+        return linear(joined, weights.fc)
+
+    def layer(
+        self,
+        tokens: Tensor,
+        features: Tensor,
+        positions: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        pages: Pages,
+        asked: Tensor | None = None,
+    ) -> Tensor:
+        """Writes the keys and values of T pairs; returns the outputs of those that are asked for (None: all).
+
+        `pages` has the slots of all pairs, and the spans of those asked for.
+        """
+        config, weights = self.config, self._weights
+        embedded = self._embedded(tokens, features.dtype)
+        normed = rms_norm(features, weights.feature_norm, config.norm_eps)
+        x = torch.cat((rms_norm(embedded, weights.token_norm, config.norm_eps), normed), -1)
+        cos, sin = self._rotations.at(positions)
+        both = linear(x, weights.kv, weights.kv_bias).view(len(x), 2, config.kv_heads, config.head_dim)
+        write_kv(keys, values, apply_rope(both[:, 0], cos, sin), both[:, 1], pages)
+        residual = normed if config.norm_before_residual else features
+        if asked is not None:
+            x, residual, cos, sin = x[asked], residual[asked], cos[asked], sin[asked]
+        if not len(x):
+            return residual
+        query = linear(x, weights.q, weights.q_bias).view(len(x), config.heads, config.head_dim)
+        attended = paged_attention(apply_rope(query, cos, sin), keys, values, self._no_sinks, pages)
+        residual = residual + linear(attended, weights.out, weights.out_bias)
+        inner = linear(rms_norm(residual, weights.mlp_norm, config.norm_eps), weights.gate_up)
+        gate, straight = inner.chunk(2, -1)
+        return residual + linear(functional.silu(gate) * straight, weights.down)
+
+    def _embedded(self, tokens: Tensor, dtype: torch.dtype) -> Tensor:
+        embedding = self._weights.embedding
+        return self._model.embed(tokens) if embedding is None else embedding[tokens].to(dtype)
+
+    def carried(self, outputs: Tensor) -> Tensor:
+        """What the next pair has in place of a feature."""
+        return self._normed(outputs) if self.config.carries_normed else outputs
+
+    def guesses(self, outputs: Tensor) -> Tensor:
+        """R: the likeliest next token of each output."""
+        weights = self._weights
+        if weights.head is None:
+            return self._model.logits(outputs, weights.norm).argmax(-1)
+        best = linear(self._normed(outputs), weights.head).argmax(-1)
+        return best if weights.ids is None else weights.ids[best]
+
+    def _normed(self, outputs: Tensor) -> Tensor:
+        return rms_norm(outputs, self._weights.norm, self.config.norm_eps)

@@ -1,0 +1,136 @@
+"""Draft heads with random weights, under the names and in the layouts that are published for gpt-oss."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from inference.config import ModelConfig
+
+
+def speculators_config(model: ModelConfig, draft_vocab: int = 40, **changes: Any) -> dict[str, Any]:
+    """As in RedHatAI/gpt-oss-20b-speculator.eagle3, scaled down."""
+    return {
+        "architectures": ["Eagle3Speculator"],
+        "draft_vocab_size": draft_vocab,
+        "eagle_aux_hidden_state_layer_ids": [1, 2, model.layers],
+        "norm_before_fc": True,
+        "norm_before_residual": True,
+        "speculators_config": {
+            "algorithm": "eagle3",
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
+            "verifier": {"architectures": ["GptOssForCausalLM"], "name_or_path": "openai/gpt-oss-20b"},
+        },
+        "speculators_model_type": "eagle3",
+        "target_hidden_size": None,
+        "transformer_layer_config": {
+            **layer_config(model),
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+        },
+    } | changes
+
+
+def llama_config(model: ModelConfig, **changes: Any) -> dict[str, Any]:
+    """As in nvidia/gpt-oss-120b-Eagle3-long-context, scaled down: without a vocabulary of its own."""
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": None,
+        "eagle_config": {
+            "eagle_aux_hidden_state_layer_ids": [1, 2, 3],
+            "use_aux_hidden_state": True,
+            "use_input_layernorm_in_first_layer": True,
+            "use_last_layernorm": True,
+            "use_mtp_layernorm": False,
+            "next_layer_regular": True,
+            "parallel_draft_step": 1,
+        },
+        **layer_config(model),
+        "rope_theta": 500_000.0,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "high_freq_factor": 4.0,
+            "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 32,
+        },
+    } | changes
+
+
+def layer_config(model: ModelConfig) -> dict[str, Any]:
+    return {
+        "attention_bias": False,
+        "head_dim": 8,
+        "hidden_act": "silu",
+        "hidden_size": model.hidden,
+        "intermediate_size": 48,
+        "max_position_embeddings": 1024,
+        "mlp_bias": False,
+        "model_type": "llama",
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-5,
+        "vocab_size": model.vocab_size,
+    }
+
+
+def write_head(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> Path:
+    """`tensors`: random ones if not given."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    named = random_tensors(config) if tensors is None else tensors
+    save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def random_tensors(config: dict[str, Any], seed: int = 7) -> dict[str, Tensor]:
+    """All that the config names, in the layout's own names."""
+    layer = config.get("transformer_layer_config", config)
+    own = config | config.get("eagle_config", {})
+    at = "layers.0." if "transformer_layer_config" in config else "midlayer."
+    hidden, inner, size = layer["hidden_size"], layer["intermediate_size"], layer["head_dim"]
+    wide, kv = layer["num_attention_heads"] * size, layer["num_key_value_heads"] * size
+    taken = own.get("target_hidden_size") or hidden
+    shapes: dict[str, tuple[int, ...]] = {
+        f"{at}self_attn.q_proj.weight": (wide, 2 * hidden),
+        f"{at}self_attn.k_proj.weight": (kv, 2 * hidden),
+        f"{at}self_attn.v_proj.weight": (kv, 2 * hidden),
+        f"{at}self_attn.o_proj.weight": (hidden, wide),
+        f"{at}mlp.gate_proj.weight": (inner, hidden),
+        f"{at}mlp.up_proj.weight": (inner, hidden),
+        f"{at}mlp.down_proj.weight": (hidden, inner),
+        **{
+            f"{at}{name}.weight": (hidden,)
+            for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+        },
+        "norm.weight": (hidden,),
+    }
+    if layer["attention_bias"]:
+        shapes |= {f"{at}self_attn.{part}_proj.bias": (n,) for part, n in (("q", wide), ("k", kv), ("v", kv))}
+    count = len(own.get("eagle_aux_hidden_state_layer_ids") or (0, 0, 0))
+    if own.get("use_aux_hidden_state", True):
+        shapes["fc.weight"] = (hidden, count * taken)
+        shapes |= {"input_norm.weight": (count * taken,)} if own.get("norm_before_fc") else {}
+        shapes |= {f"fc_norm.{at}.weight": (taken,) for at in range(count if own.get("fc_norm") else 0)}
+    vocab = config["draft_vocab_size"]
+    if vocab is not None:
+        shapes["lm_head.weight"] = (vocab, hidden)
+    draw = torch.Generator().manual_seed(seed)
+    named = {name: _drawn(shape, draw) for name, shape in shapes.items()}
+    if vocab is not None and vocab < layer["vocab_size"]:
+        ids = torch.randperm(layer["vocab_size"], generator=draw)[:vocab].sort().values
+        named["d2t"] = ids - torch.arange(vocab)
+        named["t2d"] = torch.zeros(layer["vocab_size"], dtype=torch.bool).index_fill_(0, ids, True)
+    return named
+
+
+def _drawn(shape: tuple[int, ...], draw: torch.Generator) -> Tensor:
+    if len(shape) == 1:
+        return (1 + 0.1 * torch.randn(shape, generator=draw)).bfloat16()
+    return (torch.randn(shape, generator=draw) * shape[1] ** -0.5).bfloat16()
