@@ -34,6 +34,7 @@ class Kind:
     holds: Callable[[object], bool]
     show: Callable[[Any], str] = str
     switch: bool = False  # --flag and --no-flag
+    valued: bool = False  # a switch whose flag may also have a value
     many: bool = False  # the flag may be repeated; the variable is a list with commas
 
 
@@ -186,6 +187,19 @@ def switch() -> Kind:
         lambda v: isinstance(v, bool),
         lambda v: "on" if v else "off",
         switch=True,
+    )
+
+
+def switch_or(word: str, place: str, shown: str) -> Kind:
+    """on or off; `word`, which is on; or `place`, a colon and where it is."""
+    return Kind(
+        f"{word}|{place}:{shown}",
+        f"must be {word} (or on), {place}:{shown}, or off",
+        lambda t: True if t.lower() == word else _SWITCHES.get(t.lower(), t),
+        lambda v: isinstance(v, bool) or (isinstance(v, str) and v.startswith(f"{place}:") and v[-1] != ":"),
+        lambda v: v if isinstance(v, str) else ("on" if v else "off"),
+        switch=True,
+        valued=True,
     )
 
 

@@ -31,6 +31,7 @@ from gpt_oss_server.options import (
     setting,
     size,
     switch,
+    switch_or,
     text,
     whole,
 )
@@ -117,11 +118,13 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSetting
         "exact (not yet run on a card). `auto` is bf16, on a CPU float32.",
         also=("--kv-cache-dtype",),
     )
-    speculation: bool = setting(
+    speculation: bool | str = setting(
         False,
-        switch(),
+        switch_or("ngram", "eagle", "FOLDER"),
         "Model",
-        "Whether to guess tokens that followed the same words before, and check them in one step.",
+        "Whether to guess tokens and check them in one step, which changes the time of an answer, not its "
+        "text. `ngram` (or `on`) guesses what followed the same words before; `eagle:FOLDER` guesses with a "
+        "draft head (EAGLE-3, as published for gpt-oss), for now only on a CPU.",
     )
     engine_key: str | None = setting(
         None,

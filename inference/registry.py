@@ -52,6 +52,11 @@ def load(
 
     `options` apply to local models, `remote` to engines of other programs.
     """
+    if options is not None and options.draft_head is not None and not runs_here(model):
+        raise CheckpointError(
+            f"--speculation eagle:{options.draft_head} has no effect here: {model} does not run in this "
+            "process. Leave it out, and configure speculation where the model runs."
+        )
     known = () if from_hub(model) else PREFIXES.items()
     prefix, factory = next(((p, f) for p, f in known if model.startswith(p)), ("", _local))
     rest = model.removeprefix(prefix)

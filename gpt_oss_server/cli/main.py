@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from gpt_oss_server import __version__
 from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
-from gpt_oss_server.cli.line.flags import settle_words
+from gpt_oss_server.cli.line.flags import settle_words, whole_switches
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import is_expected
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "the current one."
         )
         return 1
-    words = expanded(sys.argv[1:] if argv is None else argv)
+    words = whole_switches(expanded(sys.argv[1:] if argv is None else argv))
     parser = build_parser(everything="--help-all" in words)
     if correction := corrected(words, parser.subcommands):
         console.err(correction)

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from gpt_oss_server.cli.line.flags import add_flags
+from gpt_oss_server.cli.line.flags import add_flags, add_model, settle_words, whole_switches
 from gpt_oss_server.settings import (
     OPTIONS,
     Settings,
@@ -138,3 +138,44 @@ def test_settings_are_frozen() -> None:
 def test_a_misspelt_variable_is_reported_and_an_unrelated_one_is_not() -> None:
     environ = {"GPT_OSS_SERVER_PROT": "1", "GPT_OSS_SERVER_SERVICE_HOST": "10.0.0.1", "HOME": "/"}
     assert misspelt_variables(environ) == [("GPT_OSS_SERVER_PROT", "GPT_OSS_SERVER_PORT")]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("on", True), ("ngram", True), ("NGRAM", True), ("off", False), ("eagle:/heads/a", "eagle:/heads/a")],
+)
+def test_a_switch_that_may_have_a_value_is_read_with_it(written: str, value: object) -> None:
+    assert parse("--speculation", written).speculation == value
+    assert parse(environ={"GPT_OSS_SERVER_SPECULATION": written}).speculation == value
+
+
+@pytest.mark.parametrize("written", ["eagle:", "eagle", "medusa:/a", "tiny"])
+def test_another_value_of_such_a_switch_is_refused_with_the_right_ones(written: str) -> None:
+    with pytest.raises(SettingsError, match=r"must be ngram \(or on\), eagle:FOLDER, or off"):
+        parse("--speculation", written)
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "value"),
+    [
+        (["--speculation"], "tiny", True),
+        (["--speculation", "/models/a"], "/models/a", True),
+        (["/models/a", "--speculation"], "/models/a", True),
+        (["--speculation", "--port", "9000"], "tiny", True),
+        (["--speculation", "eagle:/heads/a", "/models/a"], "/models/a", "eagle:/heads/a"),
+        (["--speculation=eagle:/heads/a"], "tiny", "eagle:/heads/a"),
+        (["--speculation=ngram", "/models/a"], "/models/a", True),
+        (["--no-speculation", "/models/a"], "/models/a", False),
+        (["--speculation", "off", "/models/a"], "/models/a", False),
+    ],
+)
+def test_a_switch_takes_the_next_word_only_if_it_is_a_value(
+    words: list[str], model: str, value: object
+) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_model(parser)
+    add_flags(parser)
+    given = vars(parser.parse_args(whole_switches(words)))
+    settle_words(given)
+    settings = read_settings(given, {})
+    assert (settings.model, settings.speculation) == (model, value)

@@ -23,7 +23,8 @@ def load_engine(settings: Settings) -> Engine:
         max_waiting=settings.max_waiting,
         kv_memory=settings.kv_memory,
         precision=Precision(weights=settings.weights, kv=settings.kv_dtype),
-        speculation=settings.speculation,
+        speculation=settings.speculation is True,
+        draft_head=_draft_head(settings.speculation),
     )
     remote = RemoteOptions(
         key=settings.engine_key,
@@ -33,3 +34,8 @@ def load_engine(settings: Settings) -> Engine:
     return inference.load(
         settings.model, device=device, context=settings.context, options=options, remote=remote
     )
+
+
+def _draft_head(speculation: bool | str) -> str | None:
+    """The folder of `eagle:FOLDER`."""
+    return speculation.partition(":")[2] if isinstance(speculation, str) else None

@@ -18,6 +18,25 @@ from inference.naming.model_names import names_model
 _SHOWN_ALIASES = ("-m",)
 
 
+def whole_switches(words: Sequence[str]) -> list[str]:
+    """Gives each switch that may have a value one: the next word if it fits, else `on`.
+
+    argparse would take any next word, such as the model.
+    """
+    known = {option.flag: option.kind for option in OPTIONS if option.kind.valued}
+    found: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*found, word, *left]
+        if word in known:
+            fits = bool(left) and known[word].holds(known[word].parse(left[0]))
+            word = f"{word}={left.pop(0) if fits else 'on'}"
+        found.append(word)
+    return found
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Lets the model be the first word, as with `vllm serve`."""
     parser.add_argument("given_model", nargs="?", metavar="MODEL", help="the same as --model")
@@ -85,7 +104,11 @@ def _add_file(place: argparse._ActionsContainer, option: Option, *, shown: bool)
 
 def _add(place: argparse._ActionsContainer, option: Option, names: Sequence[str], help: str) -> None:
     keywords: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS, "help": help}
-    if option.kind.switch:
+    if option.kind.valued:
+        place.add_argument(*names, nargs="?", const="on", metavar=option.kind.metavar, **keywords)
+        hidden = keywords | {"help": argparse.SUPPRESS}
+        place.add_argument(f"--no-{option.flag[2:]}", action="store_const", const="off", **hidden)
+    elif option.kind.switch:
         place.add_argument(*names, action=argparse.BooleanOptionalAction, **keywords)
     else:
         action = "append" if option.kind.many else "store"

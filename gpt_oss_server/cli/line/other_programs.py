@@ -60,6 +60,7 @@ _ALWAYS = "always on here"
 _CHECKPOINT = "the checkpoint decides"
 _MEMORY = "--kv-memory SIZE sets the memory for keys and values"
 _NO_LORA = "adapters are not served"
+_DRAFTS = "here --speculation guesses from the text, and --speculation eagle:FOLDER with a draft head"
 _LOGGED = "each request is one line of the log, which --no-access-log leaves out"
 
 
@@ -98,9 +99,7 @@ FLAGS: dict[str, Other] = {
     **_all("the folder of downloads is the variable HF_HOME", "--download-dir"),
     **_all("set the variable HF_TOKEN", "--hf-token", "-hft"),
     **_all("name the folder of that revision's files as the model", "--revision", "--hf-file", "-hff"),
-    **_all(
-        "--speculation guesses from the text", "--speculative-config", "-md", "--model-draft", "--draft-max"
-    ),
+    **_all(_DRAFTS, "--speculative-config", "-md", "--model-draft", "--draft-max"),
     **_all(
         _LOGGED, "--disable-log-requests", "--no-enable-log-requests", value=False, instead="--no-access-log"
     ),

@@ -120,7 +120,21 @@ class MemoryRunner:
             self.newest[part.slot] = token
             if at + 1 < len(tokens) and tokens[at + 1] != token:
                 break
-        return Outcome(tuple(sampled))
+        return Outcome(tuple(sampled), guesses=self._guesses(part, tokens, pasts, len(sampled)))
+
+    def _guesses(self, part: StepPart, tokens: list[int], pasts: list[int], sampled: int) -> tuple[int, ...]:
+        """Some right ones, then a wrong one; each has a place in every kind of layer."""
+        if not sampled:
+            assert not part.guesses
+            return ()
+        kept = len(tokens) - part.samples + sampled
+        past, found = pasts[kept - 1], list[int]()
+        for at in range(part.start + kept, part.start + kept + part.guesses):
+            for kind in range(len(self.windows)):
+                self._slot(part, kind, at)
+            past = after(past, next_token(past))
+            found.append(next_token(past) if past % 5 else VOCABULARY)
+        return tuple(found)
 
     def _slot(self, part: StepPart, kind: int, at: int) -> int:
         block = part.tables[kind][at // self.block_size]

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from inference.config import ModelConfig
+from inference.models.random_checkpoint import write_random_checkpoint
 
 
 def speculators_config(model: ModelConfig, draft_vocab: int = 40, **changes: Any) -> dict[str, Any]:
@@ -134,3 +135,56 @@ def _drawn(shape: tuple[int, ...], draw: torch.Generator) -> Tensor:
     if len(shape) == 1:
         return (1 + 0.1 * torch.randn(shape, generator=draw)).bfloat16()
     return (torch.randn(shape, generator=draw) * shape[1] ** -0.5).bfloat16()
+
+
+def write_repeating_model(folder: Path, config: ModelConfig, share: float = 0.0) -> Path:
+    """A random model whose next token depends on the newest one alone or, with a `share` above 0, mostly."""
+    write_random_checkpoint(folder, config, seed=3, experts="bf16")
+    named = load_file(folder / "model.safetensors")
+    for name, tensor in named.items():
+        if ".o_proj." in name or ".down_proj" in name:
+            named[name] = tensor * share
+    save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def write_right_head(folder: Path, checkpoint: Path, known: int | None = None) -> Path:
+    """The head that is right about `write_repeating_model`: its output is the newest token's embedding.
+
+    `known`: it knows only this many tokens.
+    """
+    model = json.loads((checkpoint / "config.json").read_text("utf-8"))
+    weights = load_file(checkpoint / "model.safetensors")
+    hidden = model["hidden_size"]
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "attention_bias": False,
+        "draft_vocab_size": known,
+        "eagle_aux_hidden_state_layer_ids": [0, 1, 2],
+        "head_dim": 8,
+        "hidden_act": "silu",
+        "hidden_size": hidden,
+        "intermediate_size": 16,
+        "layer_types": ["sliding_attention"],
+        "num_attention_heads": hidden // 8,
+        "num_hidden_layers": 1,
+        "num_key_value_heads": hidden // 8,
+        "rms_norm_eps": model["rms_norm_eps"],
+        "rope_theta": 10_000.0,
+        "sliding_window": 1,
+        "vocab_size": model["vocab_size"],
+    }
+    named = random_tensors(config)
+    whole = torch.eye(hidden)
+    named |= {
+        "fc.weight": torch.zeros(hidden, 3 * hidden),
+        "midlayer.self_attn.v_proj.weight": torch.cat((whole, torch.zeros(hidden, hidden)), 1),
+        "midlayer.self_attn.o_proj.weight": whole,
+        "midlayer.mlp.down_proj.weight": torch.zeros(hidden, 16),
+        "midlayer.input_layernorm.weight": torch.ones(hidden),
+        "norm.weight": weights["model.norm.weight"],
+    }
+    if known is not None:
+        ids = named["d2t"] + torch.arange(known)
+        named["lm_head.weight"] = weights["lm_head.weight"][ids]
+    return write_head(folder, config, named)

@@ -10,6 +10,7 @@ import pytest
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.local.memory import LayerKind, plan_memory
 from inference.local.scheduling.blocks import IntegrityError
+from inference.local.scheduling.drafts import FIRST_PAUSE, HeadDrafter
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
@@ -48,14 +49,16 @@ def driven(
 
 
 def random_limits(draw: random.Random) -> SchedulerLimits:
+    by_head = draw.random() < 0.3
     return SchedulerLimits(
         max_concurrent=draw.choice([1, 2, 5, 9]),
         max_waiting=10_000,
         chunk=draw.choice([5, 16, 64]),
         shared_chunk=draw.choice([3, 8, 32]),
         least_chunk=draw.choice([1, 3, 8]),
-        drafts=draw.choice([0, 0, 3]),
-        ahead=draw.choice([0, 0, 1]),
+        drafts=3 if by_head else draw.choice([0, 0, 3]),
+        by_head=by_head,
+        ahead=0 if by_head else draw.choice([0, 0, 1]),
     )
 
 
@@ -257,10 +260,11 @@ async def test_a_stalled_reader_holds_neither_slot_nor_memory_that_others_wait_f
     check(lazy)
 
 
-async def test_right_drafts_save_steps_and_wrong_ones_change_nothing() -> None:
+@pytest.mark.parametrize("by_head", [False, True])
+async def test_right_drafts_save_steps_and_wrong_ones_change_nothing(by_head: bool) -> None:
     steps = {}
     for drafts in (0, 4):
-        engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=1, drafts=drafts))
+        engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=1, drafts=drafts, by_head=by_head))
         client = engine.request([1, 2, 3], 100, SAMPLING)
         engine.finish()
         check(client)
@@ -312,3 +316,35 @@ def test_the_context_does_not_vary_with_the_free_memory() -> None:
     assert {planned(free, 200_000) for free in (0, 1000, 10_000_000)} == {100_000}
     [shortened] = {planned(free, 50_000) for free in (0, 1000, 10_000_000)}
     assert 40_000 < shortened < 50_000
+
+
+def test_a_head_is_asked_for_one_guess_more_than_were_right_and_rests_after_failures() -> None:
+    drafter = HeadDrafter(4)
+    for accepted, wanted in ((4, 4), (1, 2), (2, 3), (0, 0)):
+        drafter.take([1, 2, 3, 4])
+        assert drafter.draft([], 3) == [1, 2, 3]
+        assert drafter.draft([], 3) == []  # a guess is for one step
+        drafter.learn(3, accepted)
+        assert drafter.wanted() == wanted
+    rests = []
+    for _ in range(3):
+        while drafter.wanted() == 0:
+            rests.append(drafter)
+        assert drafter.wanted() == 1
+        drafter.learn(1, 0)
+    assert len(rests) == FIRST_PAUSE - 1 + 2 * FIRST_PAUSE + 4 * FIRST_PAUSE
+
+
+async def test_guesses_take_no_blocks_of_other_sequences() -> None:
+    limits = SchedulerLimits(max_concurrent=2, max_waiting=9, drafts=3, by_head=True)
+    engine = driven(limits, (None,), context=64)
+    clients = [engine.request([start] * 20, 40, SAMPLING) for start in (1, 2)]
+    engine.finish()
+    without = driven(replace(limits, drafts=0, by_head=False), (None,), context=64)
+    for start in (1, 2):
+        without.request([start] * 20, 40, SAMPLING)
+    without.finish()
+    for client in clients:
+        check(client)
+    assert engine.scheduler.counts.accepted_tokens > 0
+    assert engine.scheduler.counts.preemptions <= without.scheduler.counts.preemptions

@@ -1,0 +1,165 @@
+"""Draft heads of both layouts guess as plain arithmetic does, whatever the schedule, and change no token."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence as Listed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from inference.config import ModelConfig
+from inference.drafting.loading import load_draft_head
+from inference.engine import Finish, Sampling
+from inference.local.memory import layer_kinds, plan_memory
+from inference.local.scheduling import drafts
+from inference.local.scheduling.scheduler import SchedulerLimits
+from inference.local.scheduling.step import StepPart, right_drafts
+from inference.local.torch_runner import Landed, TorchRunner
+from inference.models.gpt_oss import GptOss, load_model
+from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.driven import Driven, Prompts
+from tests.doubles.inference.heads import (
+    llama_config,
+    random_tensors,
+    speculators_config,
+    write_head,
+    write_repeating_model,
+    write_right_head,
+)
+from tests.doubles.inference.plain_head import PlainHead
+
+CPU = torch.device("cpu")
+CONTEXT, SIZE = 120, 8
+HEADS = {
+    "speculators": lambda config: speculators_config(config),
+    "llama": lambda config: llama_config(config),
+    "all tokens": lambda config: speculators_config(config, draft_vocab=config.vocab_size),
+    "a norm for each state": lambda config: speculators_config(config, norm_before_fc=False, fc_norm=True),
+    "carries the norm": lambda config: speculators_config(config, norm_output=True),
+    "a window": lambda config: with_layer(
+        speculators_config(config), layer_types=["sliding_attention"], sliding_window=5
+    ),
+    "biases": lambda config: with_layer(speculators_config(config), attention_bias=True),
+    "the last state": lambda config: llama_config(config, eagle_config={"use_aux_hidden_state": False}),
+}
+
+
+def with_layer(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return config | {"transformer_layer_config": config["transformer_layer_config"] | changes}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> GptOss:
+    five = replace(config, layers=5, sliding_layers=(True, False, True, False, False))
+    folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), five, seed=11)
+    return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
+
+
+class Checked(TorchRunner):
+    """Compares every guess with a plain head's; `told` has the tokens of each slot's sequence."""
+
+    engine: Driven
+    plain: PlainHead
+    compared = 0
+
+    def launch(self, parts: Listed[StepPart]) -> Landed:
+        known = {each.slot: list(each.tokens) for each in self.engine.scheduler.running}
+        landed = super().launch(parts)
+        for part, outcome in zip(parts, landed.found, strict=True):
+            assert len(outcome.guesses) in (0, part.guesses)
+            if outcome.guesses:
+                count = len(part.tokens) - part.samples + 1 + right_drafts(part, outcome)
+                tokens = [*known[part.slot][: part.start], *part.tokens[:count], outcome.sampled[-1].token]
+                assert list(outcome.guesses) == self.plain.guesses(tokens, len(outcome.guesses))
+                self.compared += 1
+        return landed
+
+
+def engine_of(model: GptOss, folder: Path, plain: PlainHead, limits: SchedulerLimits, spare: int) -> Driven:
+    head = load_draft_head(str(folder), model)
+    kinds = layer_kinds(model, head, SIZE)
+    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
+    blocks = [
+        min(count, 4 + CONTEXT // SIZE + spare)
+        if kind.window is None
+        else min(
+            count, (limits.max_concurrent + 3) * (kind.window // SIZE + 4) + limits.chunk // SIZE + spare
+        )
+        for count, kind in zip(rough.blocks, kinds, strict=True)
+    ]
+    runner = Checked(model, blocks, SIZE, head)
+    runner.engine = Driven(runner, model.config.windows, blocks, limits)
+    runner.plain = plain
+    return runner.engine
+
+
+def alone(model: GptOss, prompt: list[int], count: int) -> list[int]:
+    cache, last, found = model.new_cache(), prompt, []
+    for _ in range(count):
+        last = [int(model.next_logits(last, cache).argmax())]
+        found += last
+    return found
+
+
+@pytest.mark.parametrize("kind", HEADS)
+async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
+    model: GptOss, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With chunks, batches, shared prefixes, preemption and refused drafts."""
+    monkeypatch.setattr(drafts, "FIRST_PAUSE", 0)  # a random head is hardly ever right
+    raw = HEADS[kind](model.config)
+    tensors = random_tensors(raw)
+    folder = write_head(tmp_path / "head", raw, tensors)
+    draw = random.Random(kind)
+    limits = SchedulerLimits(
+        max_concurrent=4, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=3, by_head=True
+    )
+    engine = engine_of(model, folder, PlainHead(raw, tensors, model), limits, spare=draw.choice([0, 20]))
+    prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
+    for turn in range(32):
+        if turn % 4 == 0:
+            engine.request(prompts.next(), draw.choice([2, 12, 12]), Sampling(temperature=0.0))
+        else:
+            engine.turn()
+    engine.finish()
+    for client in engine.clients:
+        assert client.end is Finish.LENGTH
+        assert client.tokens == alone(model, client.prompt, client.limit)
+    assert engine.cache.used == 0
+    assert engine.runner.compared > 25  # type: ignore[attr-defined]
+    assert engine.scheduler.counts.cached_tokens > 0
+    assert engine.scheduler.counts.drafted_tokens > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_guesses_that_are_often_right_change_no_token(
+    tmp_path: Path, config: ModelConfig, seed: int
+) -> None:
+    checkpoint = write_repeating_model(tmp_path / "model", config, share=0.05)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
+    folder = write_right_head(tmp_path / "head", checkpoint)
+    draw = random.Random(seed)
+    limits = SchedulerLimits(
+        max_concurrent=4, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=4, by_head=True
+    )
+    kinds = layer_kinds(model)
+    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
+    blocks = [min(count, 24) for count in rough.blocks]
+    runner = TorchRunner(model, blocks, SIZE, load_draft_head(str(folder), model))
+    engine = Driven(runner, model.config.windows, blocks, limits)
+    prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
+    for _ in range(80):
+        if draw.random() < 0.4 and len(engine.clients) < 12:
+            engine.request(prompts.next(), draw.choice([1, 2, 12, 40]), Sampling(temperature=0.0))
+        else:
+            engine.turn()
+    engine.finish()
+    for client in engine.clients:
+        assert client.tokens == alone(model, client.prompt, client.limit)
+    counts = engine.scheduler.counts
+    assert counts.preemptions > 0
+    assert 0.2 < counts.accepted_tokens / counts.drafted_tokens < 0.98
