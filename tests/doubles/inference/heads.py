@@ -168,6 +168,7 @@ def write_right_head(folder: Path, checkpoint: Path, known: int | None = None) -
         "layer_types": ["sliding_attention"],
         "num_attention_heads": hidden // 8,
         "num_hidden_layers": 1,
+        "norm_before_residual": True,
         "num_key_value_heads": hidden // 8,
         "rms_norm_eps": model["rms_norm_eps"],
         "rope_theta": 10_000.0,
@@ -177,7 +178,7 @@ def write_right_head(folder: Path, checkpoint: Path, known: int | None = None) -
     named = random_tensors(config)
     whole = torch.eye(hidden)
     named |= {
-        "fc.weight": torch.zeros(hidden, 3 * hidden),
+        "midlayer.hidden_norm.weight": torch.zeros(hidden),
         "midlayer.self_attn.v_proj.weight": torch.cat((whole, torch.zeros(hidden, hidden)), 1),
         "midlayer.self_attn.o_proj.weight": whole,
         "midlayer.mlp.down_proj.weight": torch.zeros(hidden, 16),

@@ -144,17 +144,19 @@ async def test_guesses_that_are_often_right_change_no_token(
     folder = write_right_head(tmp_path / "head", checkpoint)
     draw = random.Random(seed)
     limits = SchedulerLimits(
-        max_concurrent=4, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=4, by_head=True
+        max_concurrent=6, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=4, by_head=True
     )
     kinds = layer_kinds(model)
     rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
-    blocks = [min(count, 24) for count in rough.blocks]
+    blocks = [
+        min(count, 18 if kind.window is None else 40) for count, kind in zip(rough.blocks, kinds, strict=True)
+    ]
     runner = TorchRunner(model, blocks, SIZE, load_draft_head(str(folder), model))
     engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
-    for _ in range(80):
-        if draw.random() < 0.4 and len(engine.clients) < 12:
-            engine.request(prompts.next(), draw.choice([1, 2, 12, 40]), Sampling(temperature=0.0))
+    for turn in range(42):
+        if turn % 3 == 0:
+            engine.request(prompts.next(), draw.choice([1, 2, 40, 50]), Sampling(temperature=0.0))
         else:
             engine.turn()
     engine.finish()

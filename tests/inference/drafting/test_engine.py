@@ -1,0 +1,239 @@
+"""The engine with a draft head: tokens and scores as without, in fewer steps where the head is right."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.config import ModelConfig
+from inference.drafting.head import DraftHead
+from inference.engine import Engine, Sampling
+from inference.local.engine import LocalEngine, load_local
+from inference.local.guessing import Guessing, bytes_per_block
+from inference.local.memory import layer_kinds
+from inference.local.options import LocalOptions
+from tests.contracts.engine_contract import GREEDY, EngineContract, becomes_idle, generated
+from tests.doubles.inference.heads import (
+    llama_config,
+    speculators_config,
+    write_head,
+    write_repeating_model,
+    write_right_head,
+)
+from tests.inference.local.test_masks import Recorded
+
+
+@pytest.fixture(scope="module")
+def repeating(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
+    return write_repeating_model(tmp_path_factory.mktemp("repeating"), config)
+
+
+@pytest.fixture(scope="module")
+def mostly_repeating(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
+    return write_repeating_model(tmp_path_factory.mktemp("mostly"), config, share=0.1)
+
+
+def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
+    options = LocalOptions(draft_head=None if head is None else str(head), max_concurrent=8)
+    return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+
+
+class TestTheContract(EngineContract):
+    @pytest.fixture
+    async def engine(self, tmp_path: Path, checkpoint: Path, config: ModelConfig) -> AsyncIterator[Engine]:
+        engine = engine_of(checkpoint, write_head(tmp_path, speculators_config(config)))
+        yield engine
+        await engine.close()
+
+
+async def test_a_right_head_saves_four_of_five_steps(repeating: Path, tmp_path: Path) -> None:
+    engine = engine_of(repeating, write_right_head(tmp_path, repeating))
+    found = await generated(engine, replace(GREEDY, max_tokens=101), [5, 6, 7])
+    measures = engine.measures()
+    await engine.close()
+    assert len(found.tokens) == 101
+    # The prompt gives a token; each later step gives five.
+    assert measures["steps"] == 21
+    assert (measures["drafted_tokens"], measures["accepted_tokens"]) == (80, 80)
+
+
+async def test_what_a_head_cannot_guess_is_sampled(repeating: Path, tmp_path: Path) -> None:
+    plain = engine_of(repeating, None)
+    wanted = [await generated(plain, replace(GREEDY, max_tokens=60), [start]) for start in range(6)]
+    await plain.close()
+    engine = engine_of(repeating, write_right_head(tmp_path, repeating, known=350))
+    found = [await generated(engine, replace(GREEDY, max_tokens=60), [start]) for start in range(6)]
+    measures = engine.measures()
+    await engine.close()
+    assert [each.tokens for each in found] == [each.tokens for each in wanted]
+    assert 0 < measures["accepted_tokens"] < measures["drafted_tokens"]
+
+
+SAMPLINGS = {
+    "greedy": Sampling(temperature=0.0),
+    "seeded": Sampling(temperature=0.7, seed=4),
+    "filters": Sampling(temperature=0.8, seed=5, top_k=5, top_p=0.9, min_p=0.02),
+    "penalties": Sampling(
+        temperature=0.5, seed=6, frequency_penalty=0.3, presence_penalty=0.2, repetition_penalty=1.1
+    ),
+    "scores": Sampling(temperature=0.6, seed=7, logprobs=3),
+    "scored prompt": Sampling(temperature=0.0, logprobs=1, prompt_logprobs=2),
+    "biases": Sampling(temperature=0.6, seed=8, logit_bias={3: 2.0, 9: -5.0}),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLINGS)
+async def test_tokens_scores_and_finish_are_those_without_a_head(
+    mostly_repeating: Path, tmp_path: Path, kind: str
+) -> None:
+    sampling = replace(SAMPLINGS[kind], max_tokens=50, stop_token_ids=frozenset({17, 400}))
+    draw = random.Random(kind)
+    beginning = [draw.randrange(500) for _ in range(40)]
+    prompts = [beginning + [draw.randrange(500) for _ in range(draw.randint(1, 60))] for _ in range(6)]
+
+    async def answers(head: Path | None) -> tuple[list[object], dict[str, float]]:
+        engine = engine_of(mostly_repeating, head)
+        together = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
+        later = await generated(engine, sampling, prompts[0])  # from the cache
+        measures = engine.measures()
+        await engine.close()
+        return [
+            (
+                each.tokens,
+                each.finish,
+                [score for step in each.steps for score in step.logprobs or ()],
+                [step.prompt_logprobs for step in each.steps if step.prompt_logprobs],
+            )
+            for each in (*together, later)
+        ], measures
+
+    wanted, _ = await answers(None)
+    found, measures = await answers(write_right_head(tmp_path, mostly_repeating))
+    assert [each[:2] for each in found] == [each[:2] for each in wanted]  # type: ignore[index]
+    assert measures["accepted_tokens"] > 0
+    for mine, theirs in zip(found, wanted, strict=True):
+        for at in (2, 3):
+            close(mine[at], theirs[at])  # type: ignore[index]
+
+
+def close(found: object, wanted: object) -> None:
+    """Scores of a step with more rows differ in the last bits."""
+    if isinstance(wanted, float):
+        assert found == pytest.approx(wanted, abs=1e-4)
+    elif isinstance(wanted, list | tuple):
+        assert isinstance(found, list | tuple)
+        assert len(found) == len(wanted)
+        for mine, theirs in zip(found, wanted, strict=True):
+            close(mine, theirs)
+    elif hasattr(wanted, "logprob"):
+        close([found.token, found.logprob, found.top], [wanted.token, wanted.logprob, wanted.top])  # type: ignore[attr-defined]
+    else:
+        assert found == wanted
+
+
+async def test_a_grammar_sees_exactly_the_tokens_that_are_sampled(repeating: Path, tmp_path: Path) -> None:
+    """It allows what the model would say at most places, so that drafts are right and wrong."""
+    plain = engine_of(repeating, None)
+    free = (await generated(plain, replace(GREEDY, max_tokens=40), [5])).tokens
+    await plain.close()
+    sets = [{token} if at % 7 else {(token + 1) % 500, 3} for at, token in enumerate(free)]
+    found = []
+    for head in (None, write_right_head(tmp_path, repeating)):
+        grammar = Recorded([*sets, {9}], size=504)
+        engine = engine_of(repeating, head)
+        answer = await generated(engine, replace(GREEDY, max_tokens=50, grammar=grammar), [5])
+        measures = engine.measures()
+        await engine.close()
+        assert tuple(grammar.accepted) == answer.tokens
+        assert all(token in allowed for token, allowed in zip(answer.tokens, sets, strict=False))
+        found.append(answer.tokens)
+    assert found[0] == found[1]
+    assert 0 < measures["accepted_tokens"] < measures["drafted_tokens"]
+
+
+async def test_readers_that_leave_take_their_blocks_along(mostly_repeating: Path, tmp_path: Path) -> None:
+    engine = engine_of(mostly_repeating, write_right_head(tmp_path, mostly_repeating))
+    draw = random.Random(3)
+
+    async def one(number: int) -> None:
+        stream = engine.generate([number, 7, 7, 8], replace(GREEDY, max_tokens=60))
+        async with aclosing(stream):
+            left = draw.randint(1, 20)
+            async for step in stream:
+                left -= len(step.tokens)
+                if left <= 0:
+                    return
+
+    await asyncio.gather(*(one(number) for number in range(40)))
+    await becomes_idle(engine)
+    engine._scheduler.cache.check_integrity([])
+    assert engine.measures()["kv_blocks_used"] == 0
+    await engine.close()
+
+
+async def test_a_head_that_fails_ends_no_generation(
+    repeating: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampling = replace(GREEDY, max_tokens=30, temperature=1.0, seed=3)
+    plain = engine_of(repeating, None)
+    wanted = (await generated(plain, sampling, [5, 6])).tokens
+    await plain.close()
+    engine = engine_of(repeating, write_right_head(tmp_path, repeating))
+    calls = []
+
+    def fails(self: DraftHead, outputs: torch.Tensor) -> torch.Tensor:
+        calls.append(len(outputs))
+        if len(calls) > 5:
+            raise RuntimeError("no memory is left")
+        return real(self, outputs)
+
+    real = DraftHead.guesses
+    monkeypatch.setattr(DraftHead, "guesses", fails)
+    with caplog.at_level(logging.ERROR):
+        found = await generated(engine, sampling, [5, 6])
+    await engine.close()
+    assert found.tokens == wanted
+    assert len(calls) == 6
+    assert "The draft head failed; from here on no drafts are made." in caplog.text
+
+
+@pytest.mark.parametrize("layout", [speculators_config, llama_config])
+def test_the_plan_counts_the_heads_memory(
+    checkpoint: Path, config: ModelConfig, tmp_path: Path, layout: object
+) -> None:
+    from inference.drafting.loading import load_draft_head
+    from inference.models.gpt_oss import load_model
+
+    model = load_model(checkpoint, device=torch.device("cpu"), any_vocabulary=True)
+    head = load_draft_head(str(write_head(tmp_path, layout(config))), model)  # type: ignore[operator]
+    blocks, size = 7, 16
+    guessing = Guessing(head, model, [blocks] * len(config.windows), size)
+    held = sum(each.nbytes for each in vars(guessing).values() if isinstance(each, torch.Tensor))
+    assert held == blocks * bytes_per_block(head, size, model.dtype)
+    plain, more = layer_kinds(model), layer_kinds(model, head, size)
+    for before, after in zip(plain, more, strict=True):
+        extra = (after.bytes_per_token - before.bytes_per_token) * size
+        assert extra == 0 if before.window else held / blocks <= extra < held / blocks + size
+
+
+async def test_the_engine_states_where_its_drafts_come_from(
+    checkpoint: Path, config: ModelConfig, tmp_path: Path
+) -> None:
+    head = write_head(tmp_path / "secret" / "small-head", speculators_config(config))
+    engine = engine_of(checkpoint, head)
+    assert engine.info.description.endswith("Up to 4 tokens a step are drafted by the head small-head.")
+    assert "secret" not in engine.info.description
+    await engine.close()
+    other = load_local(
+        checkpoint, name="s", device="cpu", any_vocabulary=True, options=LocalOptions(speculation=True)
+    )
+    assert other.info.description.endswith("Up to 6 tokens a step are drafted from the text so far.")
+    await other.close()

@@ -1,0 +1,201 @@
+"""Heads that do not fit a model, a device or an engine: sentences that state what does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import inference
+from inference.config import ModelConfig
+from inference.drafting.config import parse_draft_config
+from inference.drafting.head import DraftHead
+from inference.drafting.loading import load_draft_head
+from inference.engine import CheckpointError
+from inference.local.options import LocalOptions, check_device
+from inference.models.gpt_oss import GptOss, load_model
+from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.heads import llama_config, random_tensors, speculators_config, write_head
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> GptOss:
+    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+
+
+def error_of(model: GptOss, folder: Path | str) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        load_draft_head(str(folder), model)
+    return str(caught.value)
+
+
+def changed(raw: dict[str, Any], **layer: Any) -> dict[str, Any]:
+    return raw | {"transformer_layer_config": raw["transformer_layer_config"] | layer}
+
+
+def test_a_missing_folder_of_a_repos_name_is_answered_with_the_download(model: GptOss) -> None:
+    message = error_of(model, "RedHatAI/gpt-oss-20b-speculator.eagle3")
+    assert "hf download RedHatAI/gpt-oss-20b-speculator.eagle3 --local-dir" in message
+
+
+def test_a_folder_without_a_config_holds_no_head(model: GptOss, tmp_path: Path) -> None:
+    assert "holds no draft head: it has no config.json" in error_of(model, tmp_path)
+
+
+def test_a_file_that_is_no_json_is_named(model: GptOss, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    assert "config.json cannot be read as JSON" in error_of(model, tmp_path)
+    (tmp_path / "config.json").write_text("[]", encoding="utf-8")
+    assert "must hold a JSON object" in error_of(model, tmp_path)
+
+
+def test_a_checkpoint_of_a_whole_model_is_no_head(model: GptOss, checkpoint: Path) -> None:
+    message = error_of(model, checkpoint)
+    assert "no EAGLE-3 draft head" in message
+    assert "LlamaForCausalLMEagle3" in message
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        ({"hidden_size": 32}, "takes hidden states of size 32, but the model's have 64"),
+        ({"vocab_size": 501}, "for a vocabulary of 501 ids, but the model has 500"),
+        ({"num_hidden_layers": 4}, "'num_hidden_layers' is 4; only 1 is supported"),
+        ({"hidden_act": "gelu"}, "'hidden_act' is 'gelu'; only 'silu' is supported"),
+        ({"head_dim": 7}, "head_dim must be even"),
+        ({"num_attention_heads": 3}, "must be a multiple of num_key_value_heads"),
+        ({"intermediate_size": 0}, "intermediate_size must be above 0"),
+        ({"intermediate_size": None}, "'intermediate_size' is missing"),
+        ({"rope_parameters": {"rope_type": "dynamic"}}, "the rope type is 'dynamic'"),
+        ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "'original_max_position_embeddings'"),
+    ],
+)
+def test_another_shape_is_refused(
+    model: GptOss, tmp_path: Path, config: ModelConfig, layer: dict[str, Any], text: str
+) -> None:
+    raw = speculators_config(config)
+    folder = write_head(tmp_path, changed(raw, **layer), random_tensors(raw))
+    message = error_of(model, folder)
+    assert str(folder) in message
+    assert text in message
+
+
+@pytest.mark.parametrize(
+    ("top", "text"),
+    [
+        ({"eagle_aux_hidden_state_layer_ids": [1, 2, 5]}, "states after layer 5, but the model has 4 layers"),
+        ({"eagle_aux_hidden_state_layer_ids": [2, 1, 3]}, "must be ascending layers, not [2, 1, 3]"),
+        ({"eagle_aux_hidden_state_layer_ids": "all"}, "must be a list of layers, not 'all'"),
+        ({"fc_norm": True}, "norm_before_fc and fc_norm exclude each other"),
+        ({"parallel_draft_step": 4}, "'parallel_draft_step' is 4; only 1 is supported"),
+        ({"target_hidden_size": 48}, "takes hidden states of size 48"),
+        ({"draft_vocab_size": 41}, "'lm_head.weight' has shape 40×64"),
+    ],
+)
+def test_another_head_is_refused(
+    model: GptOss, tmp_path: Path, config: ModelConfig, top: dict[str, Any], text: str
+) -> None:
+    raw = speculators_config(config)
+    assert text in error_of(model, write_head(tmp_path, raw | top, random_tensors(raw)))
+
+
+@pytest.mark.parametrize(
+    "name", ["fc.weight", "input_norm.weight", "layers.0.hidden_norm.weight", "lm_head.weight", "d2t"]
+)
+def test_a_missing_tensor_is_named(model: GptOss, tmp_path: Path, config: ModelConfig, name: str) -> None:
+    raw = speculators_config(config)
+    tensors = random_tensors(raw)
+    del tensors[name]
+    assert f"the tensor {name!r} is missing" in error_of(model, write_head(tmp_path, raw, tensors))
+
+
+def test_a_file_without_the_layer_holds_no_head(model: GptOss, tmp_path: Path, config: ModelConfig) -> None:
+    folder = write_head(tmp_path, speculators_config(config), {"fc.weight": torch.zeros(1)})
+    assert "neither 'layers.0.self_attn.q_proj.weight' nor 'midlayer.self_attn" in error_of(model, folder)
+
+
+def test_ids_outside_of_the_vocabulary_are_refused(
+    model: GptOss, tmp_path: Path, config: ModelConfig
+) -> None:
+    raw = speculators_config(config)
+    tensors = random_tensors(raw)
+    tensors["d2t"][-1] = 500
+    assert "'d2t' leads to ids outside of the vocabulary of 500" in error_of(
+        model, write_head(tmp_path, raw, tensors)
+    )
+
+
+def test_a_head_of_another_size_needs_an_embedding_and_a_vocabulary_of_its_own(
+    model: GptOss, tmp_path: Path, config: ModelConfig
+) -> None:
+    raw = changed(speculators_config(config, target_hidden_size=64), hidden_size=32)
+    tensors = random_tensors(raw)
+    assert "'embed_tokens.weight' is missing, and the model's own embedding has 64 columns" in error_of(
+        model, write_head(tmp_path / "without", raw, tensors)
+    )
+    tensors["embed_tokens.weight"] = torch.randn(500, 32)
+    assert isinstance(load_draft_head(str(write_head(tmp_path / "with", raw, tensors)), model), DraftHead)
+    without_head = changed(llama_config(config) | {"transformer_layer_config": {}}, hidden_size=32)
+    without_head = llama_config(config, hidden_size=32, target_hidden_size=64)
+    tensors = random_tensors(without_head) | {"embed_tokens.weight": torch.randn(500, 32)}
+    assert "a head without a vocabulary of its own must have the model's hidden size" in error_of(
+        model, write_head(tmp_path / "shared", without_head, tensors)
+    )
+
+
+def test_names_may_begin_with_model(model: GptOss, tmp_path: Path, config: ModelConfig) -> None:
+    raw = llama_config(config)
+    tensors = {f"model.{name}": tensor for name, tensor in random_tensors(raw).items()}
+    assert load_draft_head(str(write_head(tmp_path, raw, tensors)), model).states == (1, 2, 3)
+
+
+def test_a_config_that_names_no_states_means_the_usual_ones(config: ModelConfig) -> None:
+    raw = llama_config(config, eagle_config={})
+    assert parse_draft_config(raw, 24).states == (2, 12, 21)
+    assert parse_draft_config(raw, 36).states == (2, 18, 33)
+
+
+def test_a_model_of_windows_alone_has_no_place_for_a_head(tmp_path: Path, config: ModelConfig) -> None:
+    from dataclasses import replace
+
+    windows = replace(config, sliding_layers=(True,) * 4)
+    checkpoint = write_random_checkpoint(tmp_path / "model", windows, seed=1)
+    model = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    folder = write_head(tmp_path / "head", speculators_config(config))
+    assert "needs a model with full-attention layers" in error_of(model, folder)
+
+
+def test_a_gpu_is_refused_before_the_model_is_loaded() -> None:
+    options = LocalOptions(draft_head="heads/a")
+    check_device(options, CPU)
+    with pytest.raises(CheckpointError, match=r"eagle:heads/a\) runs on the CPU only for now, but the model"):
+        check_device(options, torch.device("cuda"))
+
+
+@pytest.mark.parametrize("name", ["llama:http://127.0.0.1:1", "scripted:answers.json"])
+def test_an_engine_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(CheckpointError, match="eagle:heads/a has no effect here"):
+        inference.load(name, options=LocalOptions(draft_head="heads/a"))
+
+
+def test_published_configs_are_read(config: ModelConfig) -> None:
+    """Both layouts, with the fields that their authors write."""
+    own = parse_draft_config(json.loads(json.dumps(speculators_config(config))), config.layers)
+    assert (own.states, own.draft_vocab, own.norm_before_fc, own.norm_before_residual) == (
+        (1, 2, 4),
+        40,
+        True,
+        True,
+    )
+    theirs = parse_draft_config(json.loads(json.dumps(llama_config(config))), config.layers)
+    assert (theirs.states, theirs.draft_vocab, theirs.norm_before_fc, theirs.rope.by_turns) == (
+        (1, 2, 3),
+        None,
+        False,
+        True,
+    )
