@@ -154,6 +154,8 @@ async def test_guesses_that_are_often_right_change_no_token(
     runner = TorchRunner(model, blocks, SIZE, load_draft_head(str(folder), model))
     engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
+    for first in range(6):  # more than the blocks hold
+        engine.request([first] * 20, 50, Sampling(temperature=0.0))
     for turn in range(42):
         if turn % 3 == 0:
             engine.request(prompts.next(), draw.choice([1, 2, 40, 50]), Sampling(temperature=0.0))

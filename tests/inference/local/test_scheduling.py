@@ -10,7 +10,7 @@ import pytest
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.local.memory import LayerKind, plan_memory
 from inference.local.scheduling.blocks import IntegrityError
-from inference.local.scheduling.drafts import FIRST_PAUSE, HeadDrafter
+from inference.local.scheduling.drafts import HeadDrafter
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
@@ -318,21 +318,38 @@ def test_the_context_does_not_vary_with_the_free_memory() -> None:
     assert 40_000 < shortened < 50_000
 
 
-def test_a_head_is_asked_for_one_guess_more_than_were_right_and_rests_after_failures() -> None:
+def test_a_head_is_asked_for_as_many_guesses_as_are_likely_to_be_right() -> None:
     drafter = HeadDrafter(4)
-    for accepted, wanted in ((4, 4), (1, 2), (2, 3), (0, 0)):
-        drafter.take([1, 2, 3, 4])
-        assert drafter.draft([], 3) == [1, 2, 3]
-        assert drafter.draft([], 3) == []  # a guess is for one step
-        drafter.learn(3, accepted)
-        assert drafter.wanted() == wanted
+    drafter.take([1, 2, 3, 4])
+    assert drafter.draft([], 3) == [1, 2, 3]
+    assert drafter.draft([], 3) == []  # a guess is for one step
+    assert drafter.wanted() == 4
+    asked = []
+    for _ in range(12):
+        drafter.learn(drafter.wanted(), 0)
+        asked.append(drafter.wanted())
+    assert asked == sorted(asked, reverse=True)
+    assert asked[2] > asked[5] > asked[-1] == 0
+    for _ in range(40):
+        drafter.learn(1, 1)
+    assert drafter.wanted() == 4
+
+
+def test_a_head_that_is_hardly_ever_right_rests_longer_and_longer() -> None:
+    drafter = HeadDrafter(4)
+    while drafter.wanted():
+        drafter.learn(4, 0)
     rests = []
-    for _ in range(3):
+    for _ in range(4):
+        rest = 1
         while drafter.wanted() == 0:
-            rests.append(drafter)
-        assert drafter.wanted() == 1
+            rest += 1
+        rests.append(rest)
         drafter.learn(1, 0)
-    assert len(rests) == FIRST_PAUSE - 1 + 2 * FIRST_PAUSE + 4 * FIRST_PAUSE
+        assert drafter.wanted() == 0
+    assert rests[1:] == [2 * rest for rest in rests[:-1]]
+    drafter.learn(1, 1)
+    assert drafter.wanted() > 0
 
 
 async def test_guesses_take_no_blocks_of_other_sequences() -> None:
