@@ -269,7 +269,9 @@ def _planned(
     if limits.drafts:
         # Clients see the description, and need not know folders.
         source = (
-            f"by the head {Path(options.draft_head).name}" if options.draft_head else "from the text so far"
+            f"by the draft head {Path(options.draft_head).name!r}"
+            if options.draft_head
+            else "from the text so far"
         )
         drafts = f" Up to {limits.drafts} tokens a step are drafted {source}."
     return replace(

@@ -32,7 +32,7 @@ class HeadShape:
 
 class HeadInTraining(nn.Module):
     def __init__(self, shape: HeadShape, embedding: Tensor, rows: Tensor, norm: Tensor) -> None:
-        """`embedding`: the model's, which stays; `rows` and `norm`: of its head, from which this one starts."""
+        """`embedding`: the model's, which stays. `rows`, `norm`: of its head, from which this one starts."""
         super().__init__()
         self.shape, self.embedding = shape, embedding
         hidden, wide = shape.hidden, shape.heads * shape.head_dim

@@ -229,7 +229,9 @@ async def test_the_engine_states_where_its_drafts_come_from(
 ) -> None:
     head = write_head(tmp_path / "secret" / "small-head", speculators_config(config))
     engine = engine_of(checkpoint, head)
-    assert engine.info.description.endswith("Up to 4 tokens a step are drafted by the head small-head.")
+    assert engine.info.description.endswith(
+        "Up to 4 tokens a step are drafted by the draft head 'small-head'."
+    )
     assert "secret" not in engine.info.description
     await engine.close()
     other = load_local(

@@ -1,0 +1,120 @@
+"""A server with a draft head answers like one without: schemas, calls, streams and scores."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import inference
+from gpt_oss_server.settings import Settings
+from inference.config import ModelConfig, RopeConfig
+from inference.local.options import LocalOptions
+from tests.doubles.inference.heads import write_repeating_model, write_right_head
+from tests.doubles.serving import serving
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "number": {"enum": [1, 20, 300]}},
+    "required": ["name", "number"],
+    "additionalProperties": False,
+}
+FUNCTION = {"name": "look_up", "description": "Looks it up.", "strict": True, "parameters": SCHEMA}
+RESPONSES: dict[str, dict[str, Any]] = {
+    "a call": {"tools": [{"type": "function", **FUNCTION}], "tool_choice": "required"},
+    "a schema": {
+        "text": {"format": {"type": "json_schema", "name": "found", "schema": SCHEMA, "strict": True}}
+    },
+    "free": {"max_output_tokens": 80},
+    "sampled": {"max_output_tokens": 80, "temperature": 0.8, "seed": 5},
+}
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Without a head, and with one that is often right."""
+    config = ModelConfig(
+        layers=2,
+        hidden=64,
+        intermediate=32,
+        vocab_size=201_088,
+        heads=4,
+        kv_heads=2,
+        head_dim=16,
+        experts=2,
+        experts_per_token=1,
+        sliding_window=16,
+        sliding_layers=(True, False),
+        context_length=2_048,
+        rope=RopeConfig(),
+    )
+    checkpoint = write_repeating_model(tmp_path_factory.mktemp("model"), config, share=0.05)
+    head = str(write_right_head(tmp_path_factory.mktemp("head"), checkpoint))
+    plain = inference.load(str(checkpoint), device="cpu")
+    headed = inference.load(str(checkpoint), device="cpu", options=LocalOptions(draft_head=head))
+    with serving(plain, Settings()) as one, serving(headed, Settings()) as other:
+        yield one, other
+
+
+def post(url: str, path: str, body: dict[str, Any]) -> bytes:
+    request = urllib.request.Request(
+        url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        found: bytes = answer.read()
+    return found
+
+
+def drafted(url: str) -> dict[str, int]:
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/health", timeout=10) as answer:
+        counted: dict[str, int] = json.load(answer)["counters"]["engine"]
+    return counted
+
+
+@pytest.mark.parametrize("kind", RESPONSES)
+def test_a_response_is_the_same(urls: tuple[str, str], kind: str) -> None:
+    body = {"input": "Find it.", "temperature": 0, "max_output_tokens": 300, **RESPONSES[kind]}
+    answers = [json.loads(post(url, "/responses", body)) for url in urls]
+    shown = [
+        [
+            {key: value for key, value in item.items() if key not in ("id", "call_id")}
+            for item in answer["output"]
+        ]
+        for answer in answers
+    ]
+    assert shown[0] == shown[1]
+    assert shown[0]
+    assert [answer["status"] for answer in answers] == [answers[0]["status"]] * 2
+    assert answers[0]["usage"]["output_tokens"] == answers[1]["usage"]["output_tokens"]
+
+
+def test_a_streamed_chat_with_scores_is_the_same(urls: tuple[str, str]) -> None:
+    body = {
+        "messages": [{"role": "user", "content": "Again and again."}],
+        "temperature": 0,
+        "max_tokens": 60,
+        "logprobs": True,
+        "top_logprobs": 2,
+        "stream": True,
+        "n": 2,
+    }
+    answers = []
+    for url in urls:
+        lines = post(url, "/chat/completions", body).decode().splitlines()
+        chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        texts = ["", ""]
+        scores: list[list[tuple[str, float]]] = [[], []]
+        for choice in (choice for chunk in chunks for choice in chunk["choices"]):
+            texts[choice["index"]] += choice["delta"].get("content") or ""
+            for each in (choice.get("logprobs") or {}).get("content") or ():
+                scores[choice["index"]].append((each["token"], each["logprob"]))
+        answers.append((texts, scores))
+    assert answers[0][0] == answers[1][0]
+    for plain, headed in zip(answers[0][1], answers[1][1], strict=True):
+        assert [token for token, _ in plain] == [token for token, _ in headed]
+        assert [score for _, score in plain] == pytest.approx([score for _, score in headed], abs=1e-3)
+    assert drafted(urls[0])["drafted_tokens"] == 0
+    assert drafted(urls[1])["accepted_tokens"] > 0
