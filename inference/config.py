@@ -10,20 +10,22 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from inference.config_fields import Fields
 from inference.engine import CheckpointError
 from inference.naming.foreign import foreign_config
 
 logger = logging.getLogger(__name__)
 
+Value = TypeVar("Value")
+
 # The ids of the Harmony format: ordinary tokens, then special ones up to 200012, then unused ids.
 VOCABULARY = 201_088
 LAST_SPECIAL_TOKEN = 200_012
+_LARGEST = 2**53
 # Keys that would change the arithmetic, with the only value that is implemented.
 ONLY_KNOWN = {"hidden_act": "silu", "quantization_config.quant_method": "mxfp4"}
 
@@ -257,6 +259,52 @@ def _layer_types(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 def _alternating(layers: int) -> tuple[bool, ...]:
     return tuple(layer % 2 == 0 for layer in range(layers))
+
+
+class Fields:
+    """A config's fields; remembers which were read."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._raw = raw
+        self._read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._read.add(key)
+        value = self._raw.get(key)
+        return default if value is None else value
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        value = self._converted(key, default, int, "a whole number")
+        if abs(value) > _LARGEST:
+            raise CheckpointError(f"{key!r} is too large for any model.")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self._converted(key, default, float, "a number")
+        if not math.isfinite(value):
+            raise CheckpointError(f"{key!r} must be a number, not {value}.")
+        return value
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        value = self.get(key, {})
+        if not isinstance(value, Mapping):
+            raise CheckpointError(f"{key!r} must be an object, not {value!r}.")
+        return value
+
+    def ignore(self, *keys: str) -> None:
+        self._read.update(keys)
+
+    def unread(self) -> list[str]:
+        return sorted(set(self._raw) - self._read)
+
+    def _converted(self, key: str, default: Value | None, kind: Callable[[Any], Value], what: str) -> Value:
+        value = self.get(key, default)
+        if value is None:
+            raise CheckpointError(f"the key {key!r} is missing.")
+        try:
+            return kind(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CheckpointError(f"{key!r} must be {what}, not {value!r}.") from error
 
 
 # Keys of Hugging Face's config.json that do not affect the arithmetic of a forward pass.

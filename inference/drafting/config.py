@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.config import RopeConfig
-from inference.config_fields import Fields
+from inference.config import Fields, RopeConfig
 from inference.engine import CheckpointError
 
 LLAMA, SPECULATORS = "LlamaForCausalLMEagle3", "eagle3"
