@@ -118,8 +118,8 @@ class HeadInTraining(nn.Module):
             scores.append(torch.einsum("qhd,qhd->hq", query, their_keys[at]).unsqueeze(2) * scale)
         weights = torch.softmax(torch.cat(scores, 2), 2)
         attended = torch.einsum("hqk,khd->qhd", weights[..., : len(keys)], values)
-        for at, each in enumerate(chain):
-            attended = attended + weights[..., len(keys) + at].t().unsqueeze(2) * each
+        for place, each in enumerate(chain, len(keys)):
+            attended = attended + weights[..., place].t().unsqueeze(2) * each
         return attended.flatten(1)
 
     def _heads(self, projected: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ class Course:
         loss, counted = 0.0, [(0, 0)] * ROUNDS
         for _ in range(TALKS_AT_ONCE):
             each, right = loss_of(self.head, self._next(), self.places)
-            (each / TALKS_AT_ONCE).backward()
+            (each / TALKS_AT_ONCE).backward()  # type: ignore[no-untyped-call]
             loss += float(each.detach()) / TALKS_AT_ONCE
             counted = [(a + c, b + d) for (a, b), (c, d) in zip(counted, right, strict=False)]
         torch.nn.utils.clip_grad_norm_(self.head.parameters(), 1.0)

@@ -171,17 +171,18 @@ class Scheduler:
                 return None
             drafts = []
         newest = sequence.tokens[-1] if sequence.remaining else PENDING
-        guesses = self._guesses(sequence, sequence.launched + 1 + len(drafts))
+        guesses = self._guesses(sequence, sequence.launched + 1 + len(drafts), len(drafts))
         return self._share(sequence, [newest, *drafts], samples=1 + len(drafts), guesses=guesses)
 
-    def _guesses(self, sequence: Sequence, length: int) -> int:
+    def _guesses(self, sequence: Sequence, length: int, drafts: int = 0) -> int:
         """How many tokens the runner shall guess after a share that ends at `length` and samples.
 
-        Guesses are worth no other sequence's blocks. The next step samples a token besides them.
+        Guesses are worth no other sequence's blocks. If all drafts are right, the next step still samples a
+        token after all guesses within the limit.
         """
         if sequence.drafter is None:
             return 0
-        count = min(sequence.drafter.wanted(), sequence.limit - sequence.sampled - 2)
+        count = min(sequence.drafter.wanted(), sequence.limit - sequence.sampled - drafts - 2)
         return count if count > 0 and self._make_room(sequence, length + count, gives_way=False) else 0
 
     def _drafts(self, sequence: Sequence) -> list[int]:

@@ -65,6 +65,22 @@ async def test_a_right_head_saves_four_of_five_steps(repeating: Path, tmp_path: 
     assert (measures["drafted_tokens"], measures["accepted_tokens"]) == (80, 80)
 
 
+@pytest.mark.parametrize("length", [1, 7, 99])
+async def test_a_right_head_guesses_up_to_the_end_of_the_context(
+    repeating: Path, tmp_path: Path, length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = LocalOptions(draft_head=str(write_right_head(tmp_path, repeating)))
+    engine = load_local(
+        repeating, name="small", device="cpu", context=128, any_vocabulary=True, options=options
+    )
+    found = await generated(engine, replace(GREEDY, max_tokens=None), list(range(length)))
+    measures = engine.measures()
+    await engine.close()
+    assert len(found.tokens) == 128 - length
+    assert measures["accepted_tokens"] == measures["drafted_tokens"] > 0.6 * len(found.tokens)
+    assert not caplog.records
+
+
 async def test_what_a_head_cannot_guess_is_sampled(repeating: Path, tmp_path: Path) -> None:
     plain = engine_of(repeating, None)
     wanted = [await generated(plain, replace(GREEDY, max_tokens=60), [start]) for start in range(6)]
