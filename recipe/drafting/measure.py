@@ -29,10 +29,14 @@ SHORTEST, LONGEST = 12, 160  # tokens of an answer
 @dataclass(slots=True)
 class Sums:
     tokens: int = 0  # after each answer's first
-    steps: int = 0
     seconds: float = 0.0
     drafted: int = 0
     accepted: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Each gives one token besides the right drafts."""
+        return self.tokens - self.accepted
 
     def line(self, name: str, plain: Sums) -> str:
         speed, before = self.tokens / self.seconds, plain.tokens / plain.seconds
@@ -47,17 +51,16 @@ async def answer(engine: Engine, case: Case, sums: Sums) -> list[int]:
     """Adds what the answer took to `sums`."""
     sampling = Sampling(temperature=0.0, max_tokens=LONGEST)
     tokens: list[int] = []
-    began, before = 0.0, dict[str, float]()
+    began, before = 0.0, engine.measures()  # type: ignore[attr-defined]
     async with aclosing(engine.generate(case.prompt, sampling)) as stream:
         async for step in stream:
             if not tokens:
-                began, before = time.process_time(), engine.measures()  # type: ignore[attr-defined]
-                sums.tokens -= len(step.tokens)
+                began = time.process_time()
+                sums.tokens -= 1  # the prompt's step
             tokens += step.tokens
     sums.seconds += time.process_time() - began
     after = engine.measures()  # type: ignore[attr-defined]
     sums.tokens += len(tokens)
-    sums.steps += int(after["steps"] - before["steps"])
     sums.drafted += int(after["drafted_tokens"] - before["drafted_tokens"])
     sums.accepted += int(after["accepted_tokens"] - before["accepted_tokens"])
     return tokens

@@ -182,7 +182,9 @@ class Scheduler:
         """
         if sequence.drafter is None:
             return 0
-        count = min(sequence.drafter.wanted(), sequence.limit - sequence.sampled - drafts - 2)
+        count = min(
+            sequence.drafter.wanted(len(self.running)), sequence.limit - sequence.sampled - drafts - 2
+        )
         return count if count > 0 and self._make_room(sequence, length + count, gives_way=False) else 0
 
     def _drafts(self, sequence: Sequence) -> list[int]:

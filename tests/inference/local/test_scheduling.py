@@ -10,7 +10,7 @@ import pytest
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.local.memory import LayerKind, plan_memory
 from inference.local.scheduling.blocks import IntegrityError
-from inference.local.scheduling.drafts import HeadDrafter
+from inference.local.scheduling.drafts import HeadDrafter, worth
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
@@ -323,33 +323,42 @@ def test_a_head_is_asked_for_as_many_guesses_as_are_likely_to_be_right() -> None
     drafter.take([1, 2, 3, 4])
     assert drafter.draft([], 3) == [1, 2, 3]
     assert drafter.draft([], 3) == []  # a guess is for one step
-    assert drafter.wanted() == 4
+    assert drafter.wanted(1) == 4
     asked = []
-    for _ in range(12):
-        drafter.learn(drafter.wanted(), 0)
-        asked.append(drafter.wanted())
+    for _ in range(16):
+        drafter.learn(drafter.wanted(1), 0)
+        asked.append(drafter.wanted(1))
     assert asked == sorted(asked, reverse=True)
     assert asked[2] > asked[5] > asked[-1] == 0
     for _ in range(40):
         drafter.learn(1, 1)
-    assert drafter.wanted() == 4
+    assert drafter.wanted(1) == 4
+
+
+def test_the_more_sequences_share_a_step_the_likelier_a_guess_must_be() -> None:
+    drafter = HeadDrafter(4)  # right in 7 of 10 cases, as far as it knows
+    assert [drafter.wanted(running) for running in (1, 2, 4, 8, 32)] == [4, 3, 1, 0, 0]
+    assert worth(1000) == 1.0
+    for _ in range(40):
+        drafter.learn(1, 1)
+    assert drafter.wanted(8) == 4
 
 
 def test_a_head_that_is_hardly_ever_right_rests_longer_and_longer() -> None:
     drafter = HeadDrafter(4)
-    while drafter.wanted():
+    while drafter.wanted(1):
         drafter.learn(4, 0)
     rests = []
     for _ in range(4):
         rest = 1
-        while drafter.wanted() == 0:
+        while drafter.wanted(1) == 0:
             rest += 1
         rests.append(rest)
         drafter.learn(1, 0)
-        assert drafter.wanted() == 0
+        assert drafter.wanted(1) == 0
     assert rests[1:] == [2 * rest for rest in rests[:-1]]
     drafter.learn(1, 1)
-    assert drafter.wanted() > 0
+    assert drafter.wanted(1) > 0
 
 
 async def test_guesses_take_no_blocks_of_other_sequences() -> None:
