@@ -325,11 +325,12 @@ def test_a_head_is_asked_for_as_many_guesses_as_are_likely_to_be_right() -> None
     assert drafter.draft([], 3) == []  # a guess is for one step
     assert drafter.wanted(1) == 4
     asked = []
-    for _ in range(16):
-        drafter.learn(drafter.wanted(1), 0)
-        asked.append(drafter.wanted(1))
+    while wanted := drafter.wanted(1):
+        asked.append(wanted)
+        drafter.learn(wanted, 0)
     assert asked == sorted(asked, reverse=True)
-    assert asked[2] > asked[5] > asked[-1] == 0
+    assert (asked[0], asked[-1]) == (4, 1)
+    assert 5 < len(asked) < 20
     for _ in range(40):
         drafter.learn(1, 1)
     assert drafter.wanted(1) == 4
