@@ -88,7 +88,7 @@ def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
     top = Fields(raw)
     if raw.get("speculators_model_type") == SPECULATORS:
         layer = Fields(top.mapping("transformer_layer_config"))
-    elif LLAMA in (raw.get("architectures") or ()):
+    elif isinstance(built := raw.get("architectures"), list) and LLAMA in built:
         layer = top
     else:
         raise CheckpointError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,20 @@ def test_a_file_that_is_no_json_is_named(model: GptOss, tmp_path: Path) -> None:
     assert "config.json cannot be read as JSON" in error_of(model, tmp_path)
     (tmp_path / "config.json").write_text("[]", encoding="utf-8")
     assert "must hold a JSON object" in error_of(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "raw", [{}, {"architectures": 7}, {"architectures": None, "speculators_model_type": "eagle"}]
+)
+def test_a_config_of_no_known_layout_is_no_head(raw: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="this is no EAGLE-3 draft head"):
+        parse_draft_config(raw, 24)
+
+
+@pytest.mark.parametrize("inner", [7, None, {}])
+def test_a_layer_that_is_no_object_is_reported(inner: object) -> None:
+    with pytest.raises(CheckpointError, match=r"must be an object|is missing"):
+        parse_draft_config({"speculators_model_type": "eagle3", "transformer_layer_config": inner}, 24)
 
 
 def test_a_checkpoint_of_a_whole_model_is_no_head(model: GptOss, checkpoint: Path) -> None:
@@ -140,7 +155,6 @@ def test_a_head_of_another_size_needs_an_embedding_and_a_vocabulary_of_its_own(
     )
     tensors["embed_tokens.weight"] = torch.randn(500, 32)
     assert isinstance(load_draft_head(str(write_head(tmp_path / "with", raw, tensors)), model), DraftHead)
-    without_head = changed(llama_config(config) | {"transformer_layer_config": {}}, hidden_size=32)
     without_head = llama_config(config, hidden_size=32, target_hidden_size=64)
     tensors = random_tensors(without_head) | {"embed_tokens.weight": torch.randn(500, 32)}
     assert "a head without a vocabulary of its own must have the model's hidden size" in error_of(
@@ -161,8 +175,6 @@ def test_a_config_that_names_no_states_means_the_usual_ones(config: ModelConfig)
 
 
 def test_a_model_of_windows_alone_has_no_place_for_a_head(tmp_path: Path, config: ModelConfig) -> None:
-    from dataclasses import replace
-
     windows = replace(config, sliding_layers=(True,) * 4)
     checkpoint = write_random_checkpoint(tmp_path / "model", windows, seed=1)
     model = load_model(checkpoint, device=CPU, any_vocabulary=True)
