@@ -179,3 +179,9 @@ def test_a_switch_takes_the_next_word_only_if_it_is_a_value(
     settle_words(given)
     settings = read_settings(given, {})
     assert (settings.model, settings.speculation) == (model, value)
+
+
+@pytest.mark.parametrize("word", ["eagle:", "medusa:/heads/a"])
+def test_a_wrong_value_of_a_switch_is_not_taken_for_the_model(word: str) -> None:
+    assert whole_switches(["--speculation", word]) == [f"--speculation={word}"]
+    assert whole_switches(["--speculation", "llama:http://x"]) == ["--speculation=on", "llama:http://x"]

@@ -6,20 +6,22 @@ Takes an argparse parser and fills it from the table of settings. It must not kn
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gpt_oss_server.options import Option
+from gpt_oss_server.options import Kind, Option
 from gpt_oss_server.settings import OPTIONS, SettingsError
 from gpt_oss_server.settings_sources import file_flag, reads_file
 from inference.naming.model_names import names_model
 
 _SHOWN_ALIASES = ("-m",)
+_PREFIX = re.compile(r"[a-z]+:")
 
 
 def whole_switches(words: Sequence[str]) -> list[str]:
-    """Gives each switch that may have a value one: the next word if it fits, else `on`.
+    """Gives each switch that may have a value one: the next word if it is meant as one, else `on`.
 
     argparse would take any next word, such as the model.
     """
@@ -31,10 +33,15 @@ def whole_switches(words: Sequence[str]) -> list[str]:
         if word == "--":
             return [*found, word, *left]
         if word in known:
-            fits = bool(left) and known[word].holds(known[word].parse(left[0]))
-            word = f"{word}={left.pop(0) if fits else 'on'}"
+            meant = bool(left) and _is_meant(left[0], known[word])
+            word = f"{word}={left.pop(0) if meant else 'on'}"
         found.append(word)
     return found
+
+
+def _is_meant(word: str, kind: Kind) -> bool:
+    """Whether it is a value of this kind, or a wrong one: a prefix that no model has."""
+    return kind.holds(kind.parse(word)) or (_PREFIX.match(word) is not None and not names_model(word))
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
