@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gpt_oss_server.cli.line.corrections import PROGRAM
+from gpt_oss_server.cli.line.mistakes import sentence_of
 from gpt_oss_server.cli.terminal import console
 
 
@@ -37,6 +38,7 @@ COMMANDS = (
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
     Command("config", "show the settings in force", "gpt_oss_server.cli.commands.config"),
     Command("doctor", "check what works on this machine", "gpt_oss_server.cli.commands.doctor"),
+    Command("completion", "complete this command line with Tab", "gpt_oss_server.cli.commands.completion"),
     Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )
 INTRODUCTION = """\
@@ -60,8 +62,8 @@ class Parser(argparse.ArgumentParser):
     subcommands: dict[str, argparse.ArgumentParser]
 
     def error(self, message: str) -> NoReturn:
-        sentence = message[:1].upper() + message[1:]
-        console.err(f"{sentence}. See `{self.prog} --help`.")
+        sentence = sentence_of(message, self.prog.removeprefix(f"{PROGRAM} "), self._actions)
+        console.err(f"{sentence} See `{self.prog} --help`.")
         self.exit(2)
 
 
