@@ -45,6 +45,8 @@ EXPOSED = (
     "what others have stored if they learn its ids. Start it with --api-key or --api-key-file, or keep it to "
     "this machine with --host 127.0.0.1."
 )
+# In the greeting: the log has the whole sentence before the model is loaded.
+_EXPOSED_BRIEFLY = "Other machines can reach this server, and it needs no key (--api-key, --api-key-file)."
 _LAST_PORT = 65_535
 _IDLE = 75  # seconds that an unused connection stays open: proxies and clients reuse theirs for up to 60
 _TICKS_TO_CERTIFICATE = 50  # of a tenth of a second: a changed certificate is found after 5 s
@@ -64,6 +66,8 @@ def serve_until_stopped(start: Start, listener: socket.socket, settings: Setting
         # the interpreter ends around it.
         console.err("Stopped while the model was loading.")
         os._exit(128 + server.stopped_by)
+    fields = {"exit_code": int(server.drain.code)}
+    _log.info("The server has stopped.", extra={"event": "server stopped", "fields": fields})
     return server.drain.code
 
 
@@ -274,7 +278,7 @@ def url_of(host: str, port: int, scheme: str = "http") -> str:
 def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = False, ca: str = "") -> str:
     """The model, the address, and a command to try."""
     memory = f"\n  Memory   {model.plan}" if model.plan else ""
-    warning = f"\n\n  Warning  {EXPOSED}" if exposed else ""
+    warning = f"\n\n  Warning  {_EXPOSED_BRIEFLY}" if exposed else ""
     return f"""
   Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
   Context  {model.context_length:,} tokens{memory}
