@@ -106,6 +106,19 @@ def test_a_key_without_a_server_is_refused() -> None:
     assert (done.returncode, "--url" in done.stderr) == (1, True)
 
 
+def test_a_file_of_the_user_is_replaced_only_if_the_user_agrees(tmp_path: Path) -> None:
+    kept, replaced, own = (tmp_path / name for name in ("kept.md", "replaced.md", "own.md"))
+    kept.write_text("mine")
+    replaced.write_text("mine")
+    lines = f"hi\n/save {kept}\nn\n/save {replaced}\ny\n/save {own}\n/save {own}\n"
+    done = run("chat", "-m", script(tmp_path, ANSWER), stdin=lines)
+    assert done.returncode == 0, done.stderr
+    assert kept.read_text() == "mine"
+    assert replaced.read_text() == own.read_text() == "**You:** hi\n\n> Easy.\n\n**Model:** Hello!\n"
+    assert "kept.md exists. Replace it? [y/N] \n[not saved]\n" in done.stdout
+    assert "own.md exists" not in done.stdout, "it is this chat's own"
+
+
 def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
     text, whole = tmp_path / "talk.md", tmp_path / "talk.json"
     commands = (

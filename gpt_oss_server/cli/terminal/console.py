@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
@@ -28,6 +30,12 @@ def out(text: str = "", *, end: str = "\n") -> None:
 def err(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def wrapped(text: str) -> str:
+    """The text in lines that end between words, as wide as the terminal."""
+    columns = shutil.get_terminal_size().columns
+    return textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
 
 
 def give_up_output() -> None:
