@@ -83,6 +83,8 @@ def test_with_a_key_that_stays_in_the_tab(visit: Visiting) -> None:
     with serving(scripted(HELLO), wrap=Guard()) as url:
         found = visit(url)
         page = found.open()
+        page.get_by_role("status").get_by_text("Enter a key of this server").wait_for()
+        page.wait_for_function("document.activeElement.type === 'password'")
         give_key(page, "wrong")
         page.get_by_role("status").get_by_text("A key is missing.").wait_for()
         give_key(page)
