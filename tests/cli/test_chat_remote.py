@@ -15,6 +15,7 @@ import pytest
 from gpt_oss_server.cli.chat.server_api import api_of
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from tests.doubles.commands import ANSWER, run, script
+from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.server_process import serving
 from tests.doubles.terminals import await_text, terminal
 
@@ -61,6 +62,26 @@ def test_ctrl_c_stops_the_server_s_answer_and_the_greeting_names_it(tmp_path: Pa
         await_text(controller, r"Hello![\s\S]*> ")
         os.write(controller, b"\x04")
         assert process.wait(20) == 0
+
+
+def test_http_and_https_that_do_not_fit_are_told_apart_from_a_server_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    certificate, key = write_certificate(tmp_path, "server", hosts=("127.0.0.1",))
+    flags = ("--model", script(tmp_path, ANSWER))
+    with serving(*flags, "--tls-cert", certificate, "--tls-key", key) as served:
+        port = served.url.rpartition(":")[2]
+        place = f"https://127.0.0.1:{port}"
+        unknown = run("chat", "--url", place, "hi")
+        assert unknown.stderr.startswith(f"The certificate of {place}/v1 cannot be verified: ")
+        assert "SSL_CERT_FILE" in unknown.stderr
+        trusted = run("chat", "--url", place, "hi", env={"SSL_CERT_FILE": certificate})
+        assert (trusted.returncode, trusted.stdout) == (0, "| Easy.\nHello!\n")
+        plain = run("chat", "--url", f"http://127.0.0.1:{port}", "hi")
+        assert plain.stderr.endswith(f"If it speaks HTTPS: --url {place}/v1.\n")
+    with serving(*flags) as served:
+        secure = run("chat", "--url", served.url.replace("http:", "https:"), "hi")
+        assert secure.stderr.endswith(f"does not speak HTTPS. Try --url {served.url}/v1.\n")
 
 
 def test_a_server_that_ends_or_is_not_there_is_reported_in_a_sentence(tmp_path: Path) -> None:
