@@ -24,6 +24,7 @@ examples:
 All flags of serve work here. The exit code is 0 if all that these settings need works, and 1 if not."""
 
 _COLOURS = {"ok": console.GREEN, "note": console.CYAN, "problem": console.RED}
+_WIDTH = 31  # columns before what was found
 _SANDBOXES = ("bubblewrap", "docker")
 
 
@@ -108,5 +109,7 @@ async def _port(settings: Settings) -> Finding:
 
 def _shown(finding: Finding) -> str:
     state = console.styled(f"{finding.state:<8}", _COLOURS[finding.state], on=console.colourful(sys.stdout))
-    advice = f"\n{'':<9}{'':<22}→ {finding.advice}" if finding.advice else ""
-    return f"{state} {finding.check:<22}{finding.found}{advice}"
+    shown = console.hanging(f"{state} {finding.check:<22}", finding.found, _WIDTH)
+    if not finding.advice:
+        return shown
+    return f"{shown}\n{console.hanging(' ' * _WIDTH + '→ ', finding.advice)}"
