@@ -60,6 +60,7 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are sentences that point to the help."""
 
     subcommands: dict[str, argparse.ArgumentParser]
+    summaries: dict[str, str]
 
     def error(self, message: str) -> NoReturn:
         sentence = sentence_of(message, self.prog.removeprefix(f"{PROGRAM} "), self._actions)
@@ -78,6 +79,7 @@ def build_parser(*, everything: bool = True) -> Parser:
     )
     parser.add_argument("-V", "--version", action="store_true", help="show this program's version and exit")
     parser.subcommands = {}
+    parser.summaries = {command.name: command.summary for command in COMMANDS}
     words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in COMMANDS:
         module = importlib.import_module(command.module)
@@ -91,6 +93,6 @@ def build_parser(*, everything: bool = True) -> Parser:
         )
         sub.add_argument("--help-all", action="help", help="show every flag and exit")
         module.add_arguments(sub, everything=everything)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(run=module.run, build_parser=build_parser)  # a command cannot import this module
         parser.subcommands[command.name] = sub
     return parser

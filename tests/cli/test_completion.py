@@ -13,11 +13,11 @@ import pytest
 
 from gpt_oss_server.cli.completion.scripts import SCRIPTS
 from gpt_oss_server.cli.completion.words import command_words
-from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.cli.parser import build_parser
 from tests.doubles.commands import run
 
-SUMMARIES = {command.name: command.summary for command in COMMANDS}
-WORDS = command_words(build_parser().subcommands, SUMMARIES)
+PARSER = build_parser()
+WORDS = command_words(PARSER.subcommands, PARSER.summaries)
 
 
 def needs(shell: str) -> pytest.MarkDecorator:

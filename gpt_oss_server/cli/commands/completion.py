@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.cli.parser import COMMANDS, build_parser
-
-    summaries = {command.name: command.summary for command in COMMANDS}
-    words = command_words(build_parser(everything=True).subcommands, summaries)
+    parser = args.build_parser()
+    words = command_words(parser.subcommands, parser.summaries)
     console.out(SCRIPTS[args.shell](PROGRAM, words), end="")
     return 0
