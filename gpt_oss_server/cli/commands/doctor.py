@@ -62,6 +62,7 @@ async def _examined(settings: Settings, *, shows: bool) -> list[Finding]:
 
 def _checks(settings: Settings) -> list[tuple[str, Check]]:
     from gpt_oss_server.ops.doctor import machine, surroundings
+    from gpt_oss_server.ops.doctor.keys import keys
 
     levels = [settings.python] if settings.python not in ("auto", "off") else list(_SANDBOXES)
     return [
@@ -80,6 +81,7 @@ def _checks(settings: Settings) -> list[tuple[str, Check]]:
         ("browser", surroundings.browser),
         *([("mcp", surroundings.mcp)] if settings.mcp else []),
         ("store", surroundings.store),
+        ("keys", keys),
         ("tls", surroundings.tls),
         ("port", _port),
     ]
