@@ -102,7 +102,7 @@ $(VENV)/.developing: $(VENV)/.installed
 
 # --- checks ---
 
-# The embedded model's file is frozen and its recipe changes rarely: `make check` leaves training out.
+# The embedded model's file is frozen and its recipe changes rarely: `make check` leaves its longer tests out.
 recipe-test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
 
