@@ -11,10 +11,13 @@ from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\
-examples, each for the file that the shell reads at its start:
-  eval "$(gpt-oss-server completion bash)"       ~/.bashrc
-  eval "$(gpt-oss-server completion zsh)"        ~/.zshrc, after compinit
-  gpt-oss-server completion fish | source        ~/.config/fish/config.fish"""
+examples:
+  gpt-oss-server completion bash
+
+Let the shell read it at each start, by a line in its file:
+  ~/.bashrc                     eval "$(gpt-oss-server completion bash)"
+  ~/.zshrc, after compinit      eval "$(gpt-oss-server completion zsh)"
+  ~/.config/fish/config.fish    gpt-oss-server completion fish | source"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
