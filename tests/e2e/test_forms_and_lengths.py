@@ -127,13 +127,18 @@ JSON_FORMS: list[dict[str, Any]] = [
 def of_every_api(forms: list[Any], *elsewhere: int) -> list[Any]:
     """All with chat, those of these places with each API; the rest are proofs."""
     return [
-        pytest.param(ask, form, marks=[] if ask is chat or place in elsewhere else pytest.mark.proof)
+        pytest.param(
+            ask,
+            form,
+            id=f"{ask.__name__}-{str(form)[:40]}",
+            marks=[] if ask is chat or place in elsewhere else pytest.mark.proof,
+        )
         for ask in (chat, completion, response)
         for place, form in enumerate(forms)
     ]
 
 
-@pytest.mark.parametrize(("ask", "form"), of_every_api(FORMS, 0, 2, 6), ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("ask", "form"), of_every_api(FORMS, 0, 2, 6))
 def test_an_answer_has_the_form_under_each_name(url: str, ask: Any, form: tuple[dict[str, Any], str]) -> None:
     fields, pattern = form
     made = ask(url, 200, **fields)

@@ -34,6 +34,7 @@ def test_training_has_words_there_beyond_the_stocks_forms() -> None:
     assert len(_between(False) - forms) > 30
 
 
+@pytest.mark.training
 def test_the_held_out_part_has_only_its_own_forms_and_training_none_of_them() -> None:
     kept_back = set(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
     assert _between(True) == {"for"}

@@ -35,6 +35,7 @@ def test_no_name_is_found_without_declarations() -> None:
     assert len(marks.carried) == len(marks.looked) == 0
 
 
+@pytest.mark.training
 def test_every_naming_is_marked_with_the_beginning_of_the_name(talks: list[Talk]) -> None:
     marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
     decided = considered = explained = found = 0
