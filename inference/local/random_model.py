@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inference.engine import CheckpointError, EngineInfo, ModelNotFound
+from inference.local.deferred import register_now
 from inference.local.engine import LocalEngine, described, device_of, engine_of
 from inference.local.options import LocalOptions, check_device
 from inference.shapes import SHAPES
@@ -31,6 +32,7 @@ def load_random(
     options = options or LocalOptions()
     on = device_of(device)
     check_device(options, on)
+    register_now()  # torch.Generator needs it
     from inference.config import VOCABULARY
     from inference.models.random_weights import random_model
 
