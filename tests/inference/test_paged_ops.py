@@ -108,17 +108,17 @@ def test_paged_attention_is_attention(
 
 
 def test_sequences_are_gathered_with_others_of_similar_length_and_long_ones_are_not() -> None:
-    blocks = [4, 5, 4, 1, 1, 130, 2, 128, 120, 128]
+    blocks = [4, 5, 4, 1, 1, 60, 130, 2, 128, 120, 128]
     spans = tuple(
         span(at, at + 1, count * SIZE, range(1, count + 1), None, SIZE) for at, count in enumerate(blocks)
     )
     empty = torch.empty(0, dtype=torch.int64)
     pages = Pages(empty, empty, empty, empty, None, SIZE, len(spans), 1, spans)
     assert [(part.start, part.end, isinstance(part, Gathered)) for part in pages.parts] == [
-        (0, 5, True),  # 25 blocks with the padding, for 15
+        (0, 5, True),  # the next one would make the copy four times as large
         (5, 6, False),
         (6, 7, False),
-        (7, 10, True),
+        (7, 11, True),
     ]
     for part in pages.parts:
         if isinstance(part, Gathered):
