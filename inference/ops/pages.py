@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 BLOCK_SIZE = 16
-# Gathering keys costs a copy; attending to sequences one by one costs a dozen calls for each. Together, so many
-# keys stay in a processor's cache; a longer sequence has so much to compute that its calls hardly matter.
+# Gathering keys costs a copy; attending to sequences one by one costs a dozen calls for each, which hardly
+# matter where a sequence is long. So few keys stay in a processor's cache until they are used.
 GATHERED_KEYS, LONGEST_GATHERED = 4096, 512
 
 

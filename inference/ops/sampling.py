@@ -137,8 +137,9 @@ def _weights(scaled: Tensor) -> Tensor:
 
 
 def _first_largest(logits: Tensor) -> int | None:
-    """The index of the first largest logit, None if it is not finite. By blocks: argmax over all of them takes
-    three times as long.
+    """The index of the first largest logit; None if it is not finite.
+
+    By blocks: argmax over all of them takes three times as long.
     """
     whole = len(logits) - len(logits) % BLOCK
     maxima = logits[:whole].view(-1, BLOCK).amax(1)
