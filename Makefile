@@ -102,13 +102,14 @@ $(VENV)/.developing: $(VENV)/.installed
 
 # --- checks ---
 
-# The embedded model's file is frozen and its recipe changes rarely: `make check` leaves training out.
+# The embedded model's file is frozen and its recipe changes rarely: `make check` leaves its longer tests out.
 recipe-test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
 
-# Each worker imports and collects every test, in 10 s of a core: three are enough for two cores.
+# More workers than cores, as tests of processes wait. Each worker gets neighbours, which share servers, and steals
+# from another when it has none left.
 test: $(VENV)/.developing
-	@$(BIN)/python -m pytest -n 3 $(TESTS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(TESTS)
 
 # Each of these tests has a few seeds that `make test` runs.
 proofs: $(VENV)/.developing
@@ -157,9 +158,9 @@ release-check: $(VENV)/.developing
 	@$(BIN)/python tests/meta/release.py $(PYTHONS)
 
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
-# its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only one module of the server imports
-# the library, so this target tests the format, the items made of it, and the model's own turns.
-WITH_OPENAI_HARMONY := harmony responses/items e2e/test_embedded_model.py
+# its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only the room of the format imports the
+# library, so this target tests that room and the embedded model's own turns.
+WITH_OPENAI_HARMONY := harmony e2e/test_embedded_model.py
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony

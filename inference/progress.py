@@ -6,11 +6,15 @@ know what the work is.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TextIO
 
 WIDTH = 30
+_LEAST = 5  # a shorter bar shows nothing
+_COLUMNS = 80  # where the width is not known
+_FIGURES = len(" [] 100% 1000.0 s")
 SECONDS_BETWEEN_DRAWINGS = 0.1
 
 
@@ -44,7 +48,15 @@ class ProgressBar:
             return
         self._drawn = time.monotonic()
         share = self._done / self._total
-        bar = "#" * round(WIDTH * share)
+        width = min(WIDTH, self._columns() - len(self._title) - _FIGURES)
+        bar = f" [{'#' * round(width * share):<{width}}]" if width >= _LEAST else ""
         seconds = self._drawn - self._began
-        self._stream.write(f"\r{self._title} [{bar:<{WIDTH}}] {share:4.0%} {seconds:.1f} s{ending}")
+        self._stream.write(f"\r{self._title}{bar} {share:4.0%} {seconds:.1f} s{ending}")
         self._stream.flush()
+
+    def _columns(self) -> int:
+        """A line that is longer than the terminal is wide would be drawn anew on every line."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or _COLUMNS
+        except OSError:  # no terminal; a StringIO raises a kind of it
+            return _COLUMNS

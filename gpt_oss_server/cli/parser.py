@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gpt_oss_server.cli.line.corrections import PROGRAM
+from gpt_oss_server.cli.line.mistakes import sentence_of
 from gpt_oss_server.cli.terminal import console
 
 
@@ -37,6 +38,7 @@ COMMANDS = (
     Command("bench", "measure how fast a model runs here", "gpt_oss_server.cli.commands.bench"),
     Command("config", "show the settings in force", "gpt_oss_server.cli.commands.config"),
     Command("doctor", "check what works on this machine", "gpt_oss_server.cli.commands.doctor"),
+    Command("completion", "complete this command line with Tab", "gpt_oss_server.cli.commands.completion"),
     Command("version", "show the versions in use", "gpt_oss_server.cli.commands.version"),
 )
 INTRODUCTION = """\
@@ -58,10 +60,11 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are sentences that point to the help."""
 
     subcommands: dict[str, argparse.ArgumentParser]
+    summaries: dict[str, str]
 
     def error(self, message: str) -> NoReturn:
-        sentence = message[:1].upper() + message[1:]
-        console.err(f"{sentence}. See `{self.prog} --help`.")
+        sentence = sentence_of(message, self.prog.removeprefix(f"{PROGRAM} "), self._actions)
+        console.err(f"{sentence} See `{self.prog} --help`.")
         self.exit(2)
 
 
@@ -76,6 +79,7 @@ def build_parser(*, everything: bool = True) -> Parser:
     )
     parser.add_argument("-V", "--version", action="store_true", help="show this program's version and exit")
     parser.subcommands = {}
+    parser.summaries = {command.name: command.summary for command in COMMANDS}
     words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in COMMANDS:
         module = importlib.import_module(command.module)
@@ -89,6 +93,6 @@ def build_parser(*, everything: bool = True) -> Parser:
         )
         sub.add_argument("--help-all", action="help", help="show every flag and exit")
         module.add_arguments(sub, everything=everything)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(run=module.run, build_parser=build_parser)  # a command cannot import this module
         parser.subcommands[command.name] = sub
     return parser

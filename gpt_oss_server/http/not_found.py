@@ -1,7 +1,8 @@
-"""Help for requests whose path does not exist or does not support the method.
+"""Requests that reach no route: because their path does not exist or does not support the method, or a guard
+refuses them.
 
-Takes the application's routes and a requested path. Returns the methods that the path supports, and the path
-that the client probably intended: most often its base URL lacks `/v1`.
+Takes the application's routes and a requested path. Returns the methods that the path supports, the path that
+the client probably intended (most often its base URL lacks `/v1`), and the template of the path's route.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ def intended_path(routes: Sequence[BaseRoute], path: str, method: str) -> str | 
     ):
         if candidate != path and any(_matches(route, method, candidate) for route in routes):
             return candidate
+    return None
+
+
+def template_of(routes: Sequence[BaseRoute], path: str, method: str) -> str | None:
+    """The path of the route that answers such a request, with its parameters' names."""
+    for route in routes:
+        if _matches(route, method, path):
+            # FastAPI keeps the routes of an included router together.
+            inner = getattr(route, "original_router", None)
+            return template_of(inner.routes, path, method) if inner else getattr(route, "path", None)
     return None
 
 

@@ -7,6 +7,7 @@ server's own, those of other servers and programs on this machine, and those of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from tools.addresses import is_literal, is_of_this_machine
 
 # The schemes of programs whose window is a page, such as editors: no web site can have one of these.
 _PROGRAM_SCHEMES = frozenset({"app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"})
+_WRITTEN = re.compile(r"[a-z][a-z-]{0,20}://[A-Za-z0-9._:\[\]-]{1,200}")
 _EXPOSED_HEADERS = (
     "x-request-id",
     "retry-after",
@@ -41,14 +43,15 @@ class Origins:
         self._allowed = frozenset(origin.rstrip("/").lower() for origin in settings.allow_origin)
         self._all = "*" in self._allowed
         self._listens_locally = is_of_this_machine(settings.host)
+        self._names = {name.strip("[]").rstrip(".").lower() for name in settings.allow_host}
 
     def refusal(self, headers: Mapping[str, str]) -> OriginNotAllowed | None:
         origin = headers.get("origin")
         if origin is None or self.may_read(origin) or self._is_own(origin, headers.get("host", "")):
             return None
         return OriginNotAllowed(
-            f"Pages of {origin[:99]!r} may not use this server. Start it with --allow-origin to allow them, "
-            "or connect from a program."
+            f"Pages of {origin[:99]!r} may not use this server. Start it with --allow-origin{_named(origin)} "
+            "to allow them, or connect from a program."
         )
 
     def may_read(self, origin: str) -> bool:
@@ -62,11 +65,12 @@ class Origins:
         """Whether the origin is a page of this server.
 
         If the server listens only on this machine, equal names in both headers prove nothing: a site can
-        resolve its name to this machine (DNS rebinding).
+        resolve its name to this machine (DNS rebinding). The names of --allow-host are the operator's own.
         """
         if origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return False
-        return not self._listens_locally or is_literal(_parts(origin)[1])
+        name = _parts(origin)[1]
+        return not self._listens_locally or is_literal(name) or name in self._names
 
 
 class OriginGuard:
@@ -102,6 +106,11 @@ class _Answers(CORSMiddleware):
 
     def is_allowed_origin(self, origin: str) -> bool:
         return self._origins.may_read(origin)
+
+
+def _named(origin: str) -> str:
+    """The origin as a word of a command line; nothing if it is not written as a browser writes it."""
+    return f" {origin}" if _WRITTEN.fullmatch(origin) else ""
 
 
 def _parts(origin: str) -> tuple[str, str]:

@@ -118,6 +118,19 @@ def test_the_models_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     assert "before\x1b[2J" in piped.stdout, "what is not a terminal gets it as it is"
 
 
+@pytest.mark.parametrize("columns", ["30", "60"])
+def test_the_greeting_ends_its_lines_between_words(
+    columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with terminal("--model", script(tmp_path, ANSWER)) as (controller, _):
+        seen = await_text(controller, "quits.\r\n")
+    lines = seen.strip().splitlines()
+    assert " ".join(lines).endswith("/help lists the commands, Ctrl-D quits.")
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= int(columns)
+
+
 def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:
     slow = {"when": "slow", "text": "<|channel|>final<|message|>" + "word " * 500 + "<|return|>"}
     model = script(tmp_path, slow, ANSWER, tokens_per_second=50)
@@ -129,6 +142,8 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:
         await_text(controller, r"\[stopped\]")
         os.write(controller, b"and now\n")
         assert "\x1b[2mEasy" in await_text(controller, r"Hello![\s\S]*> ")
-        press_until_heeded(controller, b"\x03", "Ctrl-D quits")
+        os.write(controller, b"half a line")
+        await_text(controller, "half a line")
+        press_until_heeded(controller, b"\x03", r"\n\(Ctrl-D quits\)\r?\n")
         os.write(controller, b"\x04")
         assert process.wait(20) == 0

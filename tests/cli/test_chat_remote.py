@@ -15,6 +15,7 @@ import pytest
 from gpt_oss_server.cli.chat.server_api import api_of
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from tests.doubles.commands import ANSWER, run, script
+from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.server_process import serving
 from tests.doubles.terminals import await_text, terminal
 
@@ -63,6 +64,26 @@ def test_ctrl_c_stops_the_server_s_answer_and_the_greeting_names_it(tmp_path: Pa
         assert process.wait(20) == 0
 
 
+def test_http_and_https_that_do_not_fit_are_told_apart_from_a_server_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    certificate, key = write_certificate(tmp_path, "server", hosts=("127.0.0.1",))
+    flags = ("--model", script(tmp_path, ANSWER))
+    with serving(*flags, "--tls-cert", certificate, "--tls-key", key) as served:
+        port = served.url.rpartition(":")[2]
+        place = f"https://127.0.0.1:{port}"
+        unknown = run("chat", "--url", place, "hi")
+        assert unknown.stderr.startswith(f"The certificate of {place}/v1 cannot be verified: ")
+        assert "SSL_CERT_FILE" in unknown.stderr
+        trusted = run("chat", "--url", place, "hi", env={"SSL_CERT_FILE": certificate})
+        assert (trusted.returncode, trusted.stdout) == (0, "| Easy.\nHello!\n")
+        plain = run("chat", "--url", f"http://127.0.0.1:{port}", "hi")
+        assert plain.stderr.endswith(f"If it speaks HTTPS: --url {place}/v1.\n")
+    with serving(*flags) as served:
+        secure = run("chat", "--url", served.url.replace("http:", "https:"), "hi")
+        assert secure.stderr.endswith(f"does not speak HTTPS. Try --url {served.url}/v1.\n")
+
+
 def test_a_server_that_ends_or_is_not_there_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with serving("--model", script(tmp_path, ANSWER)) as served:
         pass
@@ -104,6 +125,19 @@ def test_what_is_no_address_is_refused(given: str) -> None:
 def test_a_key_without_a_server_is_refused() -> None:
     done = run("chat", "--api-key", "secret", "hi")
     assert (done.returncode, "--url" in done.stderr) == (1, True)
+
+
+def test_a_file_of_the_user_is_replaced_only_if_the_user_agrees(tmp_path: Path) -> None:
+    kept, replaced, own = (tmp_path / name for name in ("kept.md", "replaced.md", "own.md"))
+    kept.write_text("mine")
+    replaced.write_text("mine")
+    lines = f"hi\n/save {kept}\nn\n/save {replaced}\ny\n/save {own}\n/save {own}\n"
+    done = run("chat", "-m", script(tmp_path, ANSWER), stdin=lines)
+    assert done.returncode == 0, done.stderr
+    assert kept.read_text() == "mine"
+    assert replaced.read_text() == own.read_text() == "**You:** hi\n\n> Easy.\n\n**Model:** Hello!\n"
+    assert "kept.md exists. Replace it? [y/N] \n[not saved]\n" in done.stdout
+    assert "own.md exists" not in done.stdout, "it is this chat's own"
 
 
 def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:

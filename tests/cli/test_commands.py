@@ -121,7 +121,7 @@ def test_render_reports_what_is_wrong_with_a_chat_completion() -> None:
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ("{", "- is not JSON"),
+        ("{", "not valid JSON"),
         ("[]", "must hold a JSON object"),
         ('{"input": 5}', "input"),
         ("[" * 100_000 + "]" * 100_000, "nested"),

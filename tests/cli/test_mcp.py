@@ -22,6 +22,7 @@ from mcp_types import CallToolResult, ImageContent, TextContent
 from gpt_oss_server.cli.commands.http_server import listen
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 from tests.doubles.commands import COMMAND, run
+from tests.doubles.terminals import await_text, terminal
 from tests.tools.python.conftest import bubblewrap
 
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"
@@ -144,3 +145,10 @@ def test_a_port_in_use_is_reported() -> None:
         port = str(taken.getsockname()[1])
         done = run("mcp", "browser", "--browser", "local:examples/documents", "--http", "--port", port)
     assert (done.returncode, "is in use. Choose another with --port" in done.stderr) == (1, True)
+
+
+def test_a_user_who_starts_it_in_a_terminal_reads_who_does_that_and_how_it_ends() -> None:
+    with terminal("python", "--python", "unsafe-local", command="mcp") as (controller, process):
+        await_text(controller, r"An MCP client starts this command; Ctrl-D ends it\.")
+        os.write(controller, b"\x04")
+        assert process.wait(60) == 0

@@ -189,6 +189,7 @@ def test_listening_beyond_loopback_is_warned_about_in_the_greeting_and_the_log(t
     with serving("--model", model, "--host", "0.0.0.0", "--served-model-name", "*") as served:
         assert "WARNING gpt_oss_server.cli.commands.http_server: Other machines can reach" in served.greeting
         assert "  Warning  Other machines can reach this server" in served.greeting
+        assert served.greeting.count("run python and the other enabled tools") == 1, "at length once"
         assert "Names    scripted, any other name\n" in served.greeting
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,9 @@ import pytest
 import yaml
 
 from gpt_oss_server.settings import OPTIONS
+from tests.doubles.commands import ANSWER, script
+from tests.doubles.ops.certificates import write_certificate
+from tests.doubles.server_process import free_port, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -63,6 +70,25 @@ def test_the_image_is_built_from_what_exists() -> None:
     for line in re.findall(r"extras=\"?([a-z${},]+)", dockerfile):
         extras = set(line.replace("${extras}", "").split(",")) - {""}
         assert extras <= set(PROJECT["optional-dependencies"]), line
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_the_health_check_of_the_image_reaches_the_server(encrypted: bool, tmp_path: Path) -> None:
+    """The very command of the Dockerfile, in the environment that the container would have."""
+    [check] = re.findall(
+        r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", read(DEPLOY / "docker" / "Dockerfile"), re.MULTILINE
+    )
+    command = [sys.executable, *json.loads(check)[1:]]
+    settings = {"GPT_OSS_SERVER_PORT": str(free_port())}
+    if encrypted:
+        certificate, key = write_certificate(tmp_path, "server", hosts=("localhost",))
+        settings |= {"GPT_OSS_SERVER_TLS_CERT": str(certificate), "GPT_OSS_SERVER_TLS_KEY": str(key)}
+    environment = {**os.environ, **settings}
+    assert subprocess.run(command, env=environment, capture_output=True).returncode == 1, "nothing listens"
+    port = settings["GPT_OSS_SERVER_PORT"]
+    with serving("--model", script(tmp_path, ANSWER), "--port", port, env=settings):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_charts_version_is_the_servers() -> None:

@@ -88,7 +88,7 @@ def postgres_url() -> Iterator[str]:
 async def setup(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path) -> AsyncIterator[Setup]:
     start: Callable[[Path, Sequence[int]], AbstractContextManager[Proxy]] = request.param
     flags = ("--model", script(tmp_path), "--store", postgres_url, "--python", "off", "--allow-host", NAME)
-    flags += ("--allow-origin", f"https://{NAME}", "--background-lease", "3", "--shutdown-grace", "1")
+    flags += ("--background-lease", "3", "--shutdown-grace", "1")
     servers = [ServerProcess(flags, tmp_path / f"server-{number}.log") for number in range(2)]
     for server in servers:
         server.start()
@@ -168,6 +168,12 @@ async def test_only_pages_of_the_public_name_may_use_the_servers(setup: Setup) -
         for origin in (f"https://{NAME}", "https://evil.example")
     ]
     assert statuses == [200, 403]
+
+
+@pytest.mark.parametrize("setup", [nginx], ids=["nginx"], indirect=True)
+async def test_nginx_refuses_a_body_that_is_too_large_in_the_form_of_the_api(setup: Setup) -> None:
+    answer = await setup.client.post("/responses", content=b" " * (18 << 20))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
 
 
 async def test_the_proxy_does_not_publish_the_figures(setup: Setup) -> None:

@@ -29,11 +29,11 @@ def done(kind: str, **fields: object) -> dict[str, object]:
 
 
 @contextmanager
-def terminal(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """Runs the chat in a pseudo-terminal and yields the other end with the process."""
+def terminal(*words: str, command: str = "chat") -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Runs the command in a pseudo-terminal and yields the other end with the process."""
     controller, terminal_end = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "chat", *words],
+        [*COMMAND, command, *words],
         stdin=terminal_end,
         stdout=terminal_end,
         stderr=terminal_end,

@@ -124,18 +124,29 @@ JSON_FORMS: list[dict[str, Any]] = [
 ]
 
 
-@EVERY_API
-@pytest.mark.parametrize(("fields", "pattern"), FORMS, ids=lambda value: str(value)[:40])
-def test_an_answer_has_the_form_under_each_name(
-    url: str, ask: Any, fields: dict[str, Any], pattern: str
-) -> None:
+def of_every_api(forms: list[Any], *elsewhere: int) -> list[Any]:
+    """All with chat, those of these places with each API; the rest are proofs."""
+    return [
+        pytest.param(
+            ask,
+            form,
+            id=f"{ask.__name__}-{str(form)[:40]}",
+            marks=[] if ask is chat or place in elsewhere else pytest.mark.proof,
+        )
+        for ask in (chat, completion, response)
+        for place, form in enumerate(forms)
+    ]
+
+
+@pytest.mark.parametrize(("ask", "form"), of_every_api(FORMS, 0, 2, 6))
+def test_an_answer_has_the_form_under_each_name(url: str, ask: Any, form: tuple[dict[str, Any], str]) -> None:
+    fields, pattern = form
     made = ask(url, 200, **fields)
     assert re.fullmatch(pattern, made.text), made.text
     assert made.ended == "stop"
 
 
-@EVERY_API
-@pytest.mark.parametrize("fields", JSON_FORMS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("ask", "fields"), of_every_api(JSON_FORMS, 0), ids=lambda value: str(value)[:40])
 def test_an_answer_fits_the_schema_under_each_name(url: str, ask: Any, fields: dict[str, Any]) -> None:
     made = ask(url, 200, **fields)
     assert json.loads(made.text)["city"] in ("Paris", "Rome")

@@ -83,7 +83,7 @@ def as_the_library_has_it(schema: dict[str, Any]) -> str:
     return text.split("type f = (_: ", 1)[1].rsplit(") => any;", 1)[0]
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(objects(nested))
 def test_simple_schemas_read_as_the_library_writes_them(schema: dict[str, Any]) -> None:
     assert to_typescript(schema) == as_the_library_has_it(schema)

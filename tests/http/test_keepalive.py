@@ -35,7 +35,7 @@ class SlowToStart(ReplayEngine):
 
 def test_a_long_prefill_is_kept_alive_by_events_that_clients_count() -> None:
     with (
-        serving(SlowToStart(0.5), Settings(keep_alive=0.1)) as url,
+        serving(SlowToStart(1.5), Settings(keep_alive=0.2)) as url,
         OpenAI(base_url=url, api_key="any") as client,
     ):
         raw = client.responses.create(model="replay", input="Hi", stream=True)
@@ -45,7 +45,7 @@ def test_a_long_prefill_is_kept_alive_by_events_that_clients_count() -> None:
             assert stream.until_done().get_final_response().status == "completed"
     kinds = [event["type"] for event in events]
     assert kinds[:2] == ["response.created", "response.in_progress"]
-    assert 2 <= kinds[2:].count("response.in_progress") <= 5
+    assert 2 <= kinds[2:].count("response.in_progress") <= 8
     assert kinds[-1] == "response.completed"
 
 
@@ -54,9 +54,9 @@ CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 @pytest.mark.parametrize(("path", "body"), [("chat/completions", CHAT), ("completions", {"prompt": "Hi"})])
 def test_chunks_are_kept_alive_by_comments_that_clients_ignore(path: str, body: dict[str, Any]) -> None:
-    with serving(SlowToStart(0.5), Settings(keep_alive=0.1)) as url:
+    with serving(SlowToStart(1.5), Settings(keep_alive=0.2)) as url:
         lines = httpx.post(f"{url}/{path}", json={**body, "stream": True}).text.splitlines()
-    assert 2 <= sum(line.startswith(":") for line in lines) <= 5
+    assert 2 <= sum(line.startswith(":") for line in lines) <= 8
     assert lines[-2] == "data: [DONE]"
     assert all(line.startswith(("data: ", ": ")) or not line for line in lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -30,10 +31,10 @@ def post(url: str, origin: str, **headers: str) -> httpx.Response:
     return httpx.post(f"{url}/responses", content=BODY, headers=given)
 
 
-def socket_status(url: str, origin: str, **headers: str) -> int:
+def socket_status(url: str, origin: str, sock: socket.socket | None = None, **headers: str) -> int:
     place = url.replace("http:", "ws:") + "/responses"
     try:
-        with connect(place, origin=origin, additional_headers=headers):  # type: ignore[arg-type]
+        with connect(place, sock=sock, origin=origin, additional_headers=headers):  # type: ignore[arg-type]
             return 101
     except InvalidStatus as refused:
         return refused.response.status_code
@@ -140,3 +141,31 @@ def test_a_star_allows_every_origin() -> None:
 def test_an_invalid_origin_is_explained(given: str) -> None:
     with pytest.raises(SettingsError, match=r"--allow-origin .* such as https://chat\.example"):
         read_settings({"allow_origin": [given]}, {})
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "origin", "status"),
+    [
+        (("llm.example",), "llm.example", "https://llm.example", 200),
+        (("llm.example",), "llm.example:8443", "https://llm.example:8443", 200),
+        (("llm.example",), "llm.example", "https://evil.example", 403),
+        (("llm.example",), "localhost", "https://llm.example", 403),
+        (("*",), "evil.example", "http://evil.example", 403),
+    ],
+)
+def test_pages_of_a_name_that_the_operator_gives_are_the_servers_own(
+    names: tuple[str, ...], host: str, origin: str, status: int
+) -> None:
+    """Behind a proxy on this machine; any name, `*`, may be one that a site resolves to this machine."""
+    with serving(scripted(HELLO), Settings(allow_host=names)) as base:
+        assert post(base, origin, Host=host).status_code == status
+        place = urlsplit(base)
+        with socket.create_connection((place.hostname, place.port)) as connection:
+            found = socket_status(f"http://{host}/v1", origin, sock=connection)
+        assert found == (101 if status == 200 else status)
+
+
+def test_a_refusal_names_the_flag_with_its_value(url: str) -> None:
+    message = post(url, "https://evil.example").json()["error"]["message"]
+    assert "--allow-origin https://evil.example to" in message
+    assert "--allow-origin to" in post(url, "https://x; rm -r .").json()["error"]["message"]

@@ -54,12 +54,14 @@ def test_it_is_an_ordinary_checkpoint_of_the_full_vocabulary(expanded: Path) -> 
     assert set(read_generation_defaults(expanded)) == {"temperature", "top_p"}
 
 
+@pytest.mark.training
 def test_expanding_it_twice_gives_the_same_bytes(expanded: Path, tmp_path: Path) -> None:
     write_expanded(tmp_path)
     for name in ("config.json", "generation_config.json", "model.safetensors"):
         assert (tmp_path / name).read_bytes() == (expanded / name).read_bytes()
 
 
+@pytest.mark.training
 @torch.inference_mode()
 def test_expanded_rows_equal_those_of_training(tmp_path: Path, small_shape: Shape) -> None:
     torch.manual_seed(0)
@@ -82,6 +84,7 @@ def test_expanded_rows_equal_those_of_training(tmp_path: Path, small_shape: Shap
             assert ((found - wanted).norm(dim=1) < 0.02 * wanted.norm(dim=1) + 0.02).all()
 
 
+@pytest.mark.training
 def test_a_run_can_start_from_an_export(tmp_path: Path, small_shape: Shape) -> None:
     torch.manual_seed(0)
     trained = TinyGptOss(small_shape, 3)

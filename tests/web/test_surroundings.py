@@ -9,6 +9,7 @@ import httpx
 import pytest
 from starlette.responses import JSONResponse
 
+import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 
@@ -82,6 +83,8 @@ def test_with_a_key_that_stays_in_the_tab(visit: Visiting) -> None:
     with serving(scripted(HELLO), wrap=Guard()) as url:
         found = visit(url)
         page = found.open()
+        page.get_by_role("status").get_by_text("Enter a key of this server").wait_for()
+        page.wait_for_function("document.activeElement.type === 'password'")
         give_key(page, "wrong")
         page.get_by_role("status").get_by_text("A key is missing.").wait_for()
         give_key(page)
@@ -187,3 +190,25 @@ def test_with_the_event_names_of_open_responses(visit: Visiting) -> None:
         answer = found.answered()
         answer.get_by_text("Reasoning").click()
         assert page.locator(".fold.analysis .plain").inner_text() == "Be kind."
+
+
+def test_a_tool_that_the_server_lacks_is_explained_where_it_is_switched_on(visit: Visiting) -> None:
+    with serving(scripted(HELLO), Settings(browser="off", python="unsafe-local", debug_api="off")) as url:
+        found = visit(url)
+        page = found.open()
+        page.get_by_role("button", name="Setup").click()
+        page.get_by_label("Python", exact=True).check()
+        page.get_by_label("Browser", exact=True).check()
+        page.get_by_text("The browser is off. Start with --browser").wait_for()
+        assert page.locator(".setup .bad").count() == 1, "python is on"
+        page.get_by_label("Browser", exact=True).uncheck()
+        page.locator(".setup .bad").wait_for(state="detached")
+        found.problems = [each for each in found.problems if "status of 400" not in each]
+
+
+def test_the_embedded_model_is_asked_what_it_can_answer(visit: Visiting) -> None:
+    with serving(inference.load("tiny")) as url:
+        found = visit(url)
+        page = found.open()
+        page.get_by_role("button", name="What can you do?").click()
+        assert "I can chat a little" in found.answered().inner_text()

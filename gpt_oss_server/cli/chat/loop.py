@@ -28,6 +28,7 @@ class Loop:
     def __init__(self, conversation: Conversation, reader: Reader) -> None:
         self._conversation = conversation
         self._reader = reader
+        self._saved: set[Path] = set()  # files of this chat, which it may write again
         self._commands: dict[str, Callable[[str], None]] = {
             "/new": self._new,
             "/effort": self._effort,
@@ -85,10 +86,22 @@ class Loop:
             self._conversation.note("/save needs the name of a file")
             return
         try:
-            path = Path(argument).expanduser()
+            path = Path(argument).expanduser().absolute()
+            if path.exists() and path not in self._saved and not self._may_replace(path):
+                self._conversation.note("not saved")
+                return
             self._conversation.record.save(path)
         except (OSError, RuntimeError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             self._conversation.note(f"not saved: {why}")
         else:
-            self._conversation.note(f"saved in {visible(str(path))}")
+            self._saved.add(path)
+            self._conversation.note(f"saved in {visible(argument)}")
+
+    def _may_replace(self, path: Path) -> bool:
+        try:
+            answer = self._reader.ask(f"{visible(path.name)} exists. Replace it? [y/N] ")
+        except KeyboardInterrupt:
+            console.out()
+            return False
+        return (answer or "").strip().lower() in ("y", "yes")

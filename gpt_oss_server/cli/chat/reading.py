@@ -57,7 +57,7 @@ class Reader:
                 console.out()
                 return None
             except KeyboardInterrupt:
-                console.out("  (Ctrl-D quits)")
+                console.out("\n(Ctrl-D quits)")  # below what is typed, which readline leaves there
 
     def _piped(self) -> str | None:
         line = sys.stdin.readline()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.request
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
+from gpt_oss_server.cli.line.corrections import PROGRAM
 from gpt_oss_server.cli.terminal.errors import CommandLineError
 
 UNREACHABLE = (OSError, http.client.HTTPException)
@@ -43,10 +45,7 @@ class ServerApi:
             key = " Give its key with --api-key." if error.code in (401, 403) else ""
             raise CommandLineError(f"The server at {self.base} refused: {sentence(error)}{key}") from error
         except UNREACHABLE as error:
-            raise CommandLineError(
-                f"No server answers at {self.base}: {reason(error)}. Start one with `gpt-oss-server serve`, "
-                "or correct --url."
-            ) from error
+            raise CommandLineError(_without_answer(self.base, error)) from error
         except ValueError as error:
             raise CommandLineError(
                 f"{self.base}{path} is not JSON. Is --url the base URL of an API?"
@@ -70,6 +69,26 @@ def sentence(error: urllib.error.HTTPError) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return f"status {error.code}, {error.reason}."
     return str(message)
+
+
+def _without_answer(base: str, error: Exception) -> str:
+    """What to do about a server that does not answer as HTTP, or not over TLS."""
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(inner, ssl.SSLCertVerificationError):
+        return (
+            f"The certificate of {base} cannot be verified: {inner.verify_message}. If you trust it, name "
+            "its file, or that of its issuer, in the variable SSL_CERT_FILE."
+        )
+    if isinstance(inner, ssl.SSLError):
+        return f"{base} does not speak HTTPS. Try --url {base.replace('https:', 'http:', 1)}."
+    if isinstance(inner, http.client.RemoteDisconnected) and base.startswith("http:"):
+        return (
+            f"{base} closes the connection without an answer. If it speaks HTTPS: --url "
+            f"{base.replace('http:', 'https:', 1)}."
+        )
+    return (
+        f"No server answers at {base}: {reason(error)}. Start one with `{PROGRAM} serve`, or correct --url."
+    )
 
 
 def reason(error: Exception) -> str:

@@ -24,6 +24,7 @@ examples:
 All flags of serve work here. The exit code is 0 if all that these settings need works, and 1 if not."""
 
 _COLOURS = {"ok": console.GREEN, "note": console.CYAN, "problem": console.RED}
+_WIDTH = 31  # columns before what was found
 _SANDBOXES = ("bubblewrap", "docker")
 
 
@@ -61,6 +62,7 @@ async def _examined(settings: Settings, *, shows: bool) -> list[Finding]:
 
 def _checks(settings: Settings) -> list[tuple[str, Check]]:
     from gpt_oss_server.ops.doctor import machine, surroundings
+    from gpt_oss_server.ops.doctor.keys import keys
 
     levels = [settings.python] if settings.python not in ("auto", "off") else list(_SANDBOXES)
     return [
@@ -79,6 +81,7 @@ def _checks(settings: Settings) -> list[tuple[str, Check]]:
         ("browser", surroundings.browser),
         *([("mcp", surroundings.mcp)] if settings.mcp else []),
         ("store", surroundings.store),
+        ("keys", keys),
         ("tls", surroundings.tls),
         ("port", _port),
     ]
@@ -108,5 +111,7 @@ async def _port(settings: Settings) -> Finding:
 
 def _shown(finding: Finding) -> str:
     state = console.styled(f"{finding.state:<8}", _COLOURS[finding.state], on=console.colourful(sys.stdout))
-    advice = f"\n{'':<9}{'':<22}→ {finding.advice}" if finding.advice else ""
-    return f"{state} {finding.check:<22}{finding.found}{advice}"
+    shown = console.hanging(f"{state} {finding.check:<22}", finding.found, _WIDTH)
+    if not finding.advice:
+        return shown
+    return f"{shown}\n{console.hanging(' ' * _WIDTH + '→ ', finding.advice)}"

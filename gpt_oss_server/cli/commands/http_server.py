@@ -24,7 +24,7 @@ from gpt_oss_server import __version__
 from gpt_oss_server.cli.commands.starting import Start
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.cli.terminal.introduction import introduction
+from gpt_oss_server.cli.terminal.greeting import greeting
 from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
@@ -32,7 +32,6 @@ from gpt_oss_server.http.connections.tls import Tls, tls_of
 from gpt_oss_server.http.late_app import LateApp
 from gpt_oss_server.ops.drain.drain import BackgroundWork, Drain, ExitCode
 from gpt_oss_server.ops.health.state import Health
-from gpt_oss_server.serving.served import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
 from inference.engine import EngineInfo
@@ -64,6 +63,8 @@ def serve_until_stopped(start: Start, listener: socket.socket, settings: Setting
         # the interpreter ends around it.
         console.err("Stopped while the model was loading.")
         os._exit(128 + server.stopped_by)
+    fields = {"exit_code": int(server.drain.code)}
+    _log.info("The server has stopped.", extra={"event": "server stopped", "fields": fields})
     return server.drain.code
 
 
@@ -230,7 +231,8 @@ class Server(uvicorn.Server):
 def _stopping(running: int, delay: float, grace: float) -> str:
     words = [f"Not ready any more; new requests are still served for {delay:g} s."] if delay else []
     if running:
-        words.append(f"Finishing {running} running request(s), {grace:g} s at most.")
+        what = "1 running request" if running == 1 else f"{running} running requests"
+        words.append(f"Finishing {what}, {grace:g} s at most.")
     return " ".join([*words, "Ctrl-C or SIGTERM again stops immediately."])
 
 
@@ -271,23 +273,6 @@ def url_of(host: str, port: int, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = False, ca: str = "") -> str:
-    """The model, the address, and a command to try."""
-    memory = f"\n  Memory   {model.plan}" if model.plan else ""
-    warning = f"\n\n  Warning  {EXPOSED}" if exposed else ""
-    return f"""
-  Model    {introduction(model.name, model.description)}{_further_names(settings, model)}
-  Context  {model.context_length:,} tokens{memory}
-  Store    {kept_where(settings.store)}
-  API      {url}/v1   (Responses and Chat Completions; {_keys(settings)}){_playground(settings, url)}{warning}
-
-  Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
-             -d '{{"input": "Who are you?"}}'
-
-  Ctrl-C   lets running responses finish; a second one stops immediately.
-"""
-
-
 def _log_start(settings: Settings, model: EngineInfo, url: str) -> None:
     """The greeting of a log that programs read."""
     fields = {
@@ -298,24 +283,3 @@ def _log_start(settings: Settings, model: EngineInfo, url: str) -> None:
         "url": url,
     }
     _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})
-
-
-def _keys(settings: Settings) -> str:
-    return "with an API key" if settings.needs_keys else "any API key"
-
-
-def _playground(settings: Settings, url: str) -> str:
-    return f"\n  Browser  {url}   (the playground)" if settings.web == "on" else ""
-
-
-def _key_header(settings: Settings) -> str:
-    return ' -H "Authorization: Bearer $OPENAI_API_KEY"' if settings.needs_keys else ""
-
-
-def _further_names(settings: Settings, model: EngineInfo) -> str:
-    names = [
-        name for name in dict.fromkeys(settings.served_model_name) if name not in (model.name, ANY_MODEL)
-    ]
-    if ANY_MODEL in settings.served_model_name:
-        names.append("any other name")
-    return f"\n  Names    {', '.join([model.name, *names])}" if names else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.line.flags import add_flags
@@ -57,7 +58,8 @@ def _serve(args: argparse.Namespace, settings: Settings) -> int:
         raise CommandLineError("--host and --port need --http; without it, standard input is served.")
     tool = browser(settings) if args.tool == "browser" else asyncio.run(python(settings))
     if not args.http:
-        console.err(f"Serving {args.tool} over MCP on standard input and output.")
+        typed = " An MCP client starts this command; Ctrl-D ends it." if sys.stdin.isatty() else ""
+        console.err(f"Serving {args.tool} over MCP on standard input and output.{typed}")
         serve(tool, "stdio")
         return 0
     listener = listen(args.at, port)

@@ -111,14 +111,15 @@ def read_request(name: str) -> dict[str, Any]:
     """Reads a body as the server does."""
     from gpt_oss_server.http.body import decode_json
 
+    shown = "Standard input" if name == "-" else name
     try:
         body = decode_json(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
     except OSError as error:
         raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
     except InvalidJson as error:
-        raise CommandLineError(f"{name} is not JSON: {error.message}") from error
+        raise CommandLineError(f"{shown} is not a request. {error.message}") from error
     if not isinstance(body, dict):
-        raise CommandLineError(f"{name} must hold a JSON object, the body of a request.")
+        raise CommandLineError(f"{shown} must hold a JSON object, the body of a request.")
     return body
 
 

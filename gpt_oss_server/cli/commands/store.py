@@ -10,6 +10,7 @@ from gpt_oss_server.settings import Settings
 EXAMPLES = """\
 examples:
   gpt-oss-server store stat --store sqlite
+  gpt-oss-server store stat --config server.toml
   gpt-oss-server store vacuum --store sqlite:server.sqlite --store-max-age 7d
   gpt-oss-server store export --store sqlite > store.jsonl
   gpt-oss-server store export resp_123 conv_456 --store sqlite > some.jsonl
@@ -37,7 +38,7 @@ SETTINGS = (
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     parser.add_argument(
-        "names", nargs="*", metavar="ID|FILE", help="ids to export or delete; files to import"
+        "names", nargs="*", default=[], metavar="ID|FILE", help="ids to export or delete; files to import"
     )
     add_flags(parser, only=SETTINGS, everything=everything)
 

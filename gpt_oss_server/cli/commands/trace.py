@@ -59,15 +59,16 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def read_trace(name: str) -> dict[str, Any]:
     from inference.script_file import TRACE_FORMAT
 
+    shown = "Standard input" if name == "-" else name
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         found = json.loads(raw)
     except OSError as error:
         raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
     except ValueError as error:
-        raise CommandLineError(f"{name} is not JSON: {error}.") from error
+        raise CommandLineError(f"{shown} is not JSON: {error}.") from error
     if not isinstance(found, dict) or found.get("format") != TRACE_FORMAT or found.get("version") != 1:
-        raise CommandLineError(f"{name} is not a trace of version 1, as `gpt-oss-server trace ID` saves it.")
+        raise CommandLineError(f"{shown} is not a trace of version 1, as `gpt-oss-server trace ID` saves it.")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 from importlib import metadata
 
@@ -12,16 +13,20 @@ from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\
 examples:
-  gpt-oss-server version"""
+  gpt-oss-server version
+  gpt-oss-server version --json"""
 
 SHOWN = ("torch", "triton", "fastapi", "uvicorn", "pydantic")
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
-    """The command takes no arguments."""
+    parser.add_argument("--json", action="store_true", help="print an object instead of a table")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
+    if args.json:
+        console.out(json.dumps(versions()))
+        return 0
     for name, version in versions().items():
         console.out(f"{name:<16} {version}")
     return 0

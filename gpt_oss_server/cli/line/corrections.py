@@ -17,6 +17,7 @@ from inference.naming.model_names import meant_by, names_model
 
 PROGRAM = "gpt-oss-server"
 Parsers = Mapping[str, argparse.ArgumentParser]
+ALONE = ("-h", "--help", "-V", "--version", "--help-all")  # flags that need no command
 _NUMBER = re.compile(r"-\d")
 _LIKE, _LIKE_FLAG = 0.6, 0.75  # how similar a misspelt word must be
 
@@ -33,9 +34,11 @@ def expanded(words: Sequence[str]) -> list[str]:
 
 
 def corrected(words: Sequence[str], parsers: Parsers) -> str | None:
-    if not words or words[0] in ("-h", "--help", "-V", "--version", "--help-all"):
+    if not words or words[0] in ALONE:
         return None
     command, rest = words[0], list(words[1:])
+    if command in parsers and rest[:1] in (["--version"], ["-V"]):
+        return f"`{command}` has no flag {rest[0]}; it stands alone.\nTry: {PROGRAM} --version"
     notes: list[str] = []
     if command not in parsers:
         if command in NO_COMMANDS:
@@ -56,12 +59,14 @@ def corrected(words: Sequence[str], parsers: Parsers) -> str | None:
 def _meant_command(words: Sequence[str], parsers: Parsers) -> tuple[str, str, list[str]]:
     word, rest = words[0], list(words[1:])
     if word.startswith("-"):
+        if close := difflib.get_close_matches(word.lower(), ALONE, 1, _LIKE_FLAG):
+            return f"There is no flag {word}. Did you mean {close[0]}?", "", rest
         return "A command comes first.", "serve", list(words)
     if word in COMMANDS:
-        return f"There is no command `{word}`; here it is `{COMMANDS[word]}`.", COMMANDS[word], rest
+        return f"There is no command `{word}`; `{COMMANDS[word]}` does that here.", COMMANDS[word], rest
     if close := difflib.get_close_matches(word.lower(), [*parsers, "help"], 1, _LIKE):
         if close[0] == "help":
-            return f"There is no command `{word}`; here it is `help`.", "", rest
+            return f"There is no command `{word}`. Did you mean `help`?", "", rest
         return f"There is no command `{word}`. Did you mean `{close[0]}`?", close[0], rest
     if names_model(word):
         return f"{word} is a model; a command comes first.", "serve", list(words)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS, SettingsError
-from gpt_oss_server.settings_sources import file_flag, reads_file
+from gpt_oss_server.settings_sources import CONFIG, file_flag, reads_file
 from inference.naming.model_names import names_model
 
 _SHOWN_ALIASES = ("-m",)
@@ -53,11 +53,13 @@ def settle_words(given: dict[str, Any], further: Sequence[str] = ()) -> None:
 def add_flags(
     parser: argparse.ArgumentParser, only: Sequence[str] | None = None, *, everything: bool = True
 ) -> None:
-    """Adds the settings, or only those named, as flags of `parser`. Omitted flags set no attribute.
+    """Adds the settings, or only those named and --config, as flags of `parser`.
 
-    Without `everything`, the help shows the common ones. Names from other programs work and are not shown.
+    Omitted flags set no attribute. Without `everything`, the help shows the common ones. Names from other
+    programs work and are not shown.
     """
     groups: dict[str, argparse._ArgumentGroup] = {}
+    only = None if only is None else (*only, CONFIG)
     for option in OPTIONS:
         if only is not None and option.name not in only:
             continue

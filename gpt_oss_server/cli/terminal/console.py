@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
@@ -17,6 +19,7 @@ BOLD = "1"
 RED = "31"
 GREEN = "32"
 CYAN = "36"
+_LEAST_WIDTH = 20  # columns in which words still make lines
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -28,6 +31,26 @@ def out(text: str = "", *, end: str = "\n") -> None:
 def err(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def wrapped(text: str) -> str:
+    """The text in lines that end between words, as wide as the terminal."""
+    columns = shutil.get_terminal_size().columns
+    return textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
+
+
+def hanging(lead: str, text: str, columns: int | None = None) -> str:
+    """The text after `lead`, in a terminal in lines that end between words and begin below each other.
+
+    `columns` is the width of the lead, if that has colours. What is not a terminal gets one line.
+    """
+    columns = len(lead) if columns is None else columns
+    width = shutil.get_terminal_size().columns - columns
+    if width < _LEAST_WIDTH or not sys.stdout.isatty():
+        return lead + text
+    # Three spaces, as before a remark, stay: a line that ends there loses them.
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return lead + ("\n" + " " * columns).join(lines)
 
 
 def give_up_output() -> None:

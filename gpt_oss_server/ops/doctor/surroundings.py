@@ -127,10 +127,11 @@ async def network(settings: Settings) -> Finding:
     try:
         await asyncio.to_thread(_reach_hub)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+        inner = getattr(error, "reason", error)
+        reason = getattr(inner, "strerror", None) or inner
         return missing(
             "network",
-            f"{_HUB} cannot be reached{through}: {reason}",
+            f"{_HUB} cannot be reached{through}: {reason}.",
             "Models cannot be downloaded: set HTTPS_PROXY, or name a folder that holds the checkpoint. A "
             "server without a network needs nothing else.",
             needed=repo_of(settings.model) is not None and not os.environ.get("HF_HUB_OFFLINE"),

@@ -50,6 +50,11 @@ class Keyring:
         """Whether the server asks for no key. This never changes while it runs."""
         return not self._keys
 
+    @property
+    def owners(self) -> list[str]:
+        """The owner of each key."""
+        return [access.owner for access in self._keys.values()]
+
     def find(self, key: str) -> Access | None:
         return self.find_digest(digest_of(key))
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 Labels = tuple[str, ...]
 
 
@@ -63,6 +61,8 @@ class Figures:
         """Observes the differences between neighbours: for times, of which there are many."""
         if len(times) < 2:
             return
+        import numpy as np  # not before it is used: it would lengthen every start
+
         histogram = self._histogram(figure, ())
         places = np.searchsorted(figure.bounds, np.diff(np.frombuffer(times)))
         for place, count in enumerate(np.bincount(places).tolist()):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from starlette.types import Scope
 
+from gpt_oss_server.http.not_found import template_of
 from gpt_oss_server.ops.metrics import table
 from gpt_oss_server.ops.metrics.figures import Figures
 
@@ -34,7 +35,16 @@ class HttpFigures:
             self.sockets -= 1
             return
         self.requests -= 1
-        route = getattr(scope.get("route"), "path", _NO_ROUTE)
+        route = _route_of(scope)
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._figures.add(table.HTTP_REQUESTS, labels=(method, route, str(status)))
         self._figures.observe(table.HTTP_SECONDS, seconds, (route,))
+
+
+def _route_of(scope: Scope) -> str:
+    """The template of the route, which a request that a guard refuses has not reached."""
+    if "route" in scope:
+        return getattr(scope["route"], "path", _NO_ROUTE)
+    if "app" not in scope:
+        return _NO_ROUTE
+    return template_of(scope["app"].routes, scope["path"], scope["method"]) or _NO_ROUTE

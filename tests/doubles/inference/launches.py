@@ -1,8 +1,8 @@
 """Compiles every kernel for an H100, as the models launch it, on a machine without one.
 
 The ops run on tensors without memory. Launches are recorded, not executed, with the arguments that determine
-their machine code. Run as a program, it prints one line of JSON for each. Its process must not interpret
-kernels.
+their machine code. Run as a program, it prints one line of JSON for each; `--ends` restricts it to the first
+and the last launch of each kernel, other words to these cases. Its process must not interpret kernels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -160,16 +160,28 @@ def main() -> None:
         for case in every_case():
             notes.case = case.name
             case.run()
-    only = sys.argv[1:]
+    ends, only = "--ends" in sys.argv, [word for word in sys.argv[1:] if word != "--ends"]
+    launches = ends_of(notes.launches) if ends else notes.launches
     made: dict[Launch, dict[str, Any]] = {}
-    for launch in chosen(notes.launches, only):
+    for launch in chosen(launches, only):
         alike = replace(launch, case="")  # several cases launch the same code
         if alike not in made:
             made[alike] = compiled(alike)
         sys.stdout.write(json.dumps({"case": launch.case, **made[alike]}) + "\n")
 
 
-def chosen(launches: dict[Launch, None], only: list[str]) -> Iterator[Launch]:
+def ends_of(launches: Iterable[Launch]) -> list[Launch]:
+    """Of each kernel with the same code for FP8 or bf16, the first and the last launch."""
+    first: dict[object, Launch] = {}
+    last: dict[object, Launch] = {}
+    for launch in launches:
+        key = (launch.kernel, launch.case.startswith(("fp8_", "scaled_")))
+        first.setdefault(key, launch)
+        last[key] = launch
+    return list(dict.fromkeys([*first.values(), *last.values()]))
+
+
+def chosen(launches: Iterable[Launch], only: list[str]) -> Iterator[Launch]:
     return (launch for launch in launches if not only or launch.case in only)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
+import re
 import shutil
+import termios
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,6 +158,20 @@ def test_progress_is_drawn_on_terminals_and_on_request() -> None:
     assert "Loading [##############################] 100%" in drawn[Terminal, None]
     assert drawn[io.StringIO, None] == drawn[Terminal, False] == ""
     assert "100%" in drawn[io.StringIO, True]
+
+
+@pytest.mark.parametrize("columns", [30, 40, 60, 200])
+def test_progress_fits_a_line_of_the_terminal(columns: int) -> None:
+    controller, end = pty.openpty()
+    termios.tcsetwinsize(end, (24, columns))
+    with open(end, "w") as stream, ProgressBar("Loading weights", 2, stream=stream) as bar:
+        bar.advance()
+    drawn = os.read(controller, 4096).decode()
+    os.close(controller)
+    lines = re.split(r"[\r\n]+", drawn.strip())
+    assert len(lines) == 2
+    assert all(line.startswith("Loading weights") and len(line) < columns for line in lines)
+    assert "[" not in drawn if columns == 30 else "]  50%" in drawn
 
 
 def test_loading_draws_on_request(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from gpt_oss_server.cli.commands import doctor
 from gpt_oss_server.ops.doctor import machine, surroundings
 from gpt_oss_server.ops.doctor.finding import Check, Finding, State, findings, ok
+from gpt_oss_server.ops.doctor.keys import keys
 from gpt_oss_server.settings import Settings
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.ops.certificates import DAY, write_certificate
@@ -107,6 +108,25 @@ async def test_a_proxy_that_does_not_answer_is_named_without_its_password(
         found = await surroundings.network(Settings(model=model))
         assert (found.state, "through the proxy" in found.found) == (state, True)
         assert "s3cret" not in found.found
+
+
+async def test_the_keys_are_read_and_missed_where_others_can_reach_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    settings = Settings(api_key_file=str(file))
+    absent = await keys(settings)
+    assert (absent.state, "cannot be read" in absent.found) == (State.PROBLEM, True)
+    file.write_text("sk-one name=shop rpm=many\n")
+    wrong = await keys(settings)
+    assert (wrong.state, "line 1: rpm must be" in wrong.found) == (State.PROBLEM, True)
+    file.write_text("sk-one name=shop\nsk-two name=shop\nsk-three name=batch\n")
+    file.chmod(0o644)
+    readable = await keys(settings)
+    assert (readable.state, readable.advice) == (State.NOTE, f"chmod 600 {file}")
+    file.chmod(0o600)
+    assert await keys(settings) == ok("keys", "3 keys of 2 owners.")
+    assert (await keys(Settings())).state is State.OK
+    exposed = await keys(Settings(host="0.0.0.0"))
+    assert (exposed.state, "--api-key-file" in exposed.advice) == (State.NOTE, True)
 
 
 async def test_a_certificate_is_checked(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ async def test_in_json_mode_every_line_is_an_object_from_the_start_to_the_end(tm
     assert {"time", "level", "logger", "message"} <= set.intersection(*(set(line) for line in written))
     events = {line.get("event") for line in written}
     assert {"server ready", "request arrived", "request ended"} <= events
+    assert (written[-1]["event"], written[-1]["exit_code"]) == ("server stopped", 0)
     assert any(line["logger"].startswith("uvicorn") for line in written)
     assert any("strange_field" in line["message"] for line in written)
     assert any("Not ready any more" in line["message"] for line in written)

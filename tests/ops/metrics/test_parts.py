@@ -56,6 +56,24 @@ async def test_clients_cannot_make_up_series() -> None:
     assert len(series) <= 4
 
 
+async def test_a_request_that_a_guard_refuses_counts_for_its_route() -> None:
+    settings = Settings(api_key=("sk-right",), key_requests_per_minute=1)
+    client = Api(scripted(ANSWER, loop=True), settings).client
+    right = {"authorization": "Bearer sk-right"}
+    await client.post("/responses", json={"input": "Hi"}, headers=right)
+    await client.post("/responses", json={"input": "Hi"}, headers=right)
+    await client.get("/responses/resp_1", headers={"authorization": "Bearer sk-wrong"})
+    await client.get("/models", headers={"host": "other.example"})
+    figures = await scraped(client)
+
+    def count(method: str, route: str, status: str) -> float:
+        return figures.own("http_requests_total", method=method, route=route, status=status)
+
+    assert count("POST", "/v1/responses", "429") == 1
+    assert count("GET", "/v1/responses/{response_id}", "401") == 1
+    assert count("GET", "/v1/models", "403") == 1
+
+
 async def test_tools_by_outcome_and_time(tmp_path: Path) -> None:
     (tmp_path / "harbour.md").write_text("# Harbour\n\nIt is 40 metres deep.\n")
     settings = Settings(browser=f"local:{tmp_path}", python="off")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from random import Random
 
+import pytest
+
 from recipe.functions.made_up_tools import made_up_tool
 from recipe.functions.tool_stock import KEPT_BACK
 from recipe.text import stock
@@ -26,11 +28,13 @@ def _between(held_out: bool, plain: bool = False) -> set[str]:
     return found
 
 
+@pytest.mark.training
 def test_training_has_words_there_beyond_the_stocks_forms() -> None:
     forms = set(" ".join(stock.lines("forms.txt")).split())
     assert len(_between(False) - forms) > 30
 
 
+@pytest.mark.training
 def test_the_held_out_part_has_only_its_own_forms_and_training_none_of_them() -> None:
     kept_back = set(" ".join(stock.lines("forms.txt")[-KEPT_BACK:]).split())
     assert _between(True) == {"for"}

@@ -48,6 +48,7 @@ def test_requests_for_similar_tools_have_a_word_that_no_other_tool_has() -> None
     assert counted > 100
 
 
+@pytest.mark.training
 def test_only_training_declares_similar_tools_together() -> None:
     def together(held_out: bool) -> bool:
         for seed in range(3000):

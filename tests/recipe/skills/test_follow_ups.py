@@ -72,6 +72,7 @@ def test_training_has_follow_ups_after_a_call_of_the_same_function() -> None:
     assert followed > 10
 
 
+@pytest.mark.training
 def test_the_thought_begins_with_the_last_called_function() -> None:
     """In the tokens of that call, with or without the dot; then it names and calls it as usual."""
     decode, dotted = encoding().decode, []

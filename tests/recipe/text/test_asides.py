@@ -35,6 +35,7 @@ def test_a_name_and_the_speaker_keep_their_case(ask: str) -> None:
     assert all("i need" not in text and "{0}" in text for text in wordings(["name"], ask))
 
 
+@pytest.mark.training
 def test_no_aside_is_marked_as_a_value() -> None:
     marked = []
     for place in range(1200):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpt_oss_server.harmony.render import FunctionTool
 from recipe.functions.copies import BEGINS, CONTINUES, NOTHING, copies_of
 from recipe.functions.restating import LEADS, OPENS
@@ -23,6 +25,7 @@ def test_declared_names_are_found_where_they_begin(talks: list[Talk]) -> None:
             assert encoding().decode(talk.tokens[:begin]).endswith("\ntype")
 
 
+@pytest.mark.training
 def test_no_name_is_found_without_declarations() -> None:
     talk = Talk("chat")
     talk.open(None)
@@ -32,6 +35,7 @@ def test_no_name_is_found_without_declarations() -> None:
     assert len(marks.carried) == len(marks.looked) == 0
 
 
+@pytest.mark.training
 def test_every_naming_is_marked_with_the_beginning_of_the_name(talks: list[Talk]) -> None:
     marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
     decided = considered = explained = found = 0

@@ -50,6 +50,9 @@ export function fieldsOf(o) {
   return o.schema.trim() ? { ...fields, ...formatOf(o.schema) } : fields;
 }
 
+export const BROWSER = { type: "web_search" };
+export const PYTHON = { type: "code_interpreter", container: { type: "auto" } };
+
 export const formatOf = (schema) => ({
   text: { format: { type: "json_schema", name: "answer", strict: true, schema: parsed(schema, "The schema of the answer") } },
 });
@@ -62,8 +65,8 @@ export function resultFor(o, call) {
 
 function toolsOf(o) {
   const tools = [];
-  if (o.browser) tools.push({ type: "web_search" });
-  if (o.python) tools.push({ type: "code_interpreter", container: { type: "auto" } });
+  if (o.browser) tools.push(BROWSER);
+  if (o.python) tools.push(PYTHON);
   for (const each of o.mcp.filter((server) => server.label)) {
     const tool = { type: "mcp", server_label: each.label, require_approval: each.approval ? "always" : "never" };
     if (each.url) tool.server_url = each.url;

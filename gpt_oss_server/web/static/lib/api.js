@@ -26,6 +26,9 @@ export const key = {
 // Whether the server asks for another key, with its reason, and whether the page has one.
 export const access = createState({ asks: false, why: "", held: Boolean(key.get()) });
 
+// What the server's own sentence says to programs, for a reader of this page.
+const KEYLESS = "Enter a key of this server; its operator can give you one.";
+
 export const address = (path) => new URL(path, base).href;
 
 export const baseUrl = () => address("v1");
@@ -49,7 +52,8 @@ export async function call(path, { method = "GET", body, signal } = {}) {
   } catch {
     // a proxy's page: the status is all there is
   }
-  const message = told.message ?? `The server answered ${answer.status}.`;
+  const keyless = answer.status === 401 && !headers.authorization;
+  const message = keyless ? KEYLESS : told.message ?? `The server answered ${answer.status}.`;
   if (answer.status === 401) access.set({ asks: true, why: message, held: Boolean(key.get()) });
   throw new ApiError(message, answer.status, told.code);
 }

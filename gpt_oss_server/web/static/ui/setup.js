@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { call } from "../lib/api.js";
 import { useShared } from "../lib/state.js";
-import { DEFAULTS, formatOf, options } from "../chat/options.js";
+import { BROWSER, DEFAULTS, formatOf, options, PYTHON } from "../chat/options.js";
 import { TRANSPORTS } from "../chat/transports.js";
 import { Forget } from "./key.js";
 import { server } from "./server.js";
@@ -27,7 +27,9 @@ export function Setup() {
       <${SchemaState} text=${o.schema} /></section>
     <section><h3>Built-in tools</h3>
       <label class="check"><input type="checkbox" checked=${o.browser} onChange=${set("browser")} />Browser</label>
-      <label class="check"><input type="checkbox" checked=${o.python} onChange=${set("python")} />Python</label></section>
+      <${ToolState} tool=${BROWSER} on=${o.browser} />
+      <label class="check"><input type="checkbox" checked=${o.python} onChange=${set("python")} />Python</label>
+      <${ToolState} tool=${PYTHON} on=${o.python} /></section>
     <${Functions} /><${McpServers} />
     <section><h3>Connection</h3>
       <label class="wide">Answers come over<select value=${o.transport} onChange=${set("transport")}>${Object.entries(TRANSPORTS).map(([name, each]) => html`<option value=${name}>${each.name}</option>`)}</select></label>
@@ -42,26 +44,39 @@ function Number({ name, label, hint = "default", step = "1" }) {
   return html`<label>${label}<input type="number" step=${step} min="0" placeholder=${hint} value=${value} onInput=${set(name)} /></label>`;
 }
 
-// The server itself says whether it can enforce the schema: it renders a prompt with it.
-function SchemaState({ text }) {
-  const [state, setState] = useState(null);
+// What the server itself says about a part of a request, whose tokens it counts: its refusal, "" for none, null while
+// there is no answer. The part is made again when its text changes; without a text there is none.
+function useRefusal(text, part, wait = 0) {
+  const [refusal, setRefusal] = useState(null);
   useEffect(() => {
-    setState(null);
-    if (!text.trim()) return undefined;
+    setRefusal(null);
+    if (!text) return undefined;
     const control = new AbortController();
     const ask = async () => {
       try {
-        await call("render", { method: "POST", body: { input: "", ...formatOf(text) }, signal: control.signal });
-        setState({ good: true, text: "The server enforces it, and each answer is checked here." });
+        await call("v1/responses/input_tokens", { method: "POST", body: { input: "", ...part() }, signal: control.signal });
+        setRefusal("");
       } catch (error) {
-        if (error.name !== "AbortError") setState({ good: false, text: error.message });
+        if (error.name !== "AbortError") setRefusal(error.message);
       }
     };
-    const timer = setTimeout(ask, 400);
+    const timer = setTimeout(ask, wait);
     return () => {
       clearTimeout(timer);
       control.abort();
     };
   }, [text]);
-  return state && html`<p class=${state.good ? "good" : "bad"} role="status">${state.text}</p>`;
+  return refusal;
+}
+
+function SchemaState({ text }) {
+  const refusal = useRefusal(text.trim(), () => formatOf(text), 400);
+  if (refusal === null) return null;
+  return html`<p class=${refusal ? "bad" : "good"} role="status">${refusal || "The server enforces it, and each answer is checked here."}</p>`;
+}
+
+// A tool that is switched on here may be off on the server, or not for this key.
+function ToolState({ tool, on }) {
+  const refusal = useRefusal(on ? tool.type : "", () => ({ tools: [tool] }));
+  return refusal && html`<p class="bad" role="status">${refusal}</p>`;
 }

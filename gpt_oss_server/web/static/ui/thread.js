@@ -36,10 +36,14 @@ function Message({ conversation, node }) {
   return useMemo(() => html`<${View} conversation=${id} node=${node} versions=${versions} />`, [id, node, versions]);
 }
 
+const IDEAS = ["Who are you?", "What is 17 times 23?", "Write a haiku about tokens."];
+// The embedded model knows little: these it answers well.
+const DEMO_IDEAS = ["Who are you?", "What can you do?", "Tell me a joke."];
+
 function Welcome() {
   const { models } = useShared(server);
   const model = models[0];
-  const ideas = ["Who are you?", "What is 17 times 23?", "Write a haiku about tokens."];
+  const ideas = model?.is_demo ? DEMO_IDEAS : IDEAS;
   return html`<div class="welcome">
     <h2>See every token</h2>
     <p>Chat with ${model ? html`<strong>${model.id}</strong>` : "the model"}, and read next to it exactly what it saw and wrote.</p>

@@ -1,4 +1,4 @@
-"""Twenty concurrent conversations with tools do not delay a plain stream."""
+"""Twenty concurrent conversations with tools do not delay a plain stream. It measures the machine too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.doubles.server_process import serving
 from tests.doubles.tools import echo_server
@@ -99,7 +98,6 @@ async def one_try(url: str, talks: list[Talk]) -> tuple[float, int]:
     return sorted(gaps)[int(len(gaps) * 0.99)], responses
 
 
-@pytest.mark.slow
 async def test_twenty_conversations_with_tools_do_not_delay_a_plain_stream(tmp_path: Path) -> None:
     await asyncio.to_thread(bubblewrap)
     shelf = tmp_path / "shelf"

@@ -1,0 +1,60 @@
+"""What a terminal shows once a server can generate: the model, its addresses, and a request to try.
+
+Takes the settings and the facts of the engine. Returns text whose lines end between words and fit
+the terminal.
+"""
+
+from __future__ import annotations
+
+from gpt_oss_server.cli.terminal.console import hanging
+from gpt_oss_server.cli.terminal.introduction import introduction
+from gpt_oss_server.serving.served import ANY_MODEL
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.kinds.places import kept_where
+from inference.engine import EngineInfo
+
+# The log has the whole sentence before the model is loaded.
+_EXPOSED = "Other machines can reach this server, and it needs no key (--api-key, --api-key-file)."
+
+
+def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = False, ca: str = "") -> str:
+    rows = [
+        ("Model", introduction(model.name, model.description)),
+        ("Names", _further_names(settings, model)),
+        ("Context", f"{model.context_length:,} tokens"),
+        ("Memory", model.plan),
+        ("Store", kept_where(settings.store)),
+        ("API", f"{url}/v1   (Responses and Chat Completions; {_keys(settings)})"),
+        ("Browser", f"{url}   (the playground)" if settings.web == "on" else ""),
+    ]
+    shown = "\n".join(_row(label, text) for label, text in rows if text)
+    warning = f"\n{_row('Warning', _EXPOSED)}\n" if exposed else ""
+    return f"""
+{shown}
+{warning}
+  Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
+             -d '{{"input": "Who are you?"}}'
+
+{_row("Ctrl-C", "lets running responses finish; a second one stops immediately.")}
+"""
+
+
+def _row(label: str, text: str) -> str:
+    return hanging(f"  {label:<8} ", text)
+
+
+def _keys(settings: Settings) -> str:
+    return "with an API key" if settings.needs_keys else "any API key"
+
+
+def _key_header(settings: Settings) -> str:
+    return ' -H "Authorization: Bearer $OPENAI_API_KEY"' if settings.needs_keys else ""
+
+
+def _further_names(settings: Settings, model: EngineInfo) -> str:
+    names = [
+        name for name in dict.fromkeys(settings.served_model_name) if name not in (model.name, ANY_MODEL)
+    ]
+    if ANY_MODEL in settings.served_model_name:
+        names.append("any other name")
+    return ", ".join([model.name, *names]) if names else ""
