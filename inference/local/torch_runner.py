@@ -79,7 +79,7 @@ class TorchRunner:
         chosen = x if len(picked) == len(x) else x[torch.tensor(picked, device=x.device)]
         return Landed(list(self._sampled(parts, wanted, chosen)))
 
-    def _sampled(self, parts: Sequence[StepPart], wanted: Sequence[int], rows: Tensor) -> Iterator[Outcome]:
+    def _sampled(self, parts: Sequence[StepPart], wanted: list[int], rows: Tensor) -> Iterator[Outcome]:
         """A few rows at a time, so that picking finds their logits in a cache, and needs little memory."""
         begin = 0
         while begin < len(parts):

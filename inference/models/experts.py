@@ -40,7 +40,7 @@ class Experts(ABC):
         per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize
         self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
         self._count = config.experts
-        self._kept: dict[int, Rows] = {}
+        self._kept: dict[int, Floats] = {}
         self._joint: Joint | None = None
         self._packed: list[Rows] = []
 
@@ -83,7 +83,7 @@ class Experts(ABC):
     def _one_token(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         rows = [self.rows(expert) for expert in chosen[0].tolist()]
         first = torch.cat([linear(x, w1, b1) for w1, b1, _, _ in rows])
-        inner = ops.swiglu(first, self._limit, self._alpha).split(1)
+        inner = torch.split(ops.swiglu(first, self._limit, self._alpha), 1)
         outs = [linear(own, w2, b2) for own, (_, _, w2, b2) in zip(inner, rows, strict=True)]
         return torch.mm(shares, torch.cat(outs))
 
@@ -116,7 +116,7 @@ class Experts(ABC):
         result = torch.cat(
             [
                 self._one_expert(own, expert)
-                for expert, own in enumerate(x.index_select(0, owners).split(counts))
+                for expert, own in enumerate(torch.split(x.index_select(0, owners), counts))
                 if len(own)
             ]
         )

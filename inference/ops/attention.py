@@ -106,7 +106,7 @@ def _seen(places: Tensor, span: Span, size: int, dtype: torch.dtype) -> Tensor:
         found = places.narrow(1, span.blocks[0] * size + begin, length)
         return found if found.dtype == dtype else found.to(dtype)
     numbers = torch.tensor(span.blocks, dtype=torch.int64, device=places.device)
-    found = _taken(places.unflatten(1, (-1, size)), numbers, dtype)
+    found = _taken(places.view(len(places), -1, size, places.shape[2]), numbers, dtype)
     return found.flatten(1, 2)[:, begin : begin + length]
 
 
