@@ -52,7 +52,7 @@ class _Continuation:
 
     def next_token(self, tokens: list[int], temperature: float = 0.0, new_request: bool = False) -> int:
         from inference.engine import Sampling
-        from inference.local.sampler import Sampler
+        from inference.local.sampling.sampler import Sampler
 
         if not tokens:
             raise InferenceError("infer_next_token needs at least one token to continue.")

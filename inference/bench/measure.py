@@ -19,8 +19,8 @@ from inference.bench.machine import Machine, settle
 from inference.bench.machine import seconds as median_seconds
 from inference.bench.roofline import Widths, decode_bytes, prefill_flops
 from inference.engine import Sampling
-from inference.local.cuda_runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
-from inference.local.cuda_runner import CudaRunner
+from inference.local.cuda.runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
+from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, Flight, Runner, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss

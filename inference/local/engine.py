@@ -238,7 +238,7 @@ def _drafts(options: LocalOptions) -> int:
 
 def _block_size(on_gpu: bool) -> int:
     if on_gpu:
-        from inference.local.cuda_runner import BLOCK_SIZE
+        from inference.local.cuda.runner import BLOCK_SIZE
     else:
         from inference.ops.pages import BLOCK_SIZE
     return BLOCK_SIZE
@@ -251,7 +251,7 @@ def _runner(
         from inference.local.torch_runner import TorchRunner
 
         return TorchRunner(model, plan.blocks, plan.block_size, head)
-    from inference.local.cuda_runner import CudaRunner
+    from inference.local.cuda.runner import CudaRunner
 
     runner = CudaRunner(model, plan.blocks, limits.max_concurrent, plan.block_size)
     runner.prepare(progress)

@@ -7,7 +7,7 @@ know requests: the scheduler decides which tokens go where.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,16 +16,18 @@ from torch import Tensor
 
 from inference.drafting.head import DraftHead
 from inference.engine import InferenceError, Sampling, TokenLogprob
-from inference.local.device_check import device_problem
 from inference.local.guessing import Guessing
-from inference.local.sampler import Sampler, score_of
+from inference.local.sampling.sampler import Sampler, score_of
 from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_cache import PagedMemory
+from inference.ops.device_check import device_problem
 from inference.ops.pages import BLOCK_SIZE, Pages, span
 
 logger = logging.getLogger(__name__)
 
+# Rows whose logits exist at once, 13 MB for 16. The head takes the same time for 16 rows twice as for 32.
+ROWS_AT_ONCE = 16
 MASK_WORKERS = 2  # each mask takes a fraction of a step; matrix products leave Python free meanwhile
 
 
@@ -52,6 +54,7 @@ class TorchRunner:
         head: DraftHead | None = None,
     ) -> None:
         """`blocks`: the number for each of the model's windows, block 0 included."""
+        _keep_freed_memory()
         self.block_size = block_size
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
@@ -105,8 +108,20 @@ class TorchRunner:
         if not picked:
             return [Outcome() for _ in parts]
         chosen = x if len(picked) == len(x) else x[torch.tensor(picked, device=x.device)]
-        logits = torch.split(self._model.logits(chosen), wanted)
-        return [_outcome(part, own) for part, own in zip(parts, logits, strict=True)]
+        return list(self._sampled(parts, wanted, chosen))
+
+    def _sampled(self, parts: Sequence[StepPart], wanted: list[int], rows: Tensor) -> Iterator[Outcome]:
+        """A few rows at a time, so that picking finds their logits in a cache, and needs little memory."""
+        begin = 0
+        while begin < len(parts):
+            end, count = begin + 1, wanted[begin]
+            while end < len(parts) and (count == 0 or count + wanted[end] <= ROWS_AT_ONCE):
+                count += wanted[end]
+                end += 1
+            some, rows = rows[:count], rows[count:]
+            logits = torch.split(self._model.logits(some), wanted[begin:end])
+            yield from map(_outcome, parts[begin:end], logits)
+            begin = end
 
     def _rows(self, parts: Sequence[StepPart], hidden: HiddenStates | None) -> Tensor:
         """All parts' tokens through the layers."""
@@ -135,6 +150,15 @@ class TorchRunner:
             longest=max(len(part.tokens) for part in parts),
             given_spans=tuple(spans),
         )
+
+
+def _keep_freed_memory() -> None:
+    """Makes glibc keep the memory that large tensors leave, up to 64 MiB for each thread.
+
+    Otherwise it returns it to the system, and each step takes it anew, page by page: 12 ms of 100 with 32
+    generations. It keeps twice the size of the largest block that was freed, of those below 32 MiB.
+    """
+    torch.empty((32 << 20) - (1 << 16), dtype=torch.uint8)
 
 
 def _wanted_rows(part: StepPart) -> int:

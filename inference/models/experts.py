@@ -2,7 +2,8 @@
 
 Takes tokens and their experts and returns the weighted sums. The weights stay as stored (MXFP4 or bf16); an
 expert becomes floats when it is used. If the floats of all layers together are small (the embedded model),
-they are kept from the first use on, since unpacking them would cost more than the product.
+they are kept from the first use on, since unpacking them would cost more than the product, and packed in 16
+bits when there is time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
@@ -23,10 +23,11 @@ from inference.ops.halves import HalfRows, halves_where_exact, linear
 KEPT_FLOAT_BYTES = 256 << 20
 MXFP4_BLOCK = 32
 # The largest tokens × experts for which every kept expert runs on every token.
-DENSE_ROWS = 256
+DENSE_ROWS = 128
 
-Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
+Floats = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
 Matrix = Tensor | HalfRows
+Rows = tuple[Matrix, Tensor, Matrix, Tensor]  # the same, packed or not
 Joint = tuple[Matrix, Tensor, Matrix, Tensor]  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
 Packed = tuple[Tensor, Tensor]  # blocks, scales
 
@@ -39,20 +40,37 @@ class Experts(ABC):
         per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize
         self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
         self._count = config.experts
-        self._kept: dict[int, Rows] = {}
+        self._kept: dict[int, Floats] = {}
         self._joint: Joint | None = None
+        self._packed: list[Rows] = []
 
     @abstractmethod
-    def _as_floats(self, expert: int) -> Rows:
+    def _as_floats(self, expert: int) -> Floats:
         """One expert's rows in the compute type."""
 
     def rows(self, expert: int) -> Rows:
+        return self._packed[expert] if self._packed else self._floats(expert)
+
+    def _floats(self, expert: int) -> Floats:
         found = self._kept.get(expert)
         if found is None:
             found = self._as_floats(expert)
             if self._keeps:
                 self._kept[expert] = found
         return found
+
+    def pack(self) -> bool:
+        """Packs the kept experts in 16 bits where that is exact; returns whether there was anything to do.
+
+        A token reads half as much then. Packing them all takes too long for the first tokens to wait for it.
+        """
+        if self._packed or not self._keeps:
+            return False
+        self._join()
+        floats = [self._floats(expert) for expert in range(self._count)]
+        self._packed = [(halves_where_exact(w1), b1, halves_where_exact(w2), b2) for w1, b1, w2, b2 in floats]
+        self._kept.clear()
+        return True
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """x T×H, chosen and shares T×k; returns T×H."""
@@ -64,11 +82,10 @@ class Experts(ABC):
 
     def _one_token(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         rows = [self.rows(expert) for expert in chosen[0].tolist()]
-        inner = ops.swiglu(
-            torch.cat([functional.linear(x, w1, b1) for w1, b1, _, _ in rows]), self._limit, self._alpha
-        )
-        outs = [functional.linear(inner[at], w2, b2) for at, (_, _, w2, b2) in enumerate(rows)]
-        return torch.mm(shares, torch.stack(outs))
+        first = torch.cat([linear(x, w1, b1) for w1, b1, _, _ in rows])
+        inner = torch.split(ops.swiglu(first, self._limit, self._alpha), 1)
+        outs = [linear(own, w2, b2) for own, (_, _, w2, b2) in zip(inner, rows, strict=True)]
+        return torch.mm(shares, torch.cat(outs))
 
     def _all(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """Runs every expert on every token: for few tokens, two large products take less time than many.
@@ -84,7 +101,7 @@ class Experts(ABC):
     def _join(self) -> Joint:
         """All kept experts as one matrix for each product, in 16 bits where that is exact."""
         if self._joint is None:
-            rows = [self.rows(expert) for expert in range(self._count)]
+            rows = [self._floats(expert) for expert in range(self._count)]
             w1, b1, w2, b2 = zip(*rows, strict=True)
             first, second = (halves_where_exact(whole) for whole in (torch.cat(w1), torch.cat(w2, 1)))
             self._joint = (first, torch.cat(b1), second, torch.stack(b2))
@@ -94,16 +111,21 @@ class Experts(ABC):
         """Sorts tokens by expert, so that each expert becomes floats once and multiplies all its tokens."""
         flat = chosen.flatten()
         order = flat.argsort()
-        owners, weights = order // chosen.shape[1], shares.flatten()[order].unsqueeze(1)
-        out, end = torch.zeros_like(x), 0
-        for expert, count in enumerate(torch.bincount(flat).tolist()):
-            if count:
-                mine = slice(end, end + count)
-                tokens = owners[mine]
-                result = ops.expert(x[tokens], *self.rows(expert), self._limit, self._alpha)
-                out.index_add_(0, tokens, result * weights[mine])
-                end += count
-        return out
+        owners = order // chosen.shape[1]
+        counts = torch.bincount(flat, minlength=self._count).tolist()
+        result = torch.cat(
+            [
+                self._one_expert(own, expert)
+                for expert, own in enumerate(torch.split(x.index_select(0, owners), counts))
+                if len(own)
+            ]
+        )
+        result *= shares.flatten().index_select(0, order).unsqueeze(1)
+        return torch.zeros_like(x).index_add_(0, owners, result)
+
+    def _one_expert(self, x: Tensor, expert: int) -> Tensor:
+        w1, b1, w2, b2 = self.rows(expert)
+        return linear(ops.swiglu(linear(x, w1, b1), self._limit, self._alpha), w2, b2)
 
 
 def check_block_sizes(config: ModelConfig) -> None:
@@ -123,7 +145,7 @@ class PackedExperts(Experts):
         super().__init__(config, dtype)
         self._w1, self._b1, self._w2, self._b2, self._dtype = w1, b1, w2, b2, dtype
 
-    def _as_floats(self, expert: int) -> Rows:
+    def _as_floats(self, expert: int) -> Floats:
         w1, w2 = (
             ops.dequantise_mxfp4(blocks[expert], scales[expert], self._dtype)
             for blocks, scales in (self._w1, self._w2)
@@ -140,6 +162,6 @@ class PlainExperts(Experts):
         super().__init__(config, dtype)
         self._w1, self._b1, self._w2, self._b2, self._dtype = w1, b1, w2, b2, dtype
 
-    def _as_floats(self, expert: int) -> Rows:
+    def _as_floats(self, expert: int) -> Floats:
         w1, w2 = (weights[expert].to(self._dtype).contiguous() for weights in (self._w1, self._w2))
         return w1, self._b1[expert], w2, self._b2[expert]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
+from inference.models.experts import Experts
 from inference.models.head import PackedHead
 from inference.models.kv_cache import KVCache, PagedMemory
 from inference.models.precision import Precision
@@ -144,7 +145,10 @@ class GptOss:
     def improve(self) -> bool:
         """Spends a fraction of a second on faster steps; returns whether that is worth repeating."""
         head = self._weights.head
-        return isinstance(head, PackedHead) and head.merge()
+        if isinstance(head, PackedHead) and head.merge():
+            return True
+        experts = [layer.experts for layer in self._weights.layers]
+        return any(isinstance(each, Experts) and each.pack() for each in experts)
 
     # One sequence alone -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ layers with a window, the entries before it may be 0: no op reads a key that no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +21,9 @@ import torch
 from torch import Tensor
 
 BLOCK_SIZE = 16
-# Gathering keys costs a copy; attending to sequences one by one costs about forty calls for each.
-LEAST_TOGETHER, GATHERED_KEYS = 2, 4096
+# Gathering keys costs a copy; attending to sequences one by one costs a dozen calls for each, which hardly
+# matter where a sequence is long. So few keys stay in a processor's cache until they are used.
+GATHERED_KEYS, LONGEST_GATHERED = 4096, 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """Sequences with one query each, for the CPU, with few enough keys to gather them into one tensor."""
+class Gathered:
+    """Short sequences with one query each, rows [start, end), for the CPU: B sequences, L places for each."""
 
-    lengths: list[int]
-    blocks: Tensor  # B·M: the blocks that each sequence's query sees, padded with block 0
-    hidden: Tensor  # B × M·size: true where the query must not see the key
+    start: int
+    end: int
+    places: Tensor  # B·L: where the keys lie that each query sees, then its own newest one again and again
+    hiding: Tensor  # B × 1 × L: what to add to scores, 0 for keys and -inf for repeated ones
 
 
 @dataclass(frozen=True)
@@ -77,19 +80,53 @@ class Pages:
         )
 
     @cached_property
-    def together(self) -> Together | None:
-        """The first sequences, if attending to them as one is faster; computed once for all layers."""
-        decodes = self.spans[: self.decodes]
-        widest = max((len(each.blocks) for each in decodes), default=0)
-        if len(decodes) < LEAST_TOGETHER or len(decodes) * widest * self.block_size > GATHERED_KEYS:
-            return None
-        blocks = [block for each in decodes for block in each.blocks + [0] * (widest - len(each.blocks))]
-        on, size = self.slots.device, self.block_size  # the device may be a GPU without kernels
-        places = torch.arange(widest * size, device=on).unsqueeze(0)
-        begins = torch.tensor([[each.first % size] for each in decodes], device=on)
-        lengths = torch.tensor([[each.length - each.first] for each in decodes], device=on)
-        hidden = (places < begins) | (places >= begins + lengths)
-        return Together([each.length for each in decodes], torch.tensor(blocks, device=on), hidden)
+    def parts(self) -> tuple[Span | Gathered, ...]:
+        """What is attended to by one product each, in the order of rows; computed once for all layers."""
+        groups: list[list[Span]] = []
+        widest = 0  # blocks of the last group's longest sequence
+        for each in self.spans[: self.decodes]:
+            together = max(widest, len(each.blocks))
+            if groups and self._fit_together(groups[-1], each, together):
+                groups[-1].append(each)
+                widest = together
+            else:
+                groups.append([each])
+                widest = len(each.blocks)
+        decoding = (group[0] if len(group) == 1 else self._gathered(group) for group in groups)
+        return (*decoding, *(each for each in self.spans[self.decodes :] if each.queries))
+
+    def _fit_together(self, group: list[Span], other: Span, widest: int) -> bool:
+        keys, padded = len(other.blocks), (len(group) + 1) * widest
+        within = widest * self.block_size <= LONGEST_GATHERED and padded * self.block_size <= GATHERED_KEYS
+        return within and padded <= 2 * (keys + sum(len(each.blocks) for each in group))
+
+    def _gathered(self, group: list[Span]) -> Gathered:
+        size, on = self.block_size, self.slots.device  # the device may be a GPU without kernels
+        widest = max(len(each.blocks) for each in group)
+        blocks = [each.blocks + [0] * (widest - len(each.blocks)) for each in group]
+        begins, ends, newest = (
+            torch.tensor(column, device=on).unsqueeze(1)
+            for column in zip(*(_places_within(each, size) for each in group), strict=True)
+        )
+        within = torch.arange(widest * size, device=on).unsqueeze(0)
+        hidden = (within < begins) | (within >= ends)
+        starts = torch.tensor(blocks, device=on).unsqueeze(2) * size
+        places = (starts + torch.arange(size, device=on)).flatten(1)
+        hiding = torch.zeros(hidden.shape, device=on).masked_fill_(hidden, -math.inf)
+        return Gathered(
+            group[0].start,
+            group[-1].end,
+            torch.where(hidden, newest, places).flatten(),
+            hiding.unsqueeze(1),
+        )
+
+
+def _places_within(each: Span, size: int) -> tuple[int, int, int]:
+    """Where the keys of a sequence begin and end within its blocks, and the place of the newest in memory."""
+    begin = each.first % size
+    end = begin + each.length - each.first
+    newest = each.blocks[-1] * size + (each.length - 1) % size if each.blocks else 0
+    return begin, end, newest
 
 
 def span(start: int, end: int, length: int, table: Sequence[int], window: int | None, size: int) -> Span:

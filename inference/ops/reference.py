@@ -17,15 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from inference.config import RopeConfig
+from inference.ops.attention import fp8 as fp8
+from inference.ops.attention import paged_attention as paged_attention
+from inference.ops.attention import write_kv as write_kv
 from inference.ops.halves import HalfRows, linear
-from inference.ops.pages import Pages, Span, Together
-from inference.ops.scaled import FP8, LARGEST
+from inference.ops.pages import Pages
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by code.
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 SCALE_BIAS = 127
-# The scores that attention holds: 2^23 floats are 32 MiB, and a long prompt allocates no T·L per head.
-MAX_SCORES = 1 << 23
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -102,150 +102,6 @@ def qkv(
     return rotated[:, :-kv_heads]
 
 
-def write_kv(keys: Tensor, values: Tensor, new_keys: Tensor, new_values: Tensor, pages: Pages) -> None:
-    """Writes T×K×D keys and values, in the blocks' type, to the slots of `pages`. Padding rows write to block
-    0."""
-    for blocks, new in ((keys, new_keys), (values, new_values)):
-        places, rows = by_head(blocks).flatten(1, 2), new.transpose(0, 1)
-        if blocks.dtype == FP8:  # index_copy_ knows no FP8
-            places, rows = places.view(torch.uint8), fp8(rows).view(torch.uint8)
-        places.index_copy_(1, pages.slots, rows)
-
-
-def fp8(values: Tensor) -> Tensor:
-    """The nearest FP8 numbers; larger ones than the largest become the largest."""
-    return values.clamp(-LARGEST, LARGEST).to(FP8)
-
-
-def by_head(blocks: Tensor) -> Tensor:
-    """A view of the blocks as K × blocks × size × D."""
-    return blocks.permute(2, 0, 1, 3)
-
-
-def paged_attention(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages) -> Tensor:
-    """Grouped-query attention over paged memory, which already holds the step's own keys and values.
-
-    query is T×N×D, keys and values blocks×size×K×D in any type, sinks N; returns T × N·D. A query of position
-    p sees positions 0 to p, on layers with a window the last `window` of these. A sink is one more logit per
-    head, in the denominator only. The results of padding rows (of length 0) are undefined.
-    """
-    together = pages.together
-    first = 0 if together is None else len(together.lengths)
-    parts = [] if together is None else [_attend_together(query[:first], keys, values, sinks, together)]
-    parts += [
-        _attend_span(query[span.start : span.end], keys, values, sinks, pages, span)
-        for span in pages.spans[first:]
-        if span.queries
-    ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _attend_together(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, among: Together) -> Tensor:
-    """One product for sequences with one query each, B×N×D to B × N·D: gathers, pads and masks the keys."""
-    count, heads, size = query.shape
-    kv_heads = keys.shape[2]
-    seen_keys, seen_values = (
-        _taken(by_head(blocks), among.blocks, query.dtype).view(kv_heads, count, -1, size)
-        for blocks in (keys, values)
-    )
-    # The padding holds values of other sequences, or NaN.
-    seen_values.masked_fill_(among.hidden.view(1, count, -1, 1), 0.0)
-    grouped = query.view(count, kv_heads, -1, size).transpose(0, 1) * size**-0.5  # K × B × N/K × D
-    scores = torch.matmul(grouped, seen_keys.transpose(2, 3))
-    scores = scores.masked_fill_(among.hidden.view(1, count, 1, -1), -math.inf)
-    sink = sinks.view(kv_heads, 1, -1, 1).to(scores.dtype).expand(-1, count, -1, -1)
-    weights = torch.softmax(torch.cat((scores, sink), -1), -1, dtype=torch.float32).to(query.dtype)
-    out = torch.matmul(weights[..., :-1], seen_values)
-    return out.transpose(0, 1).reshape(count, heads * size)
-
-
-def _attend_span(
-    query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages, span: Span
-) -> Tensor:
-    seen_keys, seen_values = (
-        _seen(by_head(blocks), span, pages.block_size, query.dtype) for blocks in (keys, values)
-    )
-    if span.queries == 1:
-        return attention(query, seen_keys, seen_values, sinks)
-    positions = torch.arange(span.first, span.length, device=query.device)
-    return attention(
-        query, seen_keys, seen_values, sinks, positions[-span.queries :], positions, pages.window
-    )
-
-
-def _taken(blocks: Tensor, numbers: Tensor, dtype: torch.dtype) -> Tensor:
-    """The numbered blocks, along the second dimension, in `dtype`."""
-    if blocks.dtype == FP8:  # index_select knows no FP8
-        return blocks.view(torch.uint8).index_select(1, numbers).view(FP8).to(dtype)
-    return blocks.index_select(1, numbers).to(dtype)
-
-
-def _seen(blocks: Tensor, span: Span, size: int, dtype: torch.dtype) -> Tensor:
-    """The K×L×D that a span's queries see, in `dtype`: a view if its blocks follow each other and need no
-    conversion, else a copy."""
-    begin = span.first % size
-    if span.run and span.blocks:
-        found = blocks[:, span.blocks[0] : span.blocks[0] + len(span.blocks)].to(dtype)
-    else:
-        numbers = torch.tensor(span.blocks, dtype=torch.int64, device=blocks.device)
-        found = _taken(blocks, numbers, dtype)
-    return found.flatten(1, 2)[:, begin : begin + span.length - span.first]
-
-
-def attention(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    sinks: Tensor,
-    query_positions: Tensor | None = None,
-    key_positions: Tensor | None = None,
-    window: int | None = None,
-) -> Tensor:
-    """Attention of one sequence over contiguous keys.
-
-    query is T×N×D, keys and values K×L×D, sinks N; returns T×N·D. Without positions every query sees every
-    key. With them a query sees the keys up to its own position and within the window.
-    """
-    count, heads, size = query.shape
-    grouped = query.view(count, keys.shape[0], -1, size).permute(1, 2, 0, 3)  # K × N/K × T × D
-    sink = sinks.view(keys.shape[0], -1, 1, 1).to(query.dtype)
-    if query_positions is None or key_positions is None:
-        out = _attend(grouped, keys, values, sink, None)
-    else:
-        rows = max(1, MAX_SCORES // (heads * keys.shape[1]))
-        parts = [
-            _attend(
-                grouped[:, :, at : at + rows],
-                keys,
-                values,
-                sink,
-                hidden_keys(query_positions[at : at + rows], key_positions, window),
-            )
-            for at in range(0, count, rows)
-        ]
-        out = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
-    return out.permute(2, 0, 1, 3).reshape(count, heads * size)
-
-
-def hidden_keys(query_positions: Tensor, key_positions: Tensor, window: int | None) -> Tensor:
-    """T × L: true where the query must not see the key."""
-    queries, keys = query_positions.unsqueeze(1), key_positions.unsqueeze(0)
-    hidden = keys > queries
-    return hidden if window is None else hidden | (keys <= queries - window)
-
-
-def _attend(query: Tensor, keys: Tensor, values: Tensor, sink: Tensor, hidden: Tensor | None) -> Tensor:
-    kv_heads, group, count, size = query.shape
-    flat = query.reshape(kv_heads, group * count, size) * size**-0.5
-    scores = torch.bmm(flat, keys.transpose(1, 2)).view(kv_heads, group, count, -1)
-    if hidden is not None:
-        scores = scores.masked_fill_(hidden, -math.inf)
-    scores = torch.cat((scores, sink.expand(-1, -1, count, -1)), -1)
-    weights = torch.softmax(scores, -1, dtype=torch.float32).to(query.dtype)
-    out = torch.bmm(weights[..., :-1].reshape(kv_heads, group * count, -1), values)
-    return out.view(kv_heads, group, count, size)
-
-
 def project_out(attended: Tensor, weight: Tensor | HalfRows, bias: Tensor | None, residual: Tensor) -> Tensor:
     """residual + attended·Wᵀ + b: attended is T × N·D, weight H × N·D, residual and result T×H."""
     return residual + linear(attended, weight, bias)
@@ -289,8 +145,8 @@ def route(x: Tensor, weight: Tensor, bias: Tensor, experts_per_token: int) -> tu
 def swiglu(x: Tensor, limit: float, alpha: float) -> Tensor:
     """g·σ(αg)·(l+1) with g ≤ limit, |l| ≤ limit; even columns of x are the gate g, odd ones the linear l."""
     gate = x[..., ::2].clamp(max=limit)
-    linear = x[..., 1::2].clamp(-limit, limit)
-    return gate * torch.sigmoid(alpha * gate) * (linear + 1)
+    gated = (alpha * gate).sigmoid_().mul_(gate)
+    return gated.addcmul_(gated, x[..., 1::2].clamp(-limit, limit))
 
 
 def dequantise_mxfp4(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:

@@ -96,11 +96,11 @@ def pick(
     logits: Tensor, *, temperature: float, top_k: int, top_p: float, min_p: float, point: float
 ) -> int | None:
     """Picks a token from V logits, None if they are not finite. Each op has its own order for `point`."""
+    if temperature <= 0:
+        return _first_largest(logits)
     best = float(logits.max())
     if not math.isfinite(best):
         return None
-    if temperature <= 0:
-        return _place_of(logits, best)
     # Below 1e-4 float32 would overflow; the choice is as good as greedy there.
     scaled = (logits - best).div_(max(temperature, 1e-4))
     if min_p > 0:
@@ -136,15 +136,19 @@ def _weights(scaled: Tensor) -> Tensor:
     return functional.threshold(powers, _MIN_WEIGHT, 0.0)
 
 
-def _place_of(logits: Tensor, best: float) -> int:
-    """The index of the first largest logit. By blocks: argmax over all of them takes three times as long."""
+def _first_largest(logits: Tensor) -> int | None:
+    """The index of the first largest logit; None if it is not finite.
+
+    By blocks: argmax over all of them takes three times as long.
+    """
     whole = len(logits) - len(logits) % BLOCK
-    if whole:
-        maxima = logits[:whole].view(-1, BLOCK).amax(1)
-        block = int(maxima.argmax())
-        if float(maxima[block]) == best:
-            return block * BLOCK + int(logits[block * BLOCK : (block + 1) * BLOCK].argmax())
-    return whole + int(logits[whole:].argmax())
+    maxima = logits[:whole].view(-1, BLOCK).amax(1)
+    if whole < len(logits):
+        maxima = torch.cat((maxima, logits[whole:].amax(0, keepdim=True)))
+    block = int(maxima.argmax())  # that of NaN if there is one
+    if not math.isfinite(float(maxima[block])):
+        return None
+    return block * BLOCK + int(logits[block * BLOCK : (block + 1) * BLOCK].argmax())
 
 
 def _pick(weights: Tensor, point: float) -> int:

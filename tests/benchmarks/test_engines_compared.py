@@ -11,9 +11,10 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ from inference.remote.loading import load_remote
 from tests.benchmarks.test_inference_speed import prompts, timed
 from tests.doubles.engines.hf_folder import write_folder
 from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
-from tests.doubles.engines.processor_time import processor_seconds
+from tests.doubles.engines.processor_time import processor_seconds, seconds_of_one
 from tests.doubles.engines.vllm_server import found_vllm, vllm_process
 
 LLAMA, VLLM = found_llama_server(), found_vllm()
@@ -45,7 +46,7 @@ CONTEXT = 512
 class Rival:
     name: str
     engine: Engine
-    pid: int
+    processor_seconds: Callable[[], float]  # that its process has used so far
     rates: list[float] = field(default_factory=list)  # tokens per second
     costs: list[float] = field(default_factory=list)  # milliseconds of processor time per token
 
@@ -65,7 +66,9 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
     with ExitStack() as stack:
         found = [
             Rival(
-                "built-in engine", load_local(folder, name="tiny", device="cpu", context=CONTEXT), os.getpid()
+                "built-in engine",
+                load_local(folder, name="tiny", device="cpu", context=CONTEXT),
+                partial(seconds_of_one, os.getpid()),  # the others are its children, and not its own
             )
         ]
         if LLAMA is not None:
@@ -73,10 +76,12 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
             url, process = stack.enter_context(
                 llama_server(LLAMA, model, context=CONTEXT, slots=max(STREAMS))
             )
-            found.append(Rival("llama-server", load_remote("llama", url), process.pid))
+            found.append(
+                Rival("llama-server", load_remote("llama", url), partial(processor_seconds, process.pid))
+            )
         if VLLM is not None:
             url, process = stack.enter_context(vllm_process(VLLM, folder, context=CONTEXT))
-            found.append(Rival("vLLM", load_remote("vllm", url), process.pid))
+            found.append(Rival("vLLM", load_remote("vllm", url), partial(processor_seconds, process.pid)))
         yield found
         for rival in found:
             runner.run(rival.engine.close())
@@ -84,10 +89,10 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 async def measured(rival: Rival, streams: int, seed: int) -> tuple[float, float]:
-    used, start = processor_seconds(rival.pid), time.perf_counter()
+    used, start = rival.processor_seconds(), time.perf_counter()
     await asyncio.gather(*(timed(rival.engine, prompt, OUTPUT) for prompt in prompts(streams, seed)))
     seconds, tokens = time.perf_counter() - start, streams * OUTPUT
-    return tokens / seconds, (processor_seconds(rival.pid) - used) / tokens * 1e3
+    return tokens / seconds, (rival.processor_seconds() - used) / tokens * 1e3
 
 
 @pytest.mark.parametrize("streams", STREAMS)

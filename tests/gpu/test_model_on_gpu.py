@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from inference.engine import Sampling
-from inference.local.cuda_runner import CudaRunner
+from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from inference.ops import reference as ops
-from inference.ops.pages import Pages
+from inference.ops.pages import Gathered, Pages, span
 from inference.ops.sampling import Picking, log_probabilities, sample
 
 SIZE = 4
@@ -89,7 +89,7 @@ class Batch:
         ops.write_kv(self.keys, self.values, new[0], new[1], self.pages)
 
 
-@pytest.mark.parametrize("gathered", [0, 4096])
+@pytest.mark.parametrize("gathered", [0, 64, 4096])  # none, in groups, in one
 @pytest.mark.parametrize("run", [False, True], ids=["scattered", "in a run"])
 @pytest.mark.parametrize("window", [None, 1, 7, 16])
 @pytest.mark.parametrize("seed", range(8))
@@ -105,6 +105,26 @@ def test_paged_attention_is_attention(
         rows = slice(batch.starts[at], batch.starts[at + 1])
         wanted = plainly(query[rows], keys, values, sinks, window)
         assert (found[rows].double() - wanted).norm() <= 1e-5 * wanted.norm()
+
+
+def test_sequences_are_gathered_with_others_of_similar_length_and_long_ones_are_not() -> None:
+    blocks = [4, 5, 4, 1, 1, 60, 130, 2, 128, 120, 128]
+    spans = tuple(
+        span(at, at + 1, count * SIZE, range(1, count + 1), None, SIZE) for at, count in enumerate(blocks)
+    )
+    empty = torch.empty(0, dtype=torch.int64)
+    pages = Pages(empty, empty, empty, empty, None, SIZE, len(spans), 1, spans)
+    assert [(part.start, part.end, isinstance(part, Gathered)) for part in pages.parts] == [
+        (0, 5, True),  # the next one would make the copy four times as large
+        (5, 6, False),
+        (6, 7, False),
+        (7, 11, True),
+    ]
+    for part in pages.parts:
+        if isinstance(part, Gathered):
+            longest = max(blocks[part.start : part.end]) * SIZE
+            assert part.hiding.shape == (part.end - part.start, 1, longest)
+            assert len(part.places) == (part.end - part.start) * longest
 
 
 def test_padding_rows_write_to_the_unused_block() -> None:
@@ -195,11 +215,11 @@ class WithDevice(TorchFunctionMode):
 @pytest.mark.parametrize("window", [None, 8])
 @pytest.mark.parametrize("run", [True, False])
 def test_attention_creates_its_tensors_on_the_device_of_the_batch(window: int | None, run: bool) -> None:
-    together = False
+    gathered = False
     for seed in range(12):
         batch = Batch(seed, window, run=run)
         query, sinks = batch.normal(batch.starts[-1], HEADS, WIDTH), batch.normal(HEADS)
         with WithDevice():
-            together |= batch.pages.together is not None
+            gathered |= any(isinstance(part, Gathered) for part in batch.pages.parts)
             ops.paged_attention(query, batch.keys, batch.values, sinks, batch.pages)
-    assert together
+    assert gathered

@@ -15,6 +15,7 @@ from inference.local.engine import LocalEngine, load_local
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
+from inference.models.experts import Experts
 from inference.models.head import PackedHead
 from inference.models.random_checkpoint import write_random_checkpoint
 from tests.contracts.engine_contract import generated
@@ -105,5 +106,21 @@ async def test_a_real_model_merges_its_head_and_samples_the_same_tokens(
         first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens
         await until(lambda: len(head._packed) == 3)
         assert (await generated(engine, SOME, prompt=[1, 2, 3])).tokens == first
+    finally:
+        await engine.close()
+
+
+async def test_a_real_model_packs_its_experts_and_samples_the_same_tokens(
+    tmp_path: Path, config: ModelConfig
+) -> None:
+    write_random_checkpoint(tmp_path, config)
+    engine = load_local(tmp_path, name="small", device="cpu", any_vocabulary=True)
+    try:
+        assert isinstance(engine._runner, TorchRunner)
+        experts = [layer.experts for layer in engine._runner._model._weights.layers]
+        first = (await generated(engine, SOME, prompt=[*range(30)])).tokens
+        assert not any(each._packed for each in experts if isinstance(each, Experts))
+        await until(lambda: all(isinstance(each, Experts) and each._packed for each in experts))
+        assert (await generated(engine, SOME, prompt=[*range(30)])).tokens == first
     finally:
         await engine.close()

@@ -16,7 +16,7 @@ from inference import outbox as outbox_module
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
 from inference.local import torch_runner
 from inference.local.engine import LocalEngine, load_local, read_generation_defaults
-from inference.local.sampler import Sampler
+from inference.local.sampling.sampler import Sampler
 from inference.local.scheduling.step import Sampled, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model

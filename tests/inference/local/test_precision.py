@@ -12,7 +12,7 @@ from inference.bench import roofline
 from inference.bench.divergence import divergence, sampled
 from inference.bench.measure import widths_of
 from inference.engine import CheckpointError, EngineInfo, Sampling
-from inference.local.cuda_runner import CudaRunner
+from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import described, engine_of, load_local
 from inference.local.memory import layer_kinds
 from inference.local.options import LocalOptions, check_precision

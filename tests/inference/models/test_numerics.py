@@ -75,7 +75,7 @@ def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(model: GptOss, logits:
 def test_long_queries_in_parts_give_the_logits_of_the_whole(
     model: GptOss, logits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inference.ops.reference.MAX_SCORES", 3000)
+    monkeypatch.setattr("inference.ops.attention.MAX_SCORES", 3000)
     assert relative_error(model.all_logits(PROMPT, model.new_cache()), logits) < 1e-5
 
 
@@ -135,6 +135,17 @@ def test_all_experts_on_all_tokens_give_the_logits_of_single_experts(
     monkeypatch.setattr("inference.models.experts.DENSE_ROWS", 10_000)
     other = load_model(checkpoint, device=CPU, any_vocabulary=True)
     assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])  # one token, all experts on all, tokens sorted by expert
+def test_packed_experts_give_the_logits_of_floats(checkpoint: Path, logits: Tensor, rows: int) -> None:
+    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    assert other.improve()
+    while other.improve():
+        pass
+    cache = other.new_cache()
+    parts = [other.all_logits(PROMPT[at : at + rows], cache) for at in range(0, len(PROMPT), rows)]
+    assert relative_error(torch.cat(parts), logits) < 1e-5
 
 
 @pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three

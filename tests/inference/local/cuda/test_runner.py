@@ -16,9 +16,9 @@ import torch
 
 from inference.engine import EngineFailed, EngineInfo, InferenceError, Sampling, TokenLogprob
 from inference.local import engine as engines
-from inference.local.cuda_graphs import Graphs, shapes_for
-from inference.local.cuda_inputs import StepShape
-from inference.local.cuda_runner import CudaRunner
+from inference.local.cuda.graphs import Graphs, shapes_for
+from inference.local.cuda.inputs import StepShape
+from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine, LocalOptions
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model

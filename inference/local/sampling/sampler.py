@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling, TokenLogprob
-from inference.local.masks import Masks
+from inference.local.sampling.masks import Masks
+from inference.local.sampling.stop_ban import StopBan
 from inference.local.scheduling.step import Sampled
-from inference.local.stop_ban import StopBan
 from inference.ops.sampling import largest, penalised, pick
 
 

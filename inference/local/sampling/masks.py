@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.engine import EngineFailed
 from inference.grammar import Grammar, masks_of
-from inference.local.stop_ban import StopBan
+from inference.local.sampling.stop_ban import StopBan
 from inference.ops.sampling import mask_row
 
 

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, Sampling
-from inference.local.cuda_flight import NOT_FINITE, CudaFlight, Pending, Scores, confirms_draft, on_host
-from inference.local.cuda_graphs import Graphs
-from inference.local.cuda_inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
-from inference.local.cuda_picker import CudaPicker, pick_rows, to_device
-from inference.local.device_check import device_problem
-from inference.local.masks import Masks
+from inference.local.cuda.flight import NOT_FINITE, CudaFlight, Pending, Scores, confirms_draft, on_host
+from inference.local.cuda.graphs import Graphs
+from inference.local.cuda.inputs import StepShape, Tables, inputs_of, numbers_of, shape_of
+from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
+from inference.local.sampling.masks import Masks
 from inference.local.scheduling.step import StepPart, failure_of
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_cache import PagedMemory
+from inference.ops.device_check import device_problem
 from inference.ops.sampling import log_probabilities
 
 BLOCK_SIZE = 64

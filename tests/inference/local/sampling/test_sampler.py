@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling
-from inference.local.sampler import Sampler
+from inference.local.sampling.sampler import Sampler
 from inference.ops import sampling as module
 
 DRAWS = 4000
@@ -142,6 +142,18 @@ def test_weights_too_small_to_matter_are_zero() -> None:
 def test_temperature_zero_is_greedy() -> None:
     logits = some_logits(500)
     assert set(drawn(logits, Sampling(temperature=0.0), 5)) == {int(logits.argmax())}
+
+
+@pytest.mark.parametrize("size", [1, 5, 1023, 1024, 1025, 5000])
+def test_greedy_takes_the_first_of_the_largest_wherever_it_is(size: int) -> None:
+    neutral = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "point": 0.0}
+    for place in {0, size // 2, size - 1}:
+        logits = some_logits(size)
+        logits[place:] = 50.0
+        assert module.pick(logits, **neutral) == place  # type: ignore[arg-type]
+        for broken in (math.nan, math.inf):
+            logits[place] = broken
+            assert module.pick(logits, **neutral) is None  # type: ignore[arg-type]
 
 
 def test_a_tiny_temperature_equals_greedy() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inference.local.cuda_inputs import PROMPTS, StepShape, decode_shape, prompt_shape
-from inference.local.cuda_picker import to_device
+from inference.local.cuda.inputs import PROMPTS, StepShape, decode_shape, prompt_shape
+from inference.local.cuda.picker import to_device
 from inference.progress import ProgressBar
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)

@@ -16,8 +16,8 @@ import torch
 
 from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.engine import load_local
-from inference.local.masks import Masks
-from inference.local.sampler import Sampler
+from inference.local.sampling.masks import Masks
+from inference.local.sampling.sampler import Sampler
 from tests.doubles.inference.smallest import write_smallest
 
 CPU = torch.device("cpu")
@@ -160,6 +160,7 @@ async def test_a_grammar_that_fails_ends_its_generation_alone(weights: Path) -> 
 def test_inference_needs_no_llguidance() -> None:
     check = (
         "import sys; sys.modules['llguidance'] = None; "
-        "import inference, inference.local.masks, gpt_oss_server.app, gpt_oss_server.constraints.binding"
+        "import inference, inference.local.sampling.masks; "
+        "import gpt_oss_server.app, gpt_oss_server.constraints.binding"
     )
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0

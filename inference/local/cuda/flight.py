@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, TokenLogprob
-from inference.local.cuda_picker import CudaPicker
+from inference.local.cuda.picker import CudaPicker
 from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
 
 NOT_FINITE = (

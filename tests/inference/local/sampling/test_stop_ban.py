@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from inference.engine import Sampling
-from inference.local.cuda_picker import CudaPicker, pick_rows
-from inference.local.sampler import Sampler
+from inference.local.cuda.picker import CudaPicker, pick_rows
+from inference.local.sampling.sampler import Sampler
 
 SIZE = 64
 STOPS = frozenset({3, 5})

@@ -15,7 +15,7 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from inference.local.cuda_picker import to_device
+from inference.local.cuda.picker import to_device
 from inference.local.scheduling.step import StepPart
 from inference.ops.pages import Pages
 
