@@ -28,7 +28,7 @@ from tests.doubles.inference.heads import (
     write_repeating_model,
     write_right_head,
 )
-from tests.inference.local.sampling.test_masks import Recorded
+from tests.doubles.inference.recorded import Recorded
 
 
 @pytest.fixture(scope="module")

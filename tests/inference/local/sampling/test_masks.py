@@ -8,7 +8,6 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,29 +17,10 @@ from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.engine import load_local
 from inference.local.sampling.masks import Masks
 from inference.local.sampling.sampler import Sampler
+from tests.doubles.inference.recorded import Recorded
 from tests.doubles.inference.smallest import write_smallest
 
 CPU = torch.device("cpu")
-
-
-@dataclass
-class Recorded:
-    """A grammar that allows one set of tokens after the other, the last for ever; records accepted tokens."""
-
-    sets: list[set[int]]
-    size: int = 64
-    accepted: list[int] = field(default_factory=list)
-
-    def start(self) -> Recorded:
-        return Recorded(self.sets, self.size, self.accepted)
-
-    def mask(self) -> bytes:
-        allowed = self.sets[min(len(self.accepted), len(self.sets) - 1)]
-        bits = sum(1 << token for token in allowed)
-        return bits.to_bytes(self.size // 8, "little")
-
-    def accept(self, token: int) -> None:
-        self.accepted.append(token)
 
 
 def test_a_row_is_zero_where_the_bit_is_set_and_forbids_the_rest() -> None:
