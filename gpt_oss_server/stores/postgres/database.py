@@ -140,7 +140,7 @@ class PostgresDatabase:
             except _InDoubt as error:
                 doubt = error
             except psycopg.Error as error:
-                self._discard_broken()
+                self._discard_unusable()
                 if not _passes(error) or time.monotonic() + pause > until:
                     raise StoreUnavailable(
                         f"The store {self._place} failed: {_first_line(error)}. Try again in a moment."
@@ -167,8 +167,7 @@ class PostgresDatabase:
         try:
             connection.execute("COMMIT")
         except psycopg.OperationalError as error:
-            self._discard_broken()
-            if connection.closed and transaction:
+            if self._discard_unusable() and transaction:
                 raise _InDoubt(transaction, result) from error
             raise
         return result
@@ -180,12 +179,25 @@ class PostgresDatabase:
             self._connections.add(connection)
         return connection
 
-    def _discard_broken(self) -> None:
+    def _discard_unusable(self) -> bool:
+        """Returns whether the thread's connection was, so that the next attempt makes one.
+
+        A connection that broke at the wrong moment is not always closed: it may be stuck in the middle of a
+        pipeline or a transaction, where each further statement fails too.
+        """
+        from psycopg.pq import PipelineStatus, TransactionStatus
+
         connection = getattr(self._local, "connection", None)
-        if connection is not None and connection.closed:
-            self._connections.discard(connection)
-            self._local.connection = None
-            connection.close()
+        if connection is None:
+            return False
+        if not connection.closed:
+            is_free = connection.info.transaction_status == TransactionStatus.IDLE
+            if is_free and connection.info.pipeline_status == PipelineStatus.OFF:
+                return False
+        self._connections.discard(connection)
+        self._local.connection = None
+        connection.close()
+        return True
 
 
 def _has_committed(connection: psycopg.Connection[Any], transaction: str) -> bool:

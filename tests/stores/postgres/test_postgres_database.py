@@ -162,6 +162,26 @@ async def test_a_commit_whose_answer_is_lost_takes_effect_once(postgres: Postgre
     await store.close()
 
 
+async def test_a_connection_that_is_stuck_in_a_pipeline_is_replaced(postgres: Postgres) -> None:
+    """Seen as the database stopped: the connection stays open, and no statement succeeds on it any more."""
+    database = PostgresDatabase(postgres.new_database(), patience=5)
+    runs = 0
+
+    def work(tx: Transaction) -> list[tuple[int, ...]]:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            stuck = database._connection().pgconn
+            stuck.enter_pipeline_mode()
+            stuck.send_query_params(b"SELECT 1", None)
+            raise psycopg.OperationalError("the connection broke")
+        return tx.rows("SELECT 7")
+
+    assert await database.write(work) == [(7,)]
+    assert runs == 2
+    await database.close()
+
+
 async def test_a_database_that_stays_away_is_a_clear_error(postgres: Postgres) -> None:
     store = SqlStore(PostgresDatabase(postgres.new_database(), patience=0.5))
     await asyncio.to_thread(postgres.stop)
