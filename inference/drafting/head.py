@@ -19,32 +19,30 @@ from torch.nn import functional
 from inference.drafting.config import DraftConfig
 from inference.models.gpt_oss import GptOss
 from inference.models.rotations import Rotations
-from inference.ops.halves import HalfRows, linear
+from inference.ops.halves import Matrix, linear
 from inference.ops.pages import Pages
 from inference.ops.reference import apply_rope, paged_attention, rms_norm, write_kv
-
-ProductRows = Tensor | HalfRows
 
 
 @dataclass(frozen=True, slots=True)
 class DraftWeights:
-    fc: ProductRows | None  # None: a feature is the model's last state
+    fc: Matrix | None  # None: a feature is the model's last state
     fc_norm: Tensor | None  # over all states together
     state_norms: tuple[Tensor, ...]  # over each, or none
     token_norm: Tensor
     feature_norm: Tensor
-    q: ProductRows  # columns of the token, then of the feature
+    q: Matrix  # columns of the token, then of the feature
     q_bias: Tensor | None
-    kv: ProductRows  # rows k, v; the same columns
+    kv: Matrix  # rows k, v; the same columns
     kv_bias: Tensor | None
-    out: ProductRows
+    out: Matrix
     out_bias: Tensor | None
     mlp_norm: Tensor
-    gate_up: ProductRows  # rows of the gate, then of the linear part
-    down: ProductRows
+    gate_up: Matrix  # rows of the gate, then of the linear part
+    down: Matrix
     norm: Tensor
     embedding: Tensor | None  # None: the model's
-    head: ProductRows | None  # None: the model's
+    head: Matrix | None  # None: the model's
     ids: Tensor | None  # the model's id of each of the head's rows; None: the same
 
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from inference.drafting.config import DraftConfig, read_draft_config
-from inference.drafting.head import DraftHead, DraftWeights, ProductRows
+from inference.drafting.head import DraftHead, DraftWeights
 from inference.engine import CheckpointError
 from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
 from inference.naming.model_names import REPO_ID
-from inference.ops.halves import halves_where_exact
+from inference.ops.halves import Matrix, halves_where_exact
 from inference.paths import UnknownHome, path_of
 
 LAYERS = ("layers.0.", "midlayer.")
@@ -124,7 +124,7 @@ class _Reader:
             ids=ids,
         )
 
-    def _fusion(self) -> tuple[ProductRows | None, Tensor | None, tuple[Tensor, ...]]:
+    def _fusion(self) -> tuple[Matrix | None, Tensor | None, tuple[Tensor, ...]]:
         config = self._config
         if config.states is None:
             if config.hidden != config.target_hidden:
@@ -156,7 +156,7 @@ class _Reader:
             )
         return None
 
-    def _head(self) -> tuple[ProductRows | None, Tensor | None]:
+    def _head(self) -> tuple[Matrix | None, Tensor | None]:
         config = self._config
         if config.draft_vocab is None and self._top("lm_head.weight") not in self._files:
             if config.hidden != self._model.config.hidden:

@@ -20,7 +20,7 @@ from inference.drafting.head import DraftHead
 from inference.local.scheduling.step import Outcome, StepPart, right_drafts
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_cache import empty_blocks
-from inference.ops.pages import Pages, Span, span
+from inference.ops.pages import Span, of_spans, slots_of, span
 
 FIRST_PAIR = 1  # no feature comes before position 0
 
@@ -149,23 +149,9 @@ class Guessing:
     ) -> Tensor:
         """The outputs after the last pairs of those runs that ask for them."""
         positions = [place for run in runs for place in range(run.start, run.end)]
-        slots = [
-            run.table[at // self._size] * self._size + at % self._size
-            for run in runs
-            for at in range(run.start, run.end)
-        ]
-        spans = tuple(self._span(at, run) for at, run in enumerate(asking))
-        pages = Pages(
-            tables=torch.empty(0, dtype=torch.int32),
-            lengths=torch.tensor([each.length for each in spans], dtype=torch.int32),
-            starts=torch.arange(len(spans) + 1, dtype=torch.int32),
-            slots=self._indices(slots),
-            window=self._head.config.window,
-            block_size=self._size,
-            decodes=len(spans),
-            longest=1,
-            given_spans=spans,
-        )
+        slots = [slot for run in runs for slot in slots_of(run.table, run.start, run.end, self._size)]
+        spans = [self._span(at, run) for at, run in enumerate(asking)]
+        pages = of_spans(spans, self._indices(slots), self._head.config.window, self._size)
         return self._head.layer(
             tokens, features, self._indices(positions), self._keys, self._values, pages, asked
         )

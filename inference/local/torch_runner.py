@@ -22,7 +22,7 @@ from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_cache import PagedMemory
 from inference.ops.device_check import device_problem
-from inference.ops.pages import BLOCK_SIZE, Pages, span
+from inference.ops.pages import BLOCK_SIZE, Pages, Span, of_spans, slots_of, span
 
 logger = logging.getLogger(__name__)
 
@@ -133,23 +133,13 @@ class TorchRunner:
 
     def _pages(self, parts: Sequence[StepPart], kind: int) -> Pages:
         window, size = self._model.config.windows[kind], self.block_size
-        slots, spans, starts = [], [], [0]
+        slots: list[int] = []
+        spans: list[Span] = []
         for part in parts:
-            table, count = part.tables[kind], len(part.tokens)
-            slots += [table[at // size] * size + at % size for at in range(part.start, part.start + count)]
-            spans.append(span(starts[-1], starts[-1] + count, part.start + count, table, window, size))
-            starts.append(starts[-1] + count)
-        return Pages(
-            tables=torch.empty(0, dtype=torch.int32),
-            lengths=torch.tensor([each.length for each in spans], dtype=torch.int32),
-            starts=torch.tensor(starts, dtype=torch.int32),
-            slots=torch.tensor(slots, device=self._model.device),
-            window=window,
-            block_size=size,
-            decodes=sum(len(part.tokens) == 1 for part in parts),
-            longest=max(len(part.tokens) for part in parts),
-            given_spans=tuple(spans),
-        )
+            table, begin, end = part.tables[kind], len(slots), part.start + len(part.tokens)
+            slots += slots_of(table, part.start, end, size)
+            spans.append(span(begin, len(slots), end, table, window, size))
+        return of_spans(spans, torch.tensor(slots, device=self._model.device), window, size)
 
 
 def _keep_freed_memory() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.ops import reference as ops
-from inference.ops.halves import HalfRows, halves_where_exact, linear
+from inference.ops.halves import Matrix, halves_where_exact, linear
 
 # The most memory for all experts of a model as floats. A larger model keeps none: the kept ones would be
 # evicted before they are used again.
@@ -26,7 +26,6 @@ MXFP4_BLOCK = 32
 DENSE_ROWS = 128
 
 Floats = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
-Matrix = Tensor | HalfRows
 Rows = tuple[Matrix, Tensor, Matrix, Tensor]  # the same, packed or not
 Joint = tuple[Matrix, Tensor, Matrix, Tensor]  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
 Packed = tuple[Tensor, Tensor]  # blocks, scales
@@ -115,17 +114,13 @@ class Experts(ABC):
         counts = torch.bincount(flat, minlength=self._count).tolist()
         result = torch.cat(
             [
-                self._one_expert(own, expert)
+                ops.expert(own, *self.rows(expert), self._limit, self._alpha)
                 for expert, own in enumerate(torch.split(x.index_select(0, owners), counts))
                 if len(own)
             ]
         )
         result *= shares.flatten().index_select(0, order).unsqueeze(1)
         return torch.zeros_like(x).index_add_(0, owners, result)
-
-    def _one_expert(self, x: Tensor, expert: int) -> Tensor:
-        w1, b1, w2, b2 = self.rows(expert)
-        return linear(ops.swiglu(linear(x, w1, b1), self._limit, self._alpha), w2, b2)
 
 
 def check_block_sizes(config: ModelConfig) -> None:

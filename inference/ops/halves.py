@@ -47,6 +47,9 @@ class HalfRows:
         return found
 
 
+Matrix = Tensor | HalfRows  # weights of a product, in either form
+
+
 def packed(rows: Tensor) -> Any:
     """Float32 rows as FBGEMM takes them."""
     return torch.ops.quantized.linear_prepack_fp16(rows, None)
@@ -62,13 +65,13 @@ def are_halves(rows: Tensor) -> bool:
     return bool((rows.half().float() - rows).abs_().max() <= _WORST)
 
 
-def halves_where_exact(rows: Tensor) -> Tensor | HalfRows:
+def halves_where_exact(rows: Tensor) -> Matrix:
     """The same rows in 16 bits if that loses nothing and PyTorch can multiply by them."""
     exact = rows.dtype == torch.float32 and has_halves(rows.device) and are_halves(rows)
     return HalfRows(rows) if exact else rows
 
 
-def linear(x: Tensor, weight: Tensor | HalfRows, bias: Tensor | None = None) -> Tensor:
+def linear(x: Tensor, weight: Matrix, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b."""
     if isinstance(weight, HalfRows):
         found = weight.product(x)

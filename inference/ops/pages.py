@@ -136,6 +136,26 @@ def span(start: int, end: int, length: int, table: Sequence[int], window: int | 
     return Span(start, end, length, first, blocks, run)
 
 
+def slots_of(table: Sequence[int], start: int, end: int, size: int) -> list[int]:
+    """Where a sequence's keys of positions start to end - 1 lie."""
+    return [table[at // size] * size + at % size for at in range(start, end)]
+
+
+def of_spans(spans: Sequence[Span], slots: Tensor, window: int | None, block_size: int) -> Pages:
+    """For the CPU, from tables that are lists."""
+    return Pages(
+        tables=torch.empty(0, dtype=torch.int32),
+        lengths=torch.tensor([each.length for each in spans], dtype=torch.int32),
+        starts=torch.tensor([0, *(each.end for each in spans)], dtype=torch.int32),
+        slots=slots,
+        window=window,
+        block_size=block_size,
+        decodes=sum(each.queries == 1 for each in spans),
+        longest=max((each.queries for each in spans), default=0),
+        given_spans=tuple(spans),
+    )
+
+
 def alone(length: int, queries: int, table: Tensor, window: int | None, block_size: int) -> Pages:
     """The pages of one sequence with `length` positions and `queries` queries, on the table's device."""
     positions = torch.arange(length - queries, length, device=table.device)

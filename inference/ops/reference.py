@@ -20,7 +20,7 @@ from inference.config import RopeConfig
 from inference.ops.attention import fp8 as fp8
 from inference.ops.attention import paged_attention as paged_attention
 from inference.ops.attention import write_kv as write_kv
-from inference.ops.halves import HalfRows, linear
+from inference.ops.halves import Matrix, linear
 from inference.ops.pages import Pages
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by code.
@@ -81,7 +81,7 @@ def qkv(
     x: Tensor,
     norm: Tensor,
     eps: float,
-    weight: Tensor | HalfRows,
+    weight: Matrix,
     bias: Tensor | None,
     cos: Tensor,
     sin: Tensor,
@@ -102,7 +102,7 @@ def qkv(
     return rotated[:, :-kv_heads]
 
 
-def project_out(attended: Tensor, weight: Tensor | HalfRows, bias: Tensor | None, residual: Tensor) -> Tensor:
+def project_out(attended: Tensor, weight: Matrix, bias: Tensor | None, residual: Tensor) -> Tensor:
     """residual + attended·Wᵀ + b: attended is T × N·D, weight H × N·D, residual and result T×H."""
     return residual + linear(attended, weight, bias)
 
@@ -171,9 +171,9 @@ def _pairs_by_byte(device: torch.device) -> Tensor:
     return _pairs[device]
 
 
-def expert(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, limit: float, alpha: float) -> Tensor:
+def expert(x: Tensor, w1: Matrix, b1: Tensor, w2: Matrix, b2: Tensor, limit: float, alpha: float) -> Tensor:
     """One expert on its tokens: w1 is 2I×H, w2 H×I."""
-    return functional.linear(swiglu(functional.linear(x, w1, b1), limit, alpha), w2, b2)
+    return linear(swiglu(linear(x, w1, b1), limit, alpha), w2, b2)
 
 
 def mxfp4_experts(

@@ -13,7 +13,7 @@ import torch
 
 from inference.config import ModelConfig
 from inference.drafting.loading import load_draft_head
-from inference.engine import Finish, Sampling
+from inference.engine import Sampling
 from inference.local.memory import layer_kinds, plan_memory
 from inference.local.scheduling import drafts
 from inference.local.scheduling.scheduler import SchedulerLimits
@@ -21,6 +21,7 @@ from inference.local.scheduling.step import StepPart, right_drafts
 from inference.local.torch_runner import Landed, TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.alone import alone, check_each_as_alone
 from tests.doubles.inference.driven import Driven, Prompts
 from tests.doubles.inference.heads import (
     llama_config,
@@ -97,14 +98,6 @@ def engine_of(model: GptOss, folder: Path, plain: PlainHead, limits: SchedulerLi
     return runner.engine
 
 
-def alone(model: GptOss, prompt: list[int], count: int) -> list[int]:
-    cache, last, found = model.new_cache(), prompt, []
-    for _ in range(count):
-        last = [int(model.next_logits(last, cache).argmax())]
-        found += last
-    return found
-
-
 @pytest.mark.parametrize("kind", HEADS)
 async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     model: GptOss, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -126,9 +119,7 @@ async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
         else:
             engine.turn()
     engine.finish()
-    for client in engine.clients:
-        assert client.end is Finish.LENGTH
-        assert client.tokens == alone(model, client.prompt, client.limit)
+    check_each_as_alone(engine, model)
     assert engine.cache.used == 0
     assert engine.runner.compared > 15  # type: ignore[attr-defined]
     assert engine.scheduler.counts.cached_tokens > 0

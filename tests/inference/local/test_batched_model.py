@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from inference.config import ModelConfig
-from inference.engine import EngineBusy, Finish, Sampling
+from inference.engine import EngineBusy, Sampling
 from inference.local.engine import LocalEngine, load_local
 from inference.local.memory import layer_kinds, plan_memory
 from inference.local.options import LocalOptions
@@ -22,6 +22,7 @@ from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
 from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
+from tests.doubles.inference.alone import check_each_as_alone
 from tests.doubles.inference.driven import Driven, Prompts
 
 CPU = torch.device("cpu")
@@ -42,14 +43,6 @@ def model(
     }[request.param]
     folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), other, seed=11)
     return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
-
-
-def alone(model: GptOss, prompt: list[int], count: int) -> list[int]:
-    cache, last, found = model.new_cache(), prompt, []
-    for _ in range(count):
-        last = [int(model.next_logits(last, cache).argmax())]
-        found += last
-    return found
 
 
 def driven(model: GptOss, limits: SchedulerLimits, spare: int) -> Driven:
@@ -89,9 +82,7 @@ async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
         else:
             engine.turn()
     engine.finish()
-    for client in engine.clients:
-        assert client.end is Finish.LENGTH
-        assert client.tokens == alone(model, client.prompt, client.limit)
+    check_each_as_alone(engine, model)
     assert engine.cache.used == 0
     assert engine.scheduler.counts.cached_tokens > 0
 
