@@ -58,6 +58,13 @@ class Spelling(Protocol):
         """Records sampled tokens. Cheap: what they mean is computed when the rest is requested."""
         ...
 
+    def take_fitting(self, tokens: Sequence[int]) -> int:
+        """Records the tokens up to the first that does not fit, and returns how many those are.
+
+        All of them, if the ones before did not fit: then nothing is left that could be followed.
+        """
+        ...
+
     def rest(self, notation: Notation) -> str | None:
         """What is left of the grammar; None if it cannot be written here. Slow for long outputs."""
         ...
@@ -76,6 +83,14 @@ class Spelling(Protocol):
 @runtime_checkable
 class SpelledGrammar(Grammar, Protocol):
     """A grammar that can be written down."""
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether a gpt-oss model hardly ever leaves it by itself.
+
+        An engine may then sample without it, and enforce it from the first token on that does not fit.
+        """
+        ...
 
     def spelling(self) -> Spelling: ...
 

@@ -133,7 +133,7 @@ def bind(
         return Binding(check=check)
     guided = _guided(grammars, wanted, callees) if guides else callees
     if not enforces:
-        bound = _enforced(wanted, answer, guided, lambda shape: spelled_turn(shape, encoding))
+        bound = _enforced(wanted, answer, guided, _spelled(wanted, encoding))
         return replace(bound, check=check if wanted.binds else None)
     return _compiled(grammars, wanted, answer, callees, guided)
 
@@ -156,7 +156,17 @@ def _compiled(
 
 
 def _headers_alone(wanted: Wanted, encoding: Encoding) -> Binding:
-    return _enforced(wanted, None, _callees(wanted, {}), lambda shape: spelled_turn(shape, encoding))
+    return _enforced(wanted, None, _callees(wanted, {}), _spelled(wanted, encoding))
+
+
+def _spelled(wanted: Wanted, encoding: Encoding) -> _Compile:
+    """A turn is usual if it may have all kinds of messages, and the request requires no form of them."""
+
+    def spelled(shape: TurnShape) -> SpelledTurn:
+        is_usual = not wanted.binds and tuple(shape.asides) == (*_REASONING, *_PREAMBLES)
+        return spelled_turn(shape, encoding, is_usual=is_usual)
+
+    return spelled
 
 
 def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gpt_oss_server.constraints.grammar import TurnShape
@@ -25,6 +25,7 @@ class SpelledTurn:
 
     tree: Tree
     encoding: Encoding
+    is_usual: bool = False
     begun: tuple[int, ...] = ()  # tokens of the turn that precede the generation
 
     def start(self) -> GrammarState:
@@ -35,14 +36,14 @@ class SpelledTurn:
 
     def after(self, tokens: Sequence[int]) -> SpelledTurn:
         """The grammar of what may follow the tokens; raises `GrammarError` if they do not fit."""
-        grammar = SpelledTurn(self.tree, self.encoding, (*self.begun, *tokens))
+        grammar = replace(self, begun=(*self.begun, *tokens))
         if not grammar.spelling().positions():
             raise GrammarError("The tokens do not fit the grammar.")
         return grammar
 
 
-def spelled_turn(shape: TurnShape, encoding: Encoding) -> SpelledTurn:
-    return SpelledTurn(turn_tree(shape), encoding)
+def spelled_turn(shape: TurnShape, encoding: Encoding, *, is_usual: bool = False) -> SpelledTurn:
+    return SpelledTurn(turn_tree(shape), encoding, is_usual)
 
 
 class TurnSpelling:
@@ -55,6 +56,9 @@ class TurnSpelling:
 
     def take(self, tokens: Iterable[int]) -> None:
         self._waiting += tokens
+
+    def take_fitting(self, tokens: Sequence[int]) -> int:
+        return self._followed().take_fitting(tokens)
 
     def positions(self) -> Sequence[Node]:
         found = sorted((nodes_of(each) for each in self._followed().positions), key=len)

@@ -34,6 +34,8 @@ _BAD_REQUEST, _SERVERS_FAULT = 400, 500
 _ATTEMPTS = 3  # times that one generation may break and be continued
 _PROBE_SECONDS = 2.0
 
+_NO_TOKEN = "ended a generation without a token. Its log may contain the cause"
+
 CHECK_SECONDS = 10.0
 
 
@@ -54,7 +56,7 @@ class RemoteEngine:
         self._pause = pause
         self._closed = False
         self._probing: asyncio.Task[None] | None = None
-        self._continued = 0
+        self._continued = self._corrected = 0
         self.active = 0
 
     @property
@@ -83,6 +85,7 @@ class RemoteEngine:
         return {
             "running": self.active,
             "continued": self._continued,
+            "corrected": self._corrected,
             "replicas": len(self._replicas.all),
             "replicas_ready": sum(not each.rests(now) for each in self._replicas.all),
         }
@@ -120,16 +123,19 @@ class RemoteEngine:
             try:
                 async with aclosing(route.sample(prompt, ask)) as pieces:
                     async for piece in pieces:
-                        step = cut.step(piece, sampled)
+                        step, fits = form.fitted(cut.step(piece, sampled))
                         sampled += len(step.tokens)
                         prompt += step.tokens
-                        form.take(step.tokens)
                         if step.tokens or step.finish:
                             yield step
                         if step.finish:
                             return
-                if sampled == before:
-                    raise route.failure("ended a generation without a token. Its log may contain the cause")
+                        if not fits:
+                            self._corrected += 1
+                            break
+                    else:
+                        if sampled == before:
+                            raise route.failure(_NO_TOKEN)
             except InferenceError as error:
                 if _refuses_form(error, ask) and sampled == before:
                     form.give_up(error)

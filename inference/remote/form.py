@@ -1,13 +1,18 @@
-"""The grammar of one generation, as the text that each of its requests sends along."""
+"""The grammar of one generation, as the text that its requests send along.
+
+A grammar costs an engine time for each token. Where the model hardly ever leaves it, requests have none
+until a token does not fit: that token is dropped, and sampled again with what is left of the grammar. Unless
+the choice is cut (`top_p` and its like), the distribution is the grammar's own: a token that fits is drawn
+with its probability, and the probability of those that do not is shared out among those that do.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
-from inference.engine import InferenceError, Sampling
+from inference.engine import InferenceError, Sampling, Step
 from inference.grammar import Notation, SpelledGrammar, Spelling
 from inference.remote.wire import Ask
 
@@ -19,15 +24,27 @@ class Form:
         grammar = sampling.grammar if notation is not None else None
         self._spelling = grammar.spelling() if isinstance(grammar, SpelledGrammar) else None
         self._notation = notation
-        self.take(sampling.continued)
-
-    def take(self, tokens: Sequence[int]) -> None:
+        self._is_enforced = not (isinstance(grammar, SpelledGrammar) and grammar.is_usual)
         if self._spelling is not None:
-            self._spelling.take(tokens)
+            self._spelling.take(sampling.continued)
+
+    def fitted(self, step: Step) -> tuple[Step, bool]:
+        """The step up to a token that does not fit, and whether all do. Then the next request enforces it."""
+        if self._spelling is None:
+            return step, True
+        if self._is_enforced:
+            self._spelling.take(step.tokens)
+            return step, True
+        end = self._spelling.take_fitting(step.tokens)
+        if end == len(step.tokens):
+            return step, True
+        self._is_enforced = True
+        logprobs = None if step.logprobs is None else step.logprobs[:end]
+        return replace(step, tokens=step.tokens[:end], finish=None, logprobs=logprobs), False
 
     async def of(self, ask: Ask) -> Ask:
         """The request with the grammar of what it samples; shorter where no grammar can begin yet."""
-        if self._spelling is None or self._notation is None:
+        if self._spelling is None or self._notation is None or not self._is_enforced:
             return ask
         return await asyncio.to_thread(_with_grammar, ask, self._spelling, self._notation)
 

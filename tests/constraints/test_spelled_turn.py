@@ -52,6 +52,17 @@ def accepted(grammar: CompiledGrammar | SpelledTurn, tokens: Sequence[int]) -> i
     return len(tokens)
 
 
+def fitting(grammar: SpelledTurn, tokens: Sequence[int], at_once: int) -> int:
+    """How many tokens fit, taken some at a time."""
+    spelling = grammar.spelling()
+    for begin in range(0, len(tokens), at_once):
+        part = tokens[begin : begin + at_once]
+        end = spelling.take_fitting(part)
+        if end < len(part):
+            return begin + end
+    return len(tokens)
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_same_tokens_are_allowed(encoding: Encoding, name: str) -> None:
     compiled = grammars_of(encoding).compile(turn_grammar(SHAPES[name]))
@@ -59,6 +70,8 @@ def test_the_same_tokens_are_allowed(encoding: Encoding, name: str) -> None:
     for turn in TURNS:
         tokens = encoding.encode_special(turn)
         assert accepted(spelled, tokens) == accepted(compiled, tokens), turn
+        for at_once in (1, 3, len(tokens)):
+            assert fitting(spelled, tokens, at_once) == accepted(compiled, tokens), turn
 
 
 def body(schema: dict[str, Any], encoding: Encoding, text: str) -> bool:
@@ -155,6 +168,24 @@ def test_the_rest_begins_with_the_rest_of_a_character(encoding: Encoding) -> Non
     assert "final" not in rest
     spelling.take(orb[-1:])
     assert not spelling.is_inside_character
+
+
+def test_a_token_that_does_not_fit_changes_nothing(encoding: Encoding) -> None:
+    orb = encoding.encode("🧿")
+    begun = [*encoding.encode_special('<|channel|>final<|message|>{"note": "'), *orb[:-1]]
+    spelling, other = (spelled_turn(SHAPES["loose"], encoding).spelling() for _ in range(2))
+    other.take(begun)
+    assert spelling.take_fitting([*begun, RETURN, CALL]) == len(begun)
+    assert spelling.is_inside_character
+    assert spelling.rest(Notation.XGRAMMAR) == other.rest(Notation.XGRAMMAR)
+    assert spelling.take_fitting(orb[-1:]) == 1
+
+
+def test_after_tokens_that_did_not_fit_any_token_is_taken(encoding: Encoding) -> None:
+    spelling = spelled_turn(SHAPES["answers"], encoding).spelling()
+    spelling.take([RETURN])
+    assert spelling.take_fitting([CALL, RETURN]) == 2
+    assert spelling.rest(Notation.XGRAMMAR) is None
 
 
 def test_a_begun_turn_continues_in_its_grammar(encoding: Encoding) -> None:

@@ -81,8 +81,9 @@ class SpelledContract:
 
     @pytest.mark.parametrize("name", SHAPES)
     @pytest.mark.parametrize("temperature", [0.0, 2.0])
+    @pytest.mark.parametrize("is_usual", [False, True])
     async def test_turns_follow_their_grammar(
-        self, engine: Engine, encoding: Encoding, name: str, temperature: float
+        self, engine: Engine, encoding: Encoding, name: str, temperature: float, is_usual: bool
     ) -> None:
         shape = SHAPES[name]
         stops = STOP_IDS - {CALL} if shape.parallel else STOP_IDS
@@ -91,7 +92,7 @@ class SpelledContract:
             seed=3,
             max_tokens=60,
             stop_token_ids=stops,
-            grammar=spelled_turn(shape, encoding),
+            grammar=spelled_turn(shape, encoding, is_usual=is_usual),
         )
         found = await generated(engine, sampling, prompt_of(encoding, "What is the weather in Rome?"))
         follows(encoding, shape, found.tokens, whole=found.finish is Finish.STOP, any_bytes=self.any_bytes)

@@ -7,7 +7,7 @@ token replaces a position by those after it.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpt_oss_server.constraints.spelling.nodes import (
     ESCAPE,
@@ -39,6 +39,8 @@ class Rest:
         """`ordinary` returns the bytes of a token, or None for a special one."""
         self._rules, self._ordinary = tree.rules, ordinary
         self._positions: set[Position] = {(tree.start, None)}
+        # Positions that an ordinary token does not change: free text, which only special tokens end.
+        self._free: set[Position] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     @property
@@ -65,8 +67,27 @@ class Rest:
         for token in tokens:
             if not self._positions:
                 return
-            content = self._ordinary(token)
-            self._positions = self._after_special(token) if content is None else self._after_text(content)
+            self._positions = self._after(token)
+
+    def take_fitting(self, tokens: Sequence[int]) -> int:
+        """Takes the tokens up to the first that does not fit, and returns their number.
+
+        All of them, where those before did not fit.
+        """
+        if not self._positions:
+            return len(tokens)
+        for place, token in enumerate(tokens):
+            state = self._decoder.getstate()
+            after = self._after(token)
+            if not after:
+                self._decoder.setstate(state)
+                return place
+            self._positions = after
+        return len(tokens)
+
+    def _after(self, token: int) -> set[Position]:
+        content = self._ordinary(token)
+        return self._after_special(token) if content is None else self._after_text(content)
 
     def _after_special(self, token: int) -> set[Position]:
         self._decoder.reset()
@@ -74,10 +95,15 @@ class Rest:
 
     def _after_text(self, content: bytes) -> set[Position]:
         text = self._decoder.decode(content)
+        if self._positions is self._free:
+            return self._free
         heads = self._reached(self._positions)
         # Free text takes whole tokens, whatever their bytes.
         free: set[Position] = {at for at in heads if at and isinstance(at[0], AnyText)}
         spelt: set[Position] = {at for at in heads if at and not isinstance(at[0], AnyText | Token)}
+        if not spelt:
+            self._free = free
+            return free
         for character in text:
             if not spelt:
                 break
