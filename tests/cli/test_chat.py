@@ -147,3 +147,23 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:
         press_until_heeded(controller, b"\x03", r"\n\(Ctrl-D quits\)\r?\n")
         os.write(controller, b"\x04")
         assert process.wait(20) == 0
+
+
+def test_nothing_of_the_answer_before_is_shown_for_a_stopped_one(tmp_path: Path) -> None:
+    slow = {"when": "slow", "text": "<|channel|>final<|message|>" + "word " * 500 + "<|return|>"}
+    unknown = r"the last answer was stopped or failed; its tokens and times are unknown\r\n[\s\S]*> "
+    with terminal("--model", script(tmp_path, slow, ANSWER, tokens_per_second=50)) as (controller, _):
+        await_text(controller, "> ")
+        os.write(controller, b"hi\n")
+        await_text(controller, r"Hello![\s\S]*> ")
+        os.write(controller, b"a slow one\n")
+        await_text(controller, "word word")
+        os.write(controller, b"\x03")
+        await_text(controller, r"\[stopped\][\s\S]*> ")
+        for command in (b"/tokens\n", b"/raw\n", b"/stats\n"):
+            os.write(controller, command)
+            assert "Hello!" not in await_text(controller, unknown)
+        os.write(controller, b"/new\n")
+        await_text(controller, r"a new conversation[\s\S]*> ")
+        os.write(controller, b"/tokens\n")
+        await_text(controller, "there is no answer yet")

@@ -16,6 +16,7 @@ from gpt_oss_server.cli.terminal.console import CYAN, styled, visible
 from gpt_oss_server.cli.terminal.token_text import is_special, marked, token_line
 
 _NOTHING = "there is no answer yet"
+_UNFINISHED = "the last answer was stopped or failed; its tokens and times are unknown"
 _NO_DEBUG = "the server did not send the tokens of the answer"
 
 
@@ -34,8 +35,10 @@ class Record:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._turns: list[Turn] = []
+        self._is_unfinished = False  # the last turn; its response, with the tokens, never came
 
     def begin(self, items: Sequence[Item]) -> Turn:
+        self._is_unfinished = True
         return Turn(items, self._clock())
 
     def see(self, turn: Turn, event: Event) -> None:
@@ -45,9 +48,10 @@ class Record:
     def end(self, turn: Turn, response: Item) -> None:
         turn.ended, turn.response = self._clock(), response
         self._turns.append(turn)
+        self._is_unfinished = False
 
     def forget(self) -> None:
-        self._turns = []
+        self._turns, self._is_unfinished = [], False
 
     def raw(self, *, colour: bool) -> str:
         """The exact prompt and output of the last answer, as Harmony text."""
@@ -65,8 +69,8 @@ class Record:
         )
 
     def stats(self) -> str:
-        if not self._turns:
-            return _NOTHING
+        if (missing := self._missing()) is not None:
+            return missing
         last = self._turns[-1]
         usage = last.response.get("usage") or {}
         inputs, outputs = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
@@ -98,9 +102,15 @@ class Record:
             parts += [_as_markdown(item) for item in turn.response.get("output", ())]
         return "\n\n".join(filter(None, parts))
 
+    def _missing(self) -> str | None:
+        """Why there is nothing to show of the last answer; None if there is."""
+        if self._is_unfinished:
+            return _UNFINISHED
+        return None if self._turns else _NOTHING
+
     def _debug(self, key: str) -> str:
-        if not self._turns:
-            return _NOTHING
+        if (missing := self._missing()) is not None:
+            return missing
         found = (self._turns[-1].response.get("metadata") or {}).get(key)
         return _NO_DEBUG if found is None else found
 
