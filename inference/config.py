@@ -11,7 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,6 +77,16 @@ class ModelConfig:
     def kind_of(self, layer: int) -> int:
         """The layer's place among `windows`."""
         return self.windows.index(self.window_of(layer))
+
+    def with_context(self, context: int | None, model: object) -> ModelConfig:
+        """With the context that a user requests of `model`; None is its own, which is the longest."""
+        if context is None:
+            return self
+        if context > self.context_length:
+            raise CheckpointError(
+                f"The requested context is {context} tokens; {model} supports {self.context_length}."
+            )
+        return replace(self, context_length=context)
 
     def __post_init__(self) -> None:
         positive = {

@@ -160,6 +160,7 @@ def _local(request: Request) -> Engine:
     return load_local(
         folder,
         name=_served_name(request.model),
+        given=request.model,
         about=DEMO if request.model == EMBEDDED else "",
         is_demo=request.model == EMBEDDED,
         loops=request.model == EMBEDDED,

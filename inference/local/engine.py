@@ -126,6 +126,7 @@ def load_local(
     folder: Path,
     *,
     name: str,
+    given: str | None = None,
     device: str | None = None,
     context: int | None = None,
     progress: bool | None = None,
@@ -135,7 +136,10 @@ def load_local(
     any_vocabulary: bool = False,
     options: LocalOptions | None = None,
 ) -> LocalEngine:
-    """`about` begins the description. `any_vocabulary` is for tests, whose models speak no Harmony."""
+    """`name` is what clients read, `given` what the user wrote, for errors. `about` begins the description.
+
+    `any_vocabulary` is for tests, whose models speak no Harmony.
+    """
     let_idle_threads_sleep()
     from inference.models.gpt_oss import load_model
 
@@ -149,6 +153,7 @@ def load_local(
         progress=progress,
         any_vocabulary=any_vocabulary,
         precision=options.precision,
+        given=given,
     )
     defaults = read_generation_defaults(folder)
     info = EngineInfo(

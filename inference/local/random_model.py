@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inference.engine import CheckpointError, EngineInfo, ModelNotFound
+from inference.engine import EngineInfo, ModelNotFound
 from inference.local.deferred import register_now
 from inference.local.engine import LocalEngine, described, device_of, engine_of
 from inference.local.options import LocalOptions, check_device
@@ -36,13 +36,7 @@ def load_random(
     from inference.config import VOCABULARY
     from inference.models.random_weights import random_model
 
-    config = replace(SHAPES[shape], vocab_size=VOCABULARY)
-    if context is not None:
-        if context > config.context_length:
-            raise CheckpointError(
-                f"The requested context is {context} tokens; the shape {shape} has {config.context_length}."
-            )
-        config = replace(config, context_length=context)
+    config = replace(SHAPES[shape], vocab_size=VOCABULARY).with_context(context, f"the shape {shape}")
     model = random_model(config, on, progress=progress, precision=options.precision)
     info = EngineInfo(
         name=f"random-{shape}",

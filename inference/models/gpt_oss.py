@@ -7,14 +7,13 @@ came from, nor sampling, threads or requests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from inference.config import ModelConfig, read_config
-from inference.engine import CheckpointError
 from inference.models.experts import Experts
 from inference.models.head import PackedHead
 from inference.models.kv_cache import KVCache, PagedMemory
@@ -183,21 +182,18 @@ def load_model(
     progress: bool | None = None,
     any_vocabulary: bool = False,
     precision: Precision = AS_COMPUTED,
+    given: str | None = None,
 ) -> GptOss:
     """The model of a checkpoint folder: float32 on the CPU, where bf16 products are far slower, else bf16.
 
     Where no kernel reads FP8, weights in FP8 are the floats that it stands for: the same results, no gain.
 
-    `any_vocabulary` is for tests, whose small models speak no Harmony.
+    `any_vocabulary` is for tests, whose small models speak no Harmony. `given` is the model's name as the
+    user gave it; without one, errors name the folder.
     """
     found = find_checkpoint(folder)
     config = read_config(found / "config.json", any_vocabulary=any_vocabulary)
-    if context is not None:
-        if context > config.context_length:
-            raise CheckpointError(
-                f"The requested context is {context} tokens; {found} supports {config.context_length}."
-            )
-        config = replace(config, context_length=context)
+    config = config.with_context(context, given or found)
     on = device if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.float32 if on.type == "cpu" else torch.bfloat16
     weights = load_weights(found, config, device=on, dtype=dtype, precision=precision, progress=progress)

@@ -150,7 +150,7 @@ def test_the_error_of_an_unknown_shape_lists_the_known_ones(name: str) -> None:
 
 
 def test_the_context_of_random_weights_is_at_most_that_of_their_shape() -> None:
-    with pytest.raises(CheckpointError, match="9000 tokens; the shape tiny has 8192"):
+    with pytest.raises(CheckpointError, match="9000 tokens; the shape tiny supports 8192"):
         inference.load("random:tiny", device="cpu", context=9_000)
 
 
@@ -374,3 +374,18 @@ def test_a_model_runs_without_harmony_hub_or_web_framework(checkpoint: Path) -> 
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert 0 <= int(found.stdout) < 500
+
+
+def test_a_context_beyond_the_embedded_models_names_no_folder() -> None:
+    sentence = r"^The requested context is 999999 tokens; tiny supports \d+\.$"
+    with pytest.raises(CheckpointError, match=sentence):
+        inference.load("tiny", device="cpu", context=999_999)
+
+
+def test_a_context_beyond_a_folders_names_the_folder_as_it_was_given(
+    tmp_path: Path, whole_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(whole_vocabulary, tmp_path / "my-model")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=r"tokens; \./my-model supports"):
+        inference.load("./my-model", device="cpu", context=999_999)
