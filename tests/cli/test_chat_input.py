@@ -50,9 +50,15 @@ def test_an_empty_question_is_refused(tmp_path: Path) -> None:
 
 def test_a_question_that_fails_is_a_failure(tmp_path: Path) -> None:
     model = script(tmp_path, ANSWER)
-    done = run("chat", model, "--context", "10", "Hello")
+    done = run("chat", model, "--context", "100", "Hello " * 100)
     assert done.returncode == 1
     assert "context" in done.stdout
+
+
+def test_a_context_without_room_for_a_conversation_is_refused(tmp_path: Path) -> None:
+    done = run("chat", script(tmp_path, ANSWER), "--context", "10", "Hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("A context of 10 tokens is too short to answer anything")
 
 
 @pytest.mark.parametrize("end", ['"""\n', 'c"""\n', ""])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpt_oss_server.serving.least_context import least_context
+from gpt_oss_server.settings import Settings
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.server_process import serving
 
@@ -53,3 +55,20 @@ def test_a_sealing_key_that_cannot_be_used_is_an_error_of_its_setting(key: str, 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("--sealing-key-file: ")
     assert "model" not in done.stderr
+
+
+def test_a_context_in_which_nothing_can_be_answered_is_refused_before_the_model_is_loaded() -> None:
+    done = run("serve", *NEVER, "--context", "5")
+    least = least_context(Settings())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("A context of 5 tokens is too short to answer anything: the system ")
+    assert f"Give --context {least} or more" in done.stderr
+
+
+def test_an_identity_that_leaves_no_room_in_the_models_context_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text(f'identity = "{"So be it. " * 40_000}"\n', encoding="utf-8")
+    flags = ("--config", str(tmp_path / "server.toml"), "--port", "0")
+    done = run("serve", script(tmp_path, ANSWER), *flags)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("A context of 131072 tokens is too short to answer anything")
+    assert "the system message with its --identity" in done.stderr

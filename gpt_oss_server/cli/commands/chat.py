@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.cli.chat import tools as chat_tools
 from gpt_oss_server.cli.commands.loading import load_engine
+from gpt_oss_server.cli.commands.start_checks import check_context
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.errors import CommandLineError
@@ -164,6 +165,7 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
         try:
             if tools is not None:
                 runner.run(chat_tools.check(tools, args))
+            check_context(settings.context, settings)
             engine = load_engine(settings)
         except BaseException:
             if tools is not None:
@@ -171,6 +173,7 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
             raise
         local = LocalTalker(ResponsesService(Served(engine, settings, tools=tools)), runner)
         with closing(local):
+            check_context(engine.info.context_length, settings)
             yield local
 
 

@@ -1,7 +1,7 @@
 """Checks before a model is loaded: settings that would otherwise fail at somebody's first request.
 
-Takes the settings. Raises a sentence about a sandbox, a tool server's command, a key, a name or an endpoint
-that cannot work; logs what may work later.
+Takes the settings. Raises a sentence about a context, a sandbox, a tool server's command, a key, a name or
+an endpoint that cannot work; logs what may work later.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def check_start(settings: Settings) -> None:
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.tooling.toolset import ToolsetMaker
 
+    check_context(settings.context, settings)
     if settings.needs_keys:
         keyring_of(settings)
     if settings.sealing_key_file is not None:
@@ -35,6 +36,26 @@ def check_start(settings: Settings) -> None:
     ToolsetMaker(settings)  # raises for backends and servers that are named wrongly
     if settings.python in _CHOSEN_SANDBOXES or settings.mcp:
         asyncio.run(_check_tools(settings))
+
+
+def check_context(tokens: int | None, settings: Settings) -> None:
+    """Raises `CommandLineError` for a context in which not even the shortest conversation fits.
+
+    None is the model's own, which is known once the model is loaded.
+    """
+    if tokens is None:
+        return
+    from gpt_oss_server.serving.least_context import least_context
+
+    least = least_context(settings)
+    if tokens >= least:
+        return
+    message = "the system message" if settings.identity is None else "the system message with its --identity"
+    raise CommandLineError(
+        f"A context of {tokens} tokens is too short to answer anything: {message}, a question of one word "
+        f"and its answer take {least}. Give --context {least} or more, and thousands for conversations; "
+        "without --context, it is the model's own."
+    )
 
 
 async def _check_tools(settings: Settings) -> None:

@@ -10,7 +10,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.commands.loading import load_engine
-from gpt_oss_server.cli.commands.start_checks import check_start
+from gpt_oss_server.cli.commands.start_checks import check_context, check_start
 from gpt_oss_server.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Start:
             check_start(self._settings)
             engine = load_engine(self._settings)
             self.engine = engine
+            check_context(engine.info.context_length, self._settings)  # of a model without --context, too
             return create_app(engine, self._settings)
         finally:
             gc.enable()
