@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from tests.doubles.engines.processor_time import seconds_of_threads
+
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 FLAGS = ("--python", "off", "--browser", "off", "--shutdown-grace", "1s")
@@ -59,13 +61,9 @@ class Server:
 
     def cpu_seconds(self) -> dict[str, float]:
         """CPU seconds so far of the first thread (the event loop) and of the others, by thread id."""
-        ticks, found = os.sysconf("SC_CLK_TCK"), {}
-        for task in Path(f"/proc/{self.process.pid}/task").glob("*"):
-            with suppress(OSError, ValueError, IndexError):
-                fields = (task / "stat").read_text().rpartition(")")[2].split()
-                name = "event loop" if int(task.name) == self.process.pid else task.name
-                found[name] = (int(fields[11]) + int(fields[12])) / ticks
-        return found
+        first = self.process.pid
+        threads = seconds_of_threads(first)
+        return {"event loop" if id_ == first else str(id_): used for id_, used in threads.items()}
 
 
 @contextmanager

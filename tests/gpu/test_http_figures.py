@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
 from typing import Any
 
+from tests.doubles.engines.processor_time import seconds_of_threads
 from tests.gpu.http_figures import cached_tokens, figures, output_tokens, steady_rate, steady_window
 from tests.gpu.http_load import final_events, unchunked
 from tests.gpu.http_report import table
@@ -61,3 +65,25 @@ def test_the_usage_of_both_apis_is_read() -> None:
     lines = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
     found = final_events(f"{lines}data: [DONE]\n\n")
     assert (found["ending"], output_tokens(found | {"counts": []})) == ("length", 5)
+
+
+def test_processor_time_is_counted_by_thread() -> None:
+    computed, seen = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        while time.thread_time() < 0.2:
+            pass
+        computed.set()
+        seen.wait(60)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        assert computed.wait(60)
+        used = seconds_of_threads(os.getpid())
+    finally:
+        seen.set()
+        thread.join()
+    assert thread.native_id is not None
+    assert 0.15 < used[thread.native_id] < 0.3
+    assert os.getpid() in used
