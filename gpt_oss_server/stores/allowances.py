@@ -31,7 +31,7 @@ class Left:
 
     @property
     def seconds_until_full(self) -> float:
-        return max(0.0, self.charge.limit - self.amount) * 60 / self.charge.limit
+        return _seconds_to_grow(max(0.0, self.charge.limit - self.amount), self.charge.limit)
 
 
 class Refused(Exception):
@@ -45,7 +45,11 @@ class Refused(Exception):
     @property
     def seconds(self) -> float:
         """Until there is enough, if nothing else is charged."""
-        return (self.charge.amount - self.left.amount) * 60 / self.charge.limit
+        return _seconds_to_grow(self.charge.amount - self.left.amount, self.charge.limit)
+
+
+def _seconds_to_grow(amount: float, limit: int) -> float:
+    return amount * 60 / limit
 
 
 class Allowances(Protocol):
@@ -59,12 +63,27 @@ class Allowances(Protocol):
 
 
 @dataclass(slots=True)
-class _Allowance:
+class Allowance:
+    """What is left of a limit at a moment. It starts full."""
+
     amount: float
-    limit: int
+    limit: int  # per minute
     at: float
 
+    @classmethod
+    def full(cls, limit: int, now: float) -> Allowance:
+        return cls(float(limit), limit, now)
+
+    @property
+    def is_full(self) -> bool:
+        return self.amount >= self.limit
+
+    def seconds_until(self, amount: float) -> float:
+        """Until there is as much, if nothing is used meanwhile; 0 or less if there is."""
+        return _seconds_to_grow(amount - self.amount, self.limit)
+
     def grow(self, limit: int, now: float) -> None:
+        """To what is left at `now`, of a limit that may be another one since."""
         self.amount = min(float(limit), self.amount + (now - self.at) * limit / 60)
         self.limit, self.at = limit, now
 
@@ -74,7 +93,7 @@ class MemoryAllowances:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._allowances: dict[str, _Allowance] = {}
+        self._allowances: dict[str, Allowance] = {}
 
     async def take(self, charges: Sequence[Charge]) -> list[Left]:
         found = [self._grown(charge) for charge in charges]
@@ -89,18 +108,18 @@ class MemoryAllowances:
         for charge in charges:
             self._grown(charge).amount += charge.amount
 
-    def _grown(self, charge: Charge) -> _Allowance:
+    def _grown(self, charge: Charge) -> Allowance:
         now = self._clock()
         found = self._allowances.get(charge.name)
         if found is None:
             if len(self._allowances) >= _MOST_NAMES:
                 self._drop_full(now)
-            found = self._allowances[charge.name] = _Allowance(float(charge.limit), charge.limit, now)
+            found = self._allowances[charge.name] = Allowance.full(charge.limit, now)
         found.grow(charge.limit, now)
         return found
 
     def _drop_full(self, now: float) -> None:
         for name, allowance in list(self._allowances.items()):
             allowance.grow(allowance.limit, now)
-            if allowance.amount >= allowance.limit:
+            if allowance.is_full:
                 del self._allowances[name]

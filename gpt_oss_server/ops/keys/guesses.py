@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
+from gpt_oss_server.stores.allowances import Allowance
+
 _MOST = 10_000  # addresses with wrong keys, and pairs of an address and a right key
 _NETWORK_BITS = 64  # of an IPv6 address: one client has all the others
 _Key = TypeVar("_Key")
@@ -25,9 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Allowance:
-    left: float
-    at: float
+class _Guesser:
+    """An address that sent wrong keys."""
+
+    allowance: Allowance
     is_reported: bool = False
 
 
@@ -36,7 +39,7 @@ class Guesses:
         """`per_minute`: wrong keys of one address; None: they are not counted."""
         self._per_minute = per_minute
         self._clock = clock
-        self._wrong: OrderedDict[str, _Allowance] = OrderedDict()  # the longest unused first
+        self._wrong: OrderedDict[str, _Guesser] = OrderedDict()  # the longest unused first
         self._right: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def seconds_to_wait(self, address: str, digest: bytes) -> float:
@@ -44,11 +47,10 @@ class Guesses:
         if not self._wrong:  # as nearly always
             return 0.0
         network = _network_of(address)
-        allowance = self._grown(network)
-        if allowance is None or allowance.left >= 1 or (network, digest) in self._right:
+        guesser = self._grown(network)
+        if guesser is None or guesser.allowance.amount >= 1 or (network, digest) in self._right:
             return 0.0
-        assert self._per_minute is not None
-        return (1 - allowance.left) * 60 / self._per_minute
+        return guesser.allowance.seconds_until(1)
 
     def right(self, address: str, digest: bytes) -> None:
         if self._per_minute is not None:
@@ -58,11 +60,11 @@ class Guesses:
         if self._per_minute is None:
             return
         network = _network_of(address)
-        allowance = self._grown(network) or _Allowance(self._per_minute, self._clock())
-        allowance.left -= 1
-        _renew(self._wrong, network, allowance)
-        if allowance.left < 1 and not allowance.is_reported:
-            allowance.is_reported = True
+        guesser = self._grown(network) or _Guesser(Allowance.full(self._per_minute, self._clock()))
+        guesser.allowance.amount -= 1
+        _renew(self._wrong, network, guesser)
+        if guesser.allowance.amount < 1 and not guesser.is_reported:
+            guesser.is_reported = True
             _log.warning(
                 "Wrong API keys from %s: %d within a minute. Until it sends fewer, most of its keys get 429 "
                 "and are not looked up.",
@@ -70,18 +72,16 @@ class Guesses:
                 self._per_minute,
             )
 
-    def _grown(self, network: str) -> _Allowance | None:
-        """None if nothing of it is used."""
-        allowance, most = self._wrong.get(network), self._per_minute
-        if allowance is None or most is None:
+    def _grown(self, network: str) -> _Guesser | None:
+        """None if nothing of its allowance is used."""
+        guesser = self._wrong.get(network)
+        if guesser is None:
             return None
-        now = self._clock()
-        allowance.left += (now - allowance.at) * most / 60
-        allowance.at = now
-        if allowance.left >= most:
+        guesser.allowance.grow(guesser.allowance.limit, self._clock())
+        if guesser.allowance.is_full:
             del self._wrong[network]
             return None
-        return allowance
+        return guesser
 
 
 def _renew(entries: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
