@@ -93,6 +93,8 @@ def build_parser(*, everything: bool = True) -> Parser:
         )
         sub.add_argument("--help-all", action="help", help="show every flag and exit")
         module.add_arguments(sub, everything=everything)
-        sub.set_defaults(run=module.run, build_parser=build_parser)  # a command cannot import this module
+        sub.set_defaults(run=module.run)
         parser.subcommands[command.name] = sub
+    # It lists what every command takes, and a command cannot import this module.
+    parser.subcommands["completion"].set_defaults(build_parser=build_parser)
     return parser
