@@ -43,10 +43,7 @@ _PATIENT = {
 class Cluster:
     url: str
     mark: str  # in the environment of all its processes
-
-    @property
-    def client(self) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="any", max_retries=8, timeout=120)
+    client: openai.OpenAI
 
     def replicas(self) -> set[int]:
         return {int(entry.name) for entry in Path("/proc").iterdir() if self._is_replica(entry)}
@@ -93,7 +90,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         )
         try:
             _until(lambda: _serves(process, home / "log"))
-            yield Cluster(f"http://127.0.0.1:{port}", mark)
+            url = f"http://127.0.0.1:{port}"
+            with openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=8, timeout=120) as client:
+                yield Cluster(url, mark, client)
         finally:
             process.communicate(timeout=120)
 
