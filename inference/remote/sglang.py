@@ -87,17 +87,17 @@ class SglangWire:
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
         name = uuid.uuid4().hex
-        answer = Answer(self.caller.url, len(prompt), ask)
+        reader = SglangEventReader(self.caller.url, len(prompt), ask)
         body = _body(prompt, ask) | {"rid": name}
         try:
             async with aclosing(self.caller.events("/generate", body, ask.sampling.labels)) as batches:
-                async for piece in pieces_of(batches, answer):
+                async for piece in pieces_of(batches, reader):
                     yield piece
         except (GeneratorExit, asyncio.CancelledError):
-            if not answer.is_over:
+            if not reader.is_over:
                 self._abort_soon(name)
             raise
-        if not answer.is_over:
+        if not reader.is_over:
             raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
 
     def _abort_soon(self, name: str) -> None:
@@ -114,7 +114,7 @@ class SglangWire:
             _log.debug("A request was not aborted by name. %s", error)
 
 
-class Answer:
+class SglangEventReader:
     def __init__(self, url: str, length: int, ask: Ask) -> None:
         """`length` is the number of the prompt's tokens."""
         self._url, self._length, self._ask = url, length, ask

@@ -60,16 +60,16 @@ class VllmWire:
         )
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        answer = _Answer(self.caller.url, prompt, ask)
+        reader = VllmEventReader(self.caller.url, prompt, ask)
         async with aclosing(
             self.caller.events("/v1/completions", self._body(prompt, ask), ask.sampling.labels)
         ) as batches:
-            async for piece in pieces_of(batches, answer):
+            async for piece in pieces_of(batches, reader):
                 yield piece
-        if answer.last is None:
+        if reader.last is None:
             raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
-        if not answer.is_over:  # a proxy that sends no usage
-            yield answer.last
+        if not reader.is_over:  # a proxy that sends no usage
+            yield reader.last
 
     def _body(self, prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         """Every sampling field is set: its own defaults come from the checkpoint."""
@@ -103,7 +103,7 @@ class VllmWire:
         return body
 
 
-class _Answer:
+class VllmEventReader:
     """The last tokens wait for the usage, which follows them and has the number of cached tokens."""
 
     def __init__(self, url: str, prompt: Sequence[int], ask: Ask) -> None:

@@ -42,7 +42,7 @@ class Piece:
     cached_tokens: int = 0
 
 
-class Answer(Protocol):
+class EventReader(Protocol):
     """Reads the events of one streamed request."""
 
     is_over: bool  # whether the last event was read
@@ -52,7 +52,9 @@ class Answer(Protocol):
         ...
 
 
-async def pieces_of(batches: AsyncGenerator[list[Json], None], answer: Answer) -> AsyncGenerator[Piece, None]:
+async def pieces_of(
+    batches: AsyncGenerator[list[Json], None], reader: EventReader
+) -> AsyncGenerator[Piece, None]:
     """One piece for the events that arrived together: a busy server gets fewer, larger ones.
 
     What precedes an event that cannot be read is yielded before its error is raised.
@@ -62,19 +64,19 @@ async def pieces_of(batches: AsyncGenerator[list[Json], None], answer: Answer) -
         failure: Exception | None = None
         for event in events:
             try:
-                piece = answer.read(event)
+                piece = reader.read(event)
             except Exception as error:
                 failure = error
                 break
             if piece.tokens:
                 found.append(piece)
-            if answer.is_over:
+            if reader.is_over:
                 break
         if found:
             yield found[0] if len(found) == 1 else _joined(found)
         if failure is not None:
             raise failure
-        if answer.is_over:
+        if reader.is_over:
             return
 
 

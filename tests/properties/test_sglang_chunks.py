@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.engine import Sampling
-from inference.remote.sglang import Answer
+from inference.remote.sglang import SglangEventReader
 from inference.remote.wire import Ask
 
 ASK = Ask(Sampling(logprobs=1), 0, 1)
@@ -31,14 +31,14 @@ def chunk(tokens: list[int], begin: int, end: int, count: int) -> dict[str, obje
 def test_chunks_of_any_size_give_all_tokens_once(sizes: list[int], repeats: bool, ahead: list[int]) -> None:
     """`ahead` is how many tokens a chunk that repeats has beyond its count."""
     tokens = list(range(100, 100 + sum(sizes)))
-    answer = Answer("http://127.0.0.1:1", LENGTH, ASK)
+    reader = SglangEventReader("http://127.0.0.1:1", LENGTH, ASK)
     read: list[int] = []
     scored: list[int] = []
     end = 0
     for size, more in zip(sizes, ahead, strict=False):
         begin, end = end, end + size
         shown = min(end + more, len(tokens)) if repeats else end
-        piece = answer.read(chunk(tokens, 0 if repeats else begin, shown, end))
+        piece = reader.read(chunk(tokens, 0 if repeats else begin, shown, end))
         read += piece.tokens
         scored += [each.token for each in piece.logprobs or ()]
         assert piece.cached_tokens == (2 if len(read) == len(piece.tokens) else 0)
