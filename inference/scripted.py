@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from inference.engine import (
@@ -29,6 +29,7 @@ from inference.engine import (
 )
 from inference.paths import UnknownHome, path_of
 from inference.script_file import Script, ScriptedTurn, read_script
+from inference.vocabulary import harmony_vocabulary
 
 CONTEXT_LENGTH = 131_072
 VOCAB_SIZE = 201_088
@@ -63,7 +64,7 @@ class ScriptedEngine:
         for turn in self._turns:
             _ = turn.tokens
         if self._conditional:
-            _encoding()
+            harmony_vocabulary()
 
     async def check(self) -> None:
         """A script does not fail."""
@@ -161,7 +162,7 @@ class _PreparedTurn:
         """Encoded once."""
         if self.source.tokens is not None:
             return self.source.tokens
-        return tuple(_encoding().encode(self.source.text, allowed_special="all"))
+        return tuple(harmony_vocabulary().encode(self.source.text, allowed_special="all"))
 
     def begins_with(self, tokens: tuple[int, ...]) -> bool:
         return self.tokens[: len(tokens)] == tokens
@@ -209,19 +210,11 @@ def _logprobs(tokens: tuple[int, ...], sampling: Sampling) -> tuple[TokenLogprob
     return tuple(TokenLogprob(token, 0.0, ((token, 0.0),)) for token in tokens)
 
 
-@cache
-def _encoding() -> Any:
-    """The vocabulary, loaded once: 0.3 s each time."""
-    import openai_harmony  # type: ignore[import-untyped, unused-ignore]
-
-    return openai_harmony.load_harmony_encoding(openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
-
-
 def _decode(tokens: Sequence[int]) -> str:
     """The prompt as text, with special tokens spelt out; an id without text becomes U+FFFD."""
-    import openai_harmony
+    import openai_harmony  # type: ignore[import-untyped, unused-ignore]
 
-    encoding = _encoding()
+    encoding = harmony_vocabulary()
     try:
         return str(encoding.decode(list(tokens), errors="replace"))
     except (openai_harmony.HarmonyError, OverflowError):
