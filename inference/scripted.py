@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from inference.engine import (
@@ -29,7 +29,6 @@ from inference.engine import (
 )
 from inference.paths import UnknownHome, path_of
 from inference.script_file import Script, ScriptedTurn, read_script
-from inference.vocabulary import harmony_vocabulary
 
 CONTEXT_LENGTH = 131_072
 VOCAB_SIZE = 201_088
@@ -64,7 +63,7 @@ class ScriptedEngine:
         for turn in self._turns:
             _ = turn.tokens
         if self._conditional:
-            harmony_vocabulary()
+            _encoding()
 
     async def check(self) -> None:
         """A script does not fail."""
@@ -162,7 +161,7 @@ class _PreparedTurn:
         """Encoded once."""
         if self.source.tokens is not None:
             return self.source.tokens
-        return tuple(harmony_vocabulary().encode(self.source.text, allowed_special="all"))
+        return tuple(_encoding().encode(self.source.text, allowed_special="all"))
 
     def begins_with(self, tokens: tuple[int, ...]) -> bool:
         return self.tokens[: len(tokens)] == tokens
@@ -210,11 +209,19 @@ def _logprobs(tokens: tuple[int, ...], sampling: Sampling) -> tuple[TokenLogprob
     return tuple(TokenLogprob(token, 0.0, ((token, 0.0),)) for token in tokens)
 
 
-def _decode(tokens: Sequence[int]) -> str:
-    """The prompt as text, with special tokens spelt out; an id without text becomes U+FFFD."""
+@cache
+def _encoding() -> Any:
+    """The vocabulary, loaded once: 0.3 s each time."""
     import openai_harmony  # type: ignore[import-untyped, unused-ignore]
 
-    encoding = harmony_vocabulary()
+    return openai_harmony.load_harmony_encoding(openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
+
+
+def _decode(tokens: Sequence[int]) -> str:
+    """The prompt as text, with special tokens spelt out; an id without text becomes U+FFFD."""
+    import openai_harmony
+
+    encoding = _encoding()
     try:
         return str(encoding.decode(list(tokens), errors="replace"))
     except (openai_harmony.HarmonyError, OverflowError):

@@ -1,8 +1,8 @@
 """The Harmony vocabulary: text to token ids and back, and the ids that frame messages.
 
-Takes texts and ids, returns ids and texts. Of the server, only this module imports `openai_harmony`, a name
-that two distributions share (oss-harmony, which contains the vocabulary, and openai-harmony, which downloads
-it); it works with both. It must not know the rules of conversations, requests or HTTP.
+Takes texts and ids, returns ids and texts. The only module that imports `openai_harmony`, a name that two
+distributions share (oss-harmony, which contains the vocabulary, and openai-harmony, which downloads it); this
+module works with both. It must not know the rules of conversations, requests or HTTP.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 import openai_harmony  # type: ignore[import-untyped, unused-ignore]
-
-from inference.vocabulary import harmony_vocabulary
 
 ENDOFTEXT: Final = 199999
 RETURN: Final = 200002
@@ -262,5 +260,6 @@ def load_encoding() -> Encoding:
     """The one encoding of this process. The first call loads it, which takes about 0.3 s."""
     with _loading:  # a plain cache would load twice if the first two calls came from two threads
         if not _loaded:
-            _loaded.append(Encoding(harmony_vocabulary()))
+            name = openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS
+            _loaded.append(Encoding(openai_harmony.load_harmony_encoding(name)))
         return _loaded[0]
