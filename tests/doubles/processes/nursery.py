@@ -70,9 +70,11 @@ def main() -> int:
     from gpt_oss_server.cli.main import main as command
     from gpt_oss_server.cli.parser import build_parser
     from gpt_oss_server.harmony.encoding import load_encoding
+    from inference.scripted import load_scripted
 
     build_parser(everything=True)  # imports the commands
     load_encoding()
+    load_scripted("examples/script.json")  # has a vocabulary of its own
     gc.freeze()
     if _fork_on_request(control):
         end_with(command)
