@@ -208,7 +208,8 @@ def engine_of(
         by_head=head is not None,
     )
     if on_gpu:
-        limits = replace(limits, chunk=CHUNK_ON_GPU, shared_chunk=SHARED_CHUNK_ON_GPU, ahead=1)
+        ahead = 0 if limits.drafts else 1
+        limits = replace(limits, chunk=CHUNK_ON_GPU, shared_chunk=SHARED_CHUNK_ON_GPU, ahead=ahead)
     block_size = _block_size(on_gpu)
     plan = plan_memory(
         layer_kinds(model, head, block_size),
@@ -253,7 +254,9 @@ def _runner(
         return TorchRunner(model, plan.blocks, plan.block_size, head)
     from inference.local.cuda.runner import CudaRunner
 
-    runner = CudaRunner(model, plan.blocks, limits.max_concurrent, plan.block_size)
+    runner = CudaRunner(
+        model, plan.blocks, limits.max_concurrent, plan.block_size, drafts=limits.drafts, head=head
+    )
     runner.prepare(progress)
     return runner
 

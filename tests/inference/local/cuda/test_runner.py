@@ -22,6 +22,7 @@ from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine, LocalOptions
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
+from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 
 CPU = torch.device("cpu")
 INFO = EngineInfo(
@@ -41,19 +42,7 @@ def plain(model: GptOss, **options: object) -> LocalEngine:
 def ahead(
     model: GptOss, monkeypatch: pytest.MonkeyPatch, *, padded: bool = False, **options: object
 ) -> LocalEngine:
-    """The engine as on a GPU, but without records; `padded` pads steps to the size of recorded ones."""
-    if padded:
-        monkeypatch.setattr(Graphs, "replay", lambda self, numbers, shape: self._compute(numbers, shape))
-    limits = engines.SchedulerLimits
-    monkeypatch.setattr(engines, "SchedulerLimits", lambda **given: limits(**given, ahead=1))
-    monkeypatch.setattr(
-        engines,
-        "_runner",
-        lambda model, plan, limits, progress, head: CudaRunner(
-            model, plan.blocks, limits.max_concurrent, plan.block_size, graphs=padded
-        ),
-    )
-    monkeypatch.setattr(engines, "_block_size", lambda on_gpu: 16)
+    run_as_on_a_gpu(monkeypatch, padded=padded)
     return plain(model, **options)
 
 
@@ -234,7 +223,7 @@ def test_only_new_entries_of_a_table_are_sent(model: GptOss) -> None:
 
 
 def test_a_step_is_padded_to_the_smallest_recorded_one_that_holds_it() -> None:
-    graphs = Graphs(lambda numbers, shape: numbers, 2, 64, 1024, CPU)
+    graphs = Graphs(lambda numbers, shape: numbers, lambda shape: 0, 64, 1024, CPU)
 
     def held(rows: int, sequences: int, decodes: int) -> tuple[int, int] | None:
         found = graphs.shape_for(StepShape(rows, sequences, decodes, rows))
