@@ -104,7 +104,7 @@ class Pages:
 
     def _gathered(self, group: list[Span]) -> Gathered:
         size, on = self.block_size, self.slots.device  # the device may be a GPU without kernels
-        widest = max(len(each.blocks) for each in group)
+        widest = max(1, *(len(each.blocks) for each in group))  # padding has no blocks
         blocks = [each.blocks + [0] * (widest - len(each.blocks)) for each in group]
         begins, ends, newest = (
             torch.tensor(column, device=on).unsqueeze(1)

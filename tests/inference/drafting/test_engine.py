@@ -28,6 +28,7 @@ from tests.doubles.inference.heads import (
     write_repeating_model,
     write_right_head,
 )
+from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 from tests.doubles.inference.recorded import Recorded
 
 
@@ -39,6 +40,14 @@ def repeating(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> 
 @pytest.fixture(scope="module")
 def mostly_repeating(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
     return write_repeating_model(tmp_path_factory.mktemp("mostly"), config, share=0.1)
+
+
+@pytest.fixture(autouse=True, params=["cpu", "gpu", "gpu, padded"])
+def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which runner computes the steps."""
+    if request.param != "cpu":
+        run_as_on_a_gpu(monkeypatch, padded=request.param == "gpu, padded")
+    return str(request.param)
 
 
 def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
