@@ -29,6 +29,7 @@ from inference.local.machine import machine_memory, machine_share
 from inference.local.memory import MemoryPlan, layer_kinds, plan_memory
 from inference.local.options import LocalOptions, check_device
 from inference.local.scheduling import sequence as sequences
+from inference.local.scheduling.drafts import costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
@@ -208,8 +209,13 @@ def engine_of(
         by_head=head is not None,
     )
     if on_gpu:
-        ahead = 0 if limits.drafts else 1
-        limits = replace(limits, chunk=CHUNK_ON_GPU, shared_chunk=SHARED_CHUNK_ON_GPU, ahead=ahead)
+        limits = replace(
+            limits,
+            chunk=CHUNK_ON_GPU,
+            shared_chunk=SHARED_CHUNK_ON_GPU,
+            costs=costs_on_gpu(model.config.experts, model.config.experts_per_token),
+            ahead=0 if limits.drafts else 1,
+        )
     block_size = _block_size(on_gpu)
     plan = plan_memory(
         layer_kinds(model, head, block_size),
