@@ -27,6 +27,7 @@ from inference.models.random_checkpoint import write_random_checkpoint
 from tests.doubles.inference.alone import alone, check_each_as_alone
 from tests.doubles.inference.driven import Driven, Prompts
 from tests.doubles.inference.heads import (
+    changed_layer,
     llama_config,
     random_tensors,
     speculators_config,
@@ -44,16 +45,12 @@ HEADS = {
     "all tokens": lambda config: speculators_config(config, draft_vocab=config.vocab_size),
     "a norm for each state": lambda config: speculators_config(config, norm_before_fc=False, fc_norm=True),
     "carries the norm": lambda config: speculators_config(config, norm_output=True),
-    "a window": lambda config: with_layer(
+    "a window": lambda config: changed_layer(
         speculators_config(config), layer_types=["sliding_attention"], sliding_window=5
     ),
-    "biases": lambda config: with_layer(speculators_config(config), attention_bias=True),
+    "biases": lambda config: changed_layer(speculators_config(config), attention_bias=True),
     "the last state": lambda config: llama_config(config, eagle_config={"use_aux_hidden_state": False}),
 }
-
-
-def with_layer(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return config | {"transformer_layer_config": config["transformer_layer_config"] | changes}
 
 
 @pytest.fixture(scope="module")
