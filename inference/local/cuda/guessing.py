@@ -194,10 +194,11 @@ class CudaGuessing:
 
         # A round that a sequence does not want writes to block 0 and reads one place, whose result is unused.
         rounds = torch.arange(shape.rounds, device=self._device).unsqueeze(1)
-        wants = wanted > rounds
-        positions = torch.where(wants, newest + 1 + rounds, FIRST_PAIR)
+        # (`where` with a number would copy it from the host, which no recording can.)
+        idle = wanted <= rounds
+        positions = (newest + 1 + rounds).masked_fill(idle, FIRST_PAIR)
         block = tables.gather(1, (positions // size).t()).t()
-        places = torch.where(wants, block * size + positions % size, 0)
+        places = (block * size + positions % size).masked_fill(idle, 0)
         found = []
         for at in range(shape.rounds):
             pages = self._pages(tables, positions[at], places[at], shape.sequences)

@@ -72,6 +72,7 @@ def test_guesses_of_kernels_equal_those_of_plain_ops(
         pytest.skip("tests/gpu compares bf16 on a card; float32 is interpreted")
     from inference.ops import fused, fused_sampling
 
+    monkeypatch.setattr(fused, "PROGRAMS", 8)  # few parts of keys: a program takes milliseconds here
     raw = changed_layer(
         speculators_config(
             CONFIG, draft_vocab=60, norm_before_residual=False, eagle_aux_hidden_state_layer_ids=[0, 1, 2]
