@@ -2,67 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from inference.drafting.loading import load_draft_head
-from inference.engine import Sampling
 from inference.local.cuda.runner import CudaRunner
-from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
 from inference.shapes import SHAPES
 from tests.doubles.inference.alone import alone
+from tests.doubles.inference.drafted import EACH, Answer, answers
 from tests.doubles.inference.heads import changed_layer, speculators_config, write_head
 
 CONFIG = replace(SHAPES["tiny"], vocab_size=300)
 MOST, SIZE = 2, 8
 PROMPTS = [[token * 37 % 300 for token in range(9)], [7]]
-Answers = list[list[tuple[list[int], list[int]]]]
 
 
-@dataclass
-class Reader:
-    """One sequence: its tokens so far, and those that follow."""
-
-    tokens: list[int]
-    later: list[int]
-    computed: int = 0
-
-    def part(self, runner: CudaRunner, slot: int) -> StepPart:
-        drafts = [*self.later[:1], (self.later[1] + 1) % 300] if self.computed else []
-        tokens = [*self.tokens[self.computed :], *drafts]
-        table = [1 + 4 * slot, 2 + 4 * slot, 3 + 4 * slot]
-        return StepPart(
-            slot,
-            tokens,
-            self.computed,
-            [table] * len(CONFIG.windows),
-            1 + len(drafts),
-            runner.picker(Sampling(temperature=0.0, stop_token_ids=frozenset())),
-            guesses=MOST,
-        )
-
-
-def answers(model: GptOss, folder: Path, steps: int, texts: list[list[int]]) -> Answers:
-    """Two sequences, and in each step one right draft and one wrong; `texts`: what follows the prompts."""
+def answered(model: GptOss, folder: Path, texts: list[list[int]]) -> list[list[Answer]]:
     head = load_draft_head(str(folder), model)
-    runner = CudaRunner(model, [9] * len(CONFIG.windows), 2, SIZE, drafts=MOST, head=head)
-    readers = [Reader(list(prompt), list(text)) for prompt, text in zip(PROMPTS, texts, strict=True)]
-    found = Answers()
-    for _ in range(steps):
-        parts = [reader.part(runner, slot) for slot, reader in enumerate(readers)]
-        outcomes = runner.launch(parts).outcomes()
-        for reader, outcome in zip(readers, outcomes, strict=True):
-            sampled = [each.token for each in outcome.sampled]
-            reader.computed = len(reader.tokens) + len(sampled) - 1
-            reader.tokens += sampled
-            del reader.later[: len(sampled)]
-        found.append([([each.token for each in o.sampled], list(o.guesses)) for o in outcomes])
-    return found
+    blocks = [1 + 2 * EACH] * len(CONFIG.windows)
+    runner = CudaRunner(model, blocks, 2, SIZE, drafts=MOST, head=head)
+    return answers(runner, PROMPTS, texts, 3, MOST)
 
 
 def test_guesses_of_kernels_equal_those_of_plain_ops(
@@ -83,7 +47,7 @@ def test_guesses_of_kernels_equal_those_of_plain_ops(
     folder = write_head(tmp_path, raw)
     plain = random_model(CONFIG, device, progress=False)
     texts = [alone(plain, prompt, 10) for prompt in PROMPTS]
-    wanted = answers(plain, folder, 3, texts)
+    wanted = answered(plain, folder, texts)
     for place in ("ops.halves", "models.head"):  # kernels take plain weights
         monkeypatch.setattr(f"inference.{place}.has_halves", lambda device: False)
     monkeypatch.setattr("inference.models.weights.runs_kernels", lambda device: True)
@@ -95,7 +59,7 @@ def test_guesses_of_kernels_equal_those_of_plain_ops(
     assert isinstance(model._weights.head, torch.Tensor)
     rows = model._weights.head.t().contiguous()  # as it lies on a GPU
     model._weights = replace(model._weights, head=rows.t())
-    found = answers(model, folder, 3, texts)
+    found = answered(model, folder, texts)
     assert found == wanted
     assert all(len(sampled) == 2 for step in wanted[1:] for sampled, _ in step)
     assert all(len(guesses) == MOST for step in wanted for _, guesses in step)
