@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -15,6 +15,7 @@ from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
 from inference.ops.scaled import FP8, Rows, ScaledRows
+from tests.doubles.inference.draft_cases import run_guesses
 from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, SIZE, VOCABULARY
 
 META = torch.device("meta")
@@ -44,8 +45,8 @@ def every_case() -> Iterator[Case]:
         yield Case(f"{prefix}decode {window}", partial(run_attention, [1] * 64, window, kept))
         yield Case(f"{prefix}prefill {window}", partial(run_attention, [2048], window, kept))
         yield Case(f"{prefix}prefill {window}", partial(run_attention, [1, 1, 40], window, kept))
-    for sequences in (1, 64):
-        yield Case(f"draft_head {sequences}", partial(run_draft_layer, sequences))
+    for sequences in (1, 8, 64):
+        yield Case(f"draft_head {sequences}", partial(run_guesses, sequences))
     for experts, tokens in ((32, 1), (32, 4), (32, 64), (32, 256), (32, 2048), (128, 1), (128, 8), (128, 64)):
         yield Case(f"experts {experts} {tokens}", partial(run_experts, tokens, experts))
     for rows in (1, 8):
@@ -94,23 +95,6 @@ def run_out(tokens: int, fp8: bool = False) -> None:
 def run_attention(queries: list[int], window: int | None, kept: torch.dtype) -> None:
     query, pages = of(sum(queries), HEADS, SIZE), pages_of(queries, window)
     fused.paged_attention(query, memory(kept), memory(kept), of(HEADS), pages)
-
-
-def run_draft_layer(sequences: int) -> None:
-    """The kernels of a draft head's layer: of a round of guesses, and of the rows of a step."""
-    pages = replace(pages_of([1] * sequences, None), first=1)
-    cos, sin = (of(sequences, SIZE, dtype=torch.float32) for _ in range(2))
-    for heads in (HEADS, 0):
-        fused.rotate_and_write(
-            of(sequences, (heads + 2 * KV_HEADS) * SIZE), cos, sin,
-            memory(torch.bfloat16), memory(torch.bfloat16), pages,
-        )  # fmt: skip
-    sinks = of(HEADS, dtype=torch.float32)
-    fused.paged_attention(
-        of(sequences, HEADS, SIZE), memory(torch.bfloat16), memory(torch.bfloat16), sinks, pages
-    )
-    fused.rms_norm(of(sequences, 3 * HIDDEN), of(3 * HIDDEN, dtype=torch.float32), EPS)
-    fused.head_logits(of(sequences, HIDDEN), of(HIDDEN, dtype=torch.float32), EPS, of(64_000, HIDDEN).t())
 
 
 def packed(experts: int, rows: int) -> PackedRows:

@@ -123,7 +123,8 @@ class KnowingHead(DraftHead):
 
 
 def random_draft_weights(config: DraftConfig, model: GptOss) -> DraftWeights:
-    draw = torch.Generator(model.device).manual_seed(4)
+    meta = model.device.type == "meta"  # which has no generators
+    draw = None if meta else torch.Generator(model.device).manual_seed(4)
 
     def rows(*shape: int) -> Tensor:
         values = torch.randn(shape, generator=draw, device=model.device, dtype=model.dtype)
