@@ -24,6 +24,8 @@ from inference.ops.halves import HalfRows, Matrix, linear
 from inference.ops.pages import Pages
 from inference.ops.reference import apply_rope
 
+FIRST_PAIR = 1  # no feature comes before position 0
+
 
 @dataclass(frozen=True, slots=True)
 class DraftWeights:

@@ -19,12 +19,11 @@ import numpy
 import torch
 from torch import Tensor
 
-from inference.drafting.head import DraftHead
+from inference.drafting.head import FIRST_PAIR, DraftHead
 from inference.local.cuda.flight import Pending
 from inference.local.cuda.inputs import IntArray, Numbers, StepShape, Tables, is_prompt
 from inference.local.cuda.picker import to_device
 from inference.local.cuda.recordings import Recordings
-from inference.local.guessing import FIRST_PAIR
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_cache import empty_blocks
@@ -194,7 +193,6 @@ class CudaGuessing:
 
         # A round that a sequence does not want writes to block 0 and reads one place, whose result is unused.
         rounds = torch.arange(shape.rounds, device=self._device).unsqueeze(1)
-        # (`where` with a number would copy it from the host, which no recording can.)
         idle = wanted <= rounds
         positions = (newest + 1 + rounds).masked_fill(idle, FIRST_PAIR)
         block = tables.gather(1, (positions // size).t()).t()
