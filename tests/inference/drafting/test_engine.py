@@ -16,6 +16,8 @@ import torch
 from inference.config import ModelConfig
 from inference.drafting.head import DraftHead
 from inference.engine import Engine, Sampling
+from inference.local.cuda.guessing import CudaGuessing
+from inference.local.cuda.inputs import Tables
 from inference.local.engine import LocalEngine, load_local
 from inference.local.guessing import Guessing, bytes_per_block
 from inference.local.memory import layer_kinds
@@ -243,6 +245,11 @@ def test_the_plan_counts_the_heads_memory(
     guessing = Guessing(head, model, [blocks] * len(config.windows), size)
     held = sum(each.nbytes for each in vars(guessing).values() if isinstance(each, torch.Tensor))
     assert held == blocks * bytes_per_block(head, size, model.dtype)
+    tables = Tables(3, 9, len(config.windows), model.device)
+    on_gpu = CudaGuessing(head, model, blocks, size, tables, 4, records=False)
+    kept = sum(each.nbytes for each in (on_gpu._keys, on_gpu._values, on_gpu._kept))
+    newest = 4 * (4 + 2)  # of three slots and the padding's, which are few on a card
+    assert kept == held + newest * head.config.hidden * model.dtype.itemsize
     plain, more = layer_kinds(model), layer_kinds(model, head, size)
     for before, after in zip(plain, more, strict=True):
         extra = (after.bytes_per_token - before.bytes_per_token) * size

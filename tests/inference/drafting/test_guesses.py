@@ -185,3 +185,20 @@ async def test_guesses_that_are_often_right_change_no_token(
     counts = engine.scheduler.counts
     assert counts.preemptions > 0
     assert 0.2 < counts.accepted_tokens / counts.drafted_tokens < 0.98
+
+
+async def test_both_runners_draft_and_accept_the_same(tmp_path: Path, config: ModelConfig) -> None:
+    checkpoint = write_repeating_model(tmp_path / "model", config, share=0.1)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
+    head = load_draft_head(str(write_right_head(tmp_path / "head", checkpoint)), model)
+    limits = SchedulerLimits(max_concurrent=2, max_waiting=9, chunk=16, drafts=4, by_head=True)
+    found = []
+    for on in ("cpu", "gpu"):
+        blocks = [40] * len(config.windows)
+        engine = Driven(runner_of(on, model, blocks, head, limits), model.config.windows, blocks, limits)
+        for first in range(6):
+            engine.request([first, 7, first + 40], 60, Sampling(temperature=0.8, seed=first))
+        engine.finish()
+        found.append((engine.scheduler.counts, [client.tokens for client in engine.clients]))
+    assert found[0] == found[1]
+    assert 0 < found[0][0].accepted_tokens < found[0][0].drafted_tokens
