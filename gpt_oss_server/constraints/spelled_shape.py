@@ -17,9 +17,11 @@ from gpt_oss_server.constraints.spelling.nodes import (
     TEXT,
     Node,
     Repeat,
+    Rule,
     Token,
     Tree,
     choice,
+    choice_after,
     maybe,
     sequence,
 )
@@ -50,7 +52,7 @@ def _aside(channel: str) -> Node:
 
 
 def _calls(shape: TurnShape, rules: dict[str, Node]) -> Node:
-    call = choice([_call(callee, rules) for callee in shape.callees])
+    call = _call(shape.callees, rules)
     if not shape.parallel:
         return call
     authors = sorted({callee.recipient.partition(".")[0] for callee in shape.callees})
@@ -59,13 +61,17 @@ def _calls(shape: TurnShape, rules: dict[str, Node]) -> Node:
     return sequence(call, more, maybe(choice([Token(RETURN), imagined])))
 
 
-def _call(callee: Callee, rules: dict[str, Node]) -> Node:
-    heads = []
-    for channel in callee.channels:
-        heads.append(sequence(Token(CHANNEL), f"{channel} to={callee.recipient}"))
-        heads.append(sequence(f" to={callee.recipient}", Token(CHANNEL), channel))
-    body = _body(callee.body, rules)
-    return sequence(choice(heads), _types(callee.types), Token(MESSAGE), body, Token(CALL))
+def _call(callees: Sequence[Callee], rules: dict[str, Node]) -> Node:
+    """The recipient after the channel, or before it."""
+    after, before = [], []
+    for at, callee in enumerate(callees):
+        rest = Rule(f"call{at}")
+        rules[rest.name] = sequence(_types(callee.types), Token(MESSAGE), _body(callee.body, rules))
+        for channel in callee.channels:
+            after.append((f"{channel} to={callee.recipient}", rest))
+            before.append((f" to={callee.recipient}", sequence(Token(CHANNEL), channel, rest)))
+    heads = choice([sequence(Token(CHANNEL), choice_after(after)), choice_after(before)])
+    return sequence(heads, Token(CALL))
 
 
 def _types(types: Sequence[str]) -> Node:

@@ -10,16 +10,17 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import httptools
 
+from inference.engine import InferenceError
 from inference.remote.address import Address, RemoteOptions
 from inference.remote.failures import Unreachable, refusal
+from inference.remote.received import Received
 
-_AT_ONCE = 65_536
 _LONGEST_ERROR = 65_536
 DONE = b"[DONE]"
 Json = Any
@@ -29,7 +30,7 @@ class Caller:
     def __init__(self, address: Address, options: RemoteOptions) -> None:
         self._address, self._options = address, options
         self._tls = ssl.create_default_context() if address.tls else None
-        self._open: set[asyncio.WriteTransport] = set()
+        self._open: set[Received] = set()
 
     @property
     def url(self) -> str:
@@ -37,8 +38,8 @@ class Caller:
 
     def abort(self) -> None:
         """Breaks all calls that run."""
-        for transport in list(self._open):
-            transport.abort()
+        for received in list(self._open):
+            received.abort()
 
     async def reach(self, path: str, body: Mapping[str, Any] | None = None) -> None:
         """Whatever the answer's body is. With a body of its own it is a POST. Raises as `get` does."""
@@ -55,26 +56,40 @@ class Caller:
 
     async def events(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Json, None]:
-        """The JSON of each server-sent event, until `[DONE]` or the end of the answer.
+    ) -> AsyncGenerator[list[Json], None]:
+        """The JSON of the server-sent events that arrived together, until `[DONE]` or the end of the answer.
 
         Only the reader knows whether the last event was one that may be the last. Raises the error of an
-        event that is one.
+        event that is one, after those before it.
         """
         rest = b""
         async with aclosing(self._bodies("POST", path, body, headers or {})) as pieces:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    data = line.removeprefix(b"data:").strip()
-                    if not line.startswith(b"data:") or not data:
-                        continue
-                    if data == DONE:
-                        return
-                    event = self._parsed(data)
-                    if "error" in event:
-                        raise refusal(self.url, event["error"].get("code", 500), event, "", None)
-                    yield event
+                found, failure, is_over = self._events_of(lines)
+                if found:
+                    yield found
+                if failure is not None:
+                    raise failure
+                if is_over:
+                    return
+
+    def _events_of(self, lines: Sequence[bytes]) -> tuple[list[Json], InferenceError | None, bool]:
+        """The events, the failure that follows them, and whether the stream is over."""
+        found: list[Json] = []
+        for line in lines:
+            if not line.startswith(b"data:") or not (data := line[5:].strip()):
+                continue
+            if data == DONE:
+                return found, None, True
+            try:
+                event = self._parsed(data)
+            except InferenceError as error:
+                return found, error, True
+            if "error" in event:
+                return found, refusal(self.url, event["error"].get("code", 500), event, "", None), True
+            found.append(event)
+        return found, None, False
 
     async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         async with aclosing(self._bodies(method, path, body, {})) as pieces:
@@ -107,30 +122,32 @@ class Caller:
             raise self._broken("the connection was closed in the middle of an answer")
 
     async def _received(self, request: bytes) -> AsyncGenerator[bytes, None]:
+        received = await self._connected()
+        self._open.add(received)
+        try:
+            received.transport.write(request)
+            while piece := await received.piece():
+                yield piece
+        except TimeoutError as error:
+            raise self._broken(f"not a byte for {self._options.idle_timeout:g} s") from error
+        except OSError as error:
+            raise self._broken(f"the connection broke ({_reason(error)})") from error
+        finally:
+            self._open.discard(received)
+            received.abort()
+
+    async def _connected(self) -> Received:
         address, options = self._address, self._options
         try:
             async with asyncio.timeout(options.connect_timeout):
-                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
+                _, received = await asyncio.get_running_loop().create_connection(
+                    lambda: Received(options.idle_timeout), address.host, address.port, ssl=self._tls
+                )
         except TimeoutError as error:
             raise self._broken(f"no connection within {options.connect_timeout:g} s") from error
         except OSError as error:
             raise self._broken(f"no connection ({_reason(error)})") from error
-        self._open.add(writer.transport)
-        try:
-            writer.write(request)
-            while True:
-                async with asyncio.timeout(options.idle_timeout):
-                    piece = await reader.read(_AT_ONCE)
-                if not piece:
-                    return
-                yield piece
-        except TimeoutError as error:
-            raise self._broken(f"not a byte for {options.idle_timeout:g} s") from error
-        except OSError as error:
-            raise self._broken(f"the connection broke ({_reason(error)})") from error
-        finally:
-            self._open.discard(writer.transport)
-            writer.transport.abort()
+        return received
 
     def _head(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
@@ -158,7 +175,7 @@ class Caller:
         except (ValueError, RecursionError) as error:
             raise Unreachable(f"{self.url} sent something that is not JSON.") from error
 
-    def _refusal(self, answer: _Answer) -> Exception:
+    def _refusal(self, answer: _Answer) -> InferenceError:
         text = answer.take().decode("utf-8", errors="replace")
         try:
             parsed = json.loads(text)

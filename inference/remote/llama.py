@@ -127,17 +127,16 @@ class LlamaWire:
         self, body: Mapping[str, Any], labels: Mapping[str, str]
     ) -> AsyncGenerator[tuple[Json, int], None]:
         """The chunks that hold tokens or the end, and the number of the prompt's cached tokens."""
-        cached, ended = 0, False
+        cached = 0
         whole = {**body, "stream": True, "return_progress": True}
-        async with aclosing(self.caller.events("/completion", whole, labels)) as events:
-            async for event in events:
+        async with aclosing(self.caller.events("/completion", whole, labels)) as batches:
+            async for event in _each(batches):
                 if progress := event.get("prompt_progress"):  # its ids and counts belong to no token
                     cached = progress["cache"]
                     continue
-                ended = event["stop"]
                 yield event, cached
                 cached = 0
-                if ended:
+                if event["stop"]:
                     return
         raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
 
@@ -198,6 +197,12 @@ class LlamaWire:
                 if entry["id"] == token:
                     return TokenLogprob(token, entry["logprob"], _top(likeliest, count))
         raise EngineFailed(f"The engine at {self.caller.url} has no probability for the token {token}.")
+
+
+async def _each(batches: AsyncGenerator[list[Json], None]) -> AsyncGenerator[Json, None]:
+    async for events in batches:
+        for event in events:
+            yield event
 
 
 def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused, refusal
 from inference.remote.listed import listed_model, not_described, tokenised, without_owner
-from inference.remote.wire import Ask, Facts, Piece
+from inference.remote.wire import Ask, Facts, Piece, pieces_of
 
 _log = logging.getLogger(__name__)
 
@@ -86,60 +86,19 @@ class SglangWire:
         await self.caller.post("/generate", {"input_ids": list(prompt), "sampling_params": sampling})
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        name, length = uuid.uuid4().hex, len(prompt)
-        count, ended = 0, False
+        name = uuid.uuid4().hex
+        reader = SglangEventReader(self.caller.url, len(prompt), ask)
         body = _body(prompt, ask) | {"rid": name}
         try:
-            async with aclosing(self.caller.events("/generate", body, ask.sampling.labels)) as events:
-                async for event in events:
-                    ended = self._end(event)
-                    self._check_prompt(event["meta_info"], length)
-                    piece = self._piece(event, count, ask)
-                    count += len(piece.tokens)
-                    if piece.tokens:
-                        yield piece
-                    if ended:
-                        return
+            async with aclosing(self.caller.events("/generate", body, ask.sampling.labels)) as batches:
+                async for piece in pieces_of(batches, reader):
+                    yield piece
         except (GeneratorExit, asyncio.CancelledError):
-            if not ended:
+            if not reader.is_over:
                 self._abort_soon(name)
             raise
-        raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
-
-    def _piece(self, event: Json, count: int, ask: Ask) -> Piece:
-        """What is new in a chunk. `count` is the number of tokens of this request so far."""
-        tokens, meta = event["output_ids"], event["meta_info"]
-        further = int(meta["completion_tokens"]) - count
-        repeats = count > 0 and len(tokens) >= count + further
-        # A chunk that repeats may already have tokens of the next one, which its count does not include.
-        begin = count if repeats else 0
-        if not repeats and len(tokens) != further and count > 0:
-            raise EngineFailed(f"The engine at {self.caller.url} left tokens out of its stream.")
-        return Piece(
-            tuple(tokens[begin:]),
-            _logprobs(meta, tokens, begin, ask),
-            int(meta.get("cached_tokens") or 0) if count == 0 else 0,
-        )
-
-    def _check_prompt(self, meta: Json, length: int) -> None:
-        """--allow-auto-truncate cuts a prompt that is too long without a word."""
-        if meta["prompt_tokens"] != length:
-            raise EngineFailed(f"The engine at {self.caller.url} read other tokens than it was sent.")
-
-    def _end(self, event: Json) -> bool:
-        """Whether this chunk is the last. Raises what an end that is none means."""
-        reason = event["meta_info"].get("finish_reason")
-        if reason is None:
-            return False
-        kind, status = reason["type"], reason.get("status_code")
-        if kind == "abort" and status is not None:
-            message = str(reason.get("message") or "")
-            raise refusal(self.caller.url, int(status), None, message, None)
-        # No stop text was requested, so that a text which "matched" is how it reports a broken sampler.
-        if kind not in _ENDS or isinstance(reason.get("matched"), str):
-            found = reason.get("matched") or reason.get("message") or kind
-            raise EngineFailed(f"The engine at {self.caller.url} ended an answer with {found!r}.")
-        return True
+        if not reader.is_over:
+            raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
 
     def _abort_soon(self, name: str) -> None:
         task = asyncio.create_task(self._abort(name))
@@ -153,6 +112,52 @@ class SglangWire:
                 await self.caller.reach("/abort_request", {"rid": name})
         except (InferenceError, TimeoutError) as error:
             _log.debug("A request was not aborted by name. %s", error)
+
+
+class SglangEventReader:
+    def __init__(self, url: str, length: int, ask: Ask) -> None:
+        """`length` is the number of the prompt's tokens."""
+        self._url, self._length, self._ask = url, length, ask
+        self._count = 0  # tokens so far
+        self.is_over = False
+
+    def read(self, event: Json) -> Piece:
+        self.is_over = self._ends(event)
+        tokens, meta = event["output_ids"], event["meta_info"]
+        self._check_prompt(meta)
+        further = int(meta["completion_tokens"]) - self._count
+        repeats = self._count > 0 and len(tokens) >= self._count + further
+        # A chunk that repeats may already have tokens of the next one, which its count does not include.
+        begin = self._count if repeats else 0
+        if not repeats and len(tokens) != further and self._count > 0:
+            raise EngineFailed(f"The engine at {self._url} left tokens out of its stream.")
+        piece = Piece(
+            tuple(tokens[begin:]),
+            _logprobs(meta, tokens, begin, self._ask),
+            int(meta.get("cached_tokens") or 0) if self._count == 0 else 0,
+        )
+        self._count += len(piece.tokens)
+        return piece
+
+    def _check_prompt(self, meta: Json) -> None:
+        """--allow-auto-truncate cuts a prompt that is too long without a word."""
+        if meta["prompt_tokens"] != self._length:
+            raise EngineFailed(f"The engine at {self._url} read other tokens than it was sent.")
+
+    def _ends(self, event: Json) -> bool:
+        """Whether this chunk is the last. Raises what an end that is none means."""
+        reason = event["meta_info"].get("finish_reason")
+        if reason is None:
+            return False
+        kind, status = reason["type"], reason.get("status_code")
+        if kind == "abort" and status is not None:
+            message = str(reason.get("message") or "")
+            raise refusal(self._url, int(status), None, message, None)
+        # No stop text was requested, so that a text which "matched" is how it reports a broken sampler.
+        if kind not in _ENDS or isinstance(reason.get("matched"), str):
+            found = reason.get("matched") or reason.get("message") or kind
+            raise EngineFailed(f"The engine at {self._url} ended an answer with {found!r}.")
+        return True
 
 
 def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
@@ -16,10 +17,11 @@ from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused
 from inference.remote.listed import listed_model, tokenised, without_owner
-from inference.remote.wire import Ask, Facts, Piece
+from inference.remote.wire import Ask, Facts, Piece, pieces_of
 
 _BAN = -100.0  # the lowest bias that it accepts
 _ENDS = ("stop", "length")
+_NONE = Piece(())
 _ID = "token_id:"  # how it names a token by its id among the logprobs
 
 
@@ -58,35 +60,16 @@ class VllmWire:
         )
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        last: Piece | None = None  # waits for the usage, which comes after it
-        cached = 0
+        reader = VllmEventReader(self.caller.url, prompt, ask)
         async with aclosing(
             self.caller.events("/v1/completions", self._body(prompt, ask), ask.sampling.labels)
-        ) as events:
-            async for event in events:
-                if not event["choices"]:
-                    cached = _cached(event)
-                    break
-                choice = event["choices"][0]
-                self._check(choice, prompt)
-                piece = Piece(tuple(choice["token_ids"]), _logprobs(choice, ask))
-                if choice["finish_reason"] is not None:
-                    last = piece
-                elif piece.tokens:
-                    yield piece
-        if last is None:
+        ) as batches:
+            async for piece in pieces_of(batches, reader):
+                yield piece
+        if reader.last is None:
             raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
-        if last.tokens:
-            yield Piece(last.tokens, last.logprobs, cached)
-
-    def _check(self, choice: Json, prompt: Sequence[int]) -> None:
-        """The first chunk repeats the prompt; an end that is no end is a chunk like any other."""
-        seen = choice.get("prompt_token_ids")
-        if seen is not None and seen != list(prompt):
-            raise EngineFailed(f"The engine at {self.caller.url} read other tokens than it was sent.")
-        ended = choice["finish_reason"]
-        if ended is not None and ended not in _ENDS:
-            raise EngineFailed(f"The engine at {self.caller.url} ended an answer with {ended!r}.")
+        if not reader.is_over:  # a proxy that sends no usage
+            yield reader.last
 
     def _body(self, prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         """Every sampling field is set: its own defaults come from the checkpoint."""
@@ -118,6 +101,36 @@ class VllmWire:
         if sampling.logprobs is not None:
             body |= {"logprobs": max(sampling.logprobs, 1), "return_tokens_as_token_ids": True}
         return body
+
+
+class VllmEventReader:
+    """The last tokens wait for the usage, which follows them and has the number of cached tokens."""
+
+    def __init__(self, url: str, prompt: Sequence[int], ask: Ask) -> None:
+        self._url, self._prompt, self._ask = url, prompt, ask
+        self.last: Piece | None = None
+        self.is_over = False
+
+    def read(self, event: Json) -> Piece:
+        if not event["choices"]:
+            self.is_over = True
+            return _NONE if self.last is None else replace(self.last, cached_tokens=_cached(event))
+        choice = event["choices"][0]
+        self._check(choice)
+        piece = Piece(tuple(choice["token_ids"]), _logprobs(choice, self._ask))
+        if choice["finish_reason"] is None:
+            return piece
+        self.last = piece
+        return _NONE
+
+    def _check(self, choice: Json) -> None:
+        """The first chunk repeats the prompt; an end that is no end is a chunk like any other."""
+        seen = choice.get("prompt_token_ids")
+        if seen is not None and seen != list(self._prompt):
+            raise EngineFailed(f"The engine at {self._url} read other tokens than it was sent.")
+        ended = choice["finish_reason"]
+        if ended is not None and ended not in _ENDS:
+            raise EngineFailed(f"The engine at {self._url} ended an answer with {ended!r}.")
 
 
 def _cached(event: Json) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from inference.engine import Sampling, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Caller
+from inference.remote.connection import Caller, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,52 @@ class Piece:
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] | None = None
     cached_tokens: int = 0
+
+
+class EventReader(Protocol):
+    """Reads the events of one streamed request."""
+
+    is_over: bool  # whether the last event was read
+
+    def read(self, event: Json) -> Piece:
+        """The event's tokens; there may be none."""
+        ...
+
+
+async def pieces_of(
+    batches: AsyncGenerator[list[Json], None], reader: EventReader
+) -> AsyncGenerator[Piece, None]:
+    """One piece for the events that arrived together: a busy server gets fewer, larger ones.
+
+    What precedes an event that cannot be read is yielded before its error is raised.
+    """
+    async for events in batches:
+        found: list[Piece] = []
+        failure: Exception | None = None
+        for event in events:
+            try:
+                piece = reader.read(event)
+            except Exception as error:
+                failure = error
+                break
+            if piece.tokens:
+                found.append(piece)
+            if reader.is_over:
+                break
+        if found:
+            yield found[0] if len(found) == 1 else _joined(found)
+        if failure is not None:
+            raise failure
+        if reader.is_over:
+            return
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    logprobs = None
+    if pieces[0].logprobs is not None:
+        logprobs = tuple(score for piece in pieces for score in piece.logprobs or ())
+    tokens = tuple(token for piece in pieces for token in piece.tokens)
+    return Piece(tokens, logprobs, max(piece.cached_tokens for piece in pieces))
 
 
 @dataclass(frozen=True, slots=True)

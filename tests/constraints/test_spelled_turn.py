@@ -13,7 +13,7 @@ from gpt_oss_server.constraints.spelled_turn import SpelledTurn, spelled_turn
 from gpt_oss_server.harmony.encoding import CALL, RETURN, Encoding
 from inference.engine import EngineFailed
 from inference.grammar import Notation, SpelledGrammar
-from tests.contracts.spelled_contract import SHAPES
+from tests.contracts.spelled_contract import NAMES, SHAPES
 
 WEATHER = "to=functions.weather"
 TURNS = (
@@ -25,6 +25,10 @@ TURNS = (
     "<|channel|>analysis to=python<|message|>print(1)<|call|>",
     f'<|channel|>commentary {WEATHER}<|message|>{{"city": "R", "unit": "celsius"}}<|call|><|start|>assistant'
     f'<|channel|>commentary {WEATHER}<|message|>{{"city": "S", "unit": "celsius"}}<|call|><|start|>functions',
+    *(f'<|channel|>commentary to={name}<|message|>{{"note": ""}}<|call|>' for name in NAMES),
+    *(f' to={name}<|channel|>commentary json<|message|>{{"note": ""}}<|call|>' for name in NAMES),
+    "<|channel|>commentary to=functions.fabc<|message|>",
+    " to=functions.<|channel|>commentary<|message|>",
     "<|channel|>weird<|message|>",
     "<|channel|>final<|message|>a<|channel|>",
     "<|channel|>commentary to=functions.nope<|message|>",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inference.engine import Finish
-from tests.contracts.engine_contract import GREEDY, generated
+from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import RemoteContract, ends_at, model_tokens
 from tests.doubles.engines.sglang_double import SglangDouble
 from tests.doubles.engines.vllm_double import END, VllmDouble
@@ -41,6 +41,15 @@ class EndingContract(RemoteContract):
         found = await generated(engine, replace(GREEDY, grammar=Written(END)))
         assert found.tokens == model_tokens(40)
         assert "is checked after it has ended" in caplog.text
+
+    async def test_events_that_wait_are_one_step(self, double: SglangDouble | VllmDouble) -> None:
+        engine = await self.connected(double)
+        steps = [step async for step in engine.generate(PROMPT, replace(GREEDY, logprobs=1))]
+        tokens = [token for step in steps for token in step.tokens]
+        assert tuple(tokens) == model_tokens(40)
+        assert len(steps) < 40, "the double sends them all at once"
+        scored = [score.token for step in steps for score in step.logprobs or ()]
+        assert scored == tokens
 
     @pytest.mark.parametrize("at_once", [1, 2, 5])
     async def test_a_usual_grammar_is_sent_from_a_token_on_that_does_not_fit(

@@ -31,12 +31,14 @@ WEATHER = {
 }
 FREE = {"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]}
 CALLEES = (Callee("functions.weather", JsonBody(WEATHER)), Callee("python", None, ("analysis",), ("code",)))
+NAMES = ("functions.f", "functions.fa", "functions.fab", "functions.weather", "g")
 SHAPES = {
     "answers": TurnShape(),
     "tools": TurnShape(CALLEES),
     "forced": TurnShape(CALLEES[:1], may_answer=False),
     "schema": TurnShape(answer=JsonBody(WEATHER), asides=("analysis",)),
     "loose": TurnShape(answer=JsonBody(FREE), asides=()),
+    "names": TurnShape([Callee(name, JsonBody(FREE)) for name in NAMES], may_answer=False),
     "parallel": TurnShape(CALLEES[:1], may_answer=False, asides=(), parallel=True),
 }
 

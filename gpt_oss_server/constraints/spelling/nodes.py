@@ -100,6 +100,33 @@ def choice(options: Sequence[Node | str]) -> Node:
     return found[0] if len(found) == 1 else Any(found)
 
 
+def choice_after(options: Sequence[tuple[str, Node]]) -> Node:
+    """One of the texts, with the node that follows it. What texts begin with in common is one node.
+
+    Otherwise each token of a long list of names would be compared with all of them.
+    """
+    found: list[Node] = []
+    by_first: dict[str, list[tuple[str, Node]]] = {}
+    for text, node in options:
+        by_first.setdefault(text[:1], []).append((text, node))
+    for first, same in by_first.items():
+        if not first:
+            found += [node for _, node in same]
+            continue
+        shared = _beginning([text for text, _ in same])
+        found.append(sequence(shared, choice_after([(text[len(shared) :], node) for text, node in same])))
+    return choice(found)
+
+
+def _beginning(texts: Sequence[str]) -> str:
+    """What all of them begin with."""
+    low, high = min(texts), max(texts)
+    length = next(
+        (at for at, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), len(low)
+    )
+    return low[:length]
+
+
 def maybe(node: Node) -> Node:
     return Repeat(node, 0, 1)
 

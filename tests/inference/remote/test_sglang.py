@@ -211,10 +211,15 @@ async def test_an_end_that_is_none_is_continued_a_few_times(
 ) -> None:
     engine = await connected(double, "sglang")
     double.abort, double.aborts_after = reason, 5
-    stream = engine.generate(PROMPT, GREEDY)
-    assert tuple([(await anext(stream)).tokens[0] for _ in range(20)]) == model_tokens(20)
+    tokens: list[int] = []
+
+    async def read() -> None:
+        async for step in engine.generate(PROMPT, GREEDY):
+            tokens.extend(step.tokens)
+
     with pytest.raises(EngineFailed, match=words):
-        await anext(stream)
+        await read()
+    assert tuple(tokens) == model_tokens(20)
 
 
 async def test_a_queue_that_is_full_is_reported_in_the_stream(double: SglangDouble) -> None:

@@ -127,10 +127,15 @@ async def test_cached_tokens_are_counted_where_the_server_counts_them(
 async def test_an_aborted_generation_is_continued_a_few_times(double: VllmDouble) -> None:
     engine = await connected(double, "vllm")
     double.aborts_after = 5
-    stream = engine.generate(PROMPT, GREEDY)
-    assert tuple([(await anext(stream)).tokens[0] for _ in range(20)]) == model_tokens(20)
+    tokens: list[int] = []
+
+    async def read() -> None:
+        async for step in engine.generate(PROMPT, GREEDY):
+            tokens.extend(step.tokens)
+
     with pytest.raises(EngineFailed, match="'abort'"):
-        await anext(stream)
+        await read()
+    assert tuple(tokens) == model_tokens(20)
 
 
 async def test_an_error_in_a_stream_is_a_failure_with_the_servers_words(double: VllmDouble) -> None:
