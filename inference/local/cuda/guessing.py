@@ -92,8 +92,14 @@ class CudaGuessing:
         count = sum(len(part.tokens) for part in decodes)
         nothing = [0] * (shape.decodes - count)
         left = [0] * (shape.rows - shape.decodes - sum(len(part.tokens) for part in prompts))
-        before: list[Numbers] = [self._before(part) for part in decodes]
-        kept: list[Numbers] = [self._places(part, part.start) for part in decodes]
+        before: list[Numbers] = [[each for part in decodes for each in self._before(part)]]
+        kept: list[Numbers] = [
+            [
+                self._place(part, at)
+                for part in decodes
+                for at in range(part.start, part.start + len(part.tokens))
+            ]
+        ]
         before += [nothing, *(self._before(part) for part in prompts), left]
         kept += [nothing, *(self._prompt_places(part) for part in prompts), left]
         return numpy.concatenate([numpy.asarray(each, dtype=numpy.int64) for each in (*before, *kept)])
@@ -101,9 +107,6 @@ class CudaGuessing:
     def _before(self, part: StepPart) -> list[int]:
         first = self._place(part, part.start - 1) if part.start else 0
         return [first, *[PREVIOUS_ROW] * (len(part.tokens) - 1)]
-
-    def _places(self, part: StepPart, first: int) -> list[int]:
-        return [self._place(part, at) for at in range(first, part.start + len(part.tokens))]
 
     def _prompt_places(self, part: StepPart) -> IntArray:
         """Only of blocks' ends and of the last row: the sequence continues after it."""

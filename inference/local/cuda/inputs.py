@@ -8,7 +8,7 @@ only new entries are sent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy
 import numpy.typing
@@ -65,8 +65,8 @@ def rows_of(parts: Sequence[StepPart]) -> list[StepPart]:
             found.append(part)
         else:
             found += [
-                replace(part, tokens=[token], start=part.start + at, samples=1)
-                for at, token in enumerate(part.tokens)
+                StepPart(part.slot, (token,), at, part.tables, 1, part.picker)
+                for at, token in enumerate(part.tokens, part.start)
             ]
     return found
 
