@@ -16,6 +16,11 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow tests begin first: one that begins last is waited for while all other cores are idle."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_collection_finish() -> None:
     """Libraries and collected tests stay to the end: the garbage collector need not visit them each time."""
     gc.collect()

@@ -53,7 +53,9 @@ def test_piped_lines_are_turns_of_one_conversation(tmp_path: Path) -> None:
         "when": "first line[\\s\\S]*second line",
         "text": "<|channel|>final<|message|>I remember.<|return|>",
     }
-    chat = run("chat", "--model", script(tmp_path, remembers, ANSWER), stdin="first line\nsecond line\n")
+    chat = run(
+        "chat", "--model", script(tmp_path, remembers, ANSWER), stdin="first line\nsecond line\n", fresh=True
+    )
     assert chat.returncode == 0, chat.stderr
     assert chat.stdout == "| Easy.\nHello!\nI remember.\n"
 
@@ -134,7 +136,7 @@ def test_the_greeting_ends_its_lines_between_words(
 def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:
     slow = {"when": "slow", "text": "<|channel|>final<|message|>" + "word " * 500 + "<|return|>"}
     model = script(tmp_path, slow, ANSWER, tokens_per_second=50)
-    with terminal("--model", model) as (controller, process):
+    with terminal("--model", model, fresh=True) as (controller, process):
         await_text(controller, "> ")
         os.write(controller, b"a slow one\n")
         await_text(controller, "word word")

@@ -13,7 +13,7 @@ from tests.doubles.commands import ANSWER, run, script
 
 
 def test_version_shows_the_versions_and_which_harmony_library() -> None:
-    done = run("version")
+    done = run("version", fresh=True)
     assert done.returncode == 0
     versions = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert {"gpt-oss-server", "python", "torch", "harmony"} <= set(versions)
@@ -23,7 +23,7 @@ def test_version_shows_the_versions_and_which_harmony_library() -> None:
 
 @pytest.mark.parametrize("command", [command.name for command in COMMANDS])
 def test_every_command_has_help_with_examples(command: str) -> None:
-    done = run(command, "--help")
+    done = run(command, "--help", fresh=True)
     assert done.returncode == 0
     assert (
         f"examples:\n  gpt-oss-server {command}" in done.stdout
@@ -83,7 +83,7 @@ def test_a_misspelt_variable_is_reported() -> None:
 def test_render_shows_the_exact_prompt(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"model": "any-name", "input": "Hello", "instructions": "Be brief."}))
-    done = run("render", str(request))
+    done = run("render", str(request), fresh=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("<|start|>system<|message|>")
     assert "Be brief." in done.stdout
@@ -165,7 +165,7 @@ def test_render_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_bench_prints_a_table_and_json(tmp_path: Path) -> None:
     model = script(tmp_path, {"tokens": [13] * 64})
     words = ["bench", "--model", model, "--prompt", "16,64", "--output", "32", "--repeat", "2"]
-    table = run(*words)
+    table = run(*words, fresh=True)
     assert table.returncode == 0, table.stderr
     assert "prefill" in table.stdout
     report = json.loads(run(*words, "--json").stdout)

@@ -143,7 +143,7 @@ def test_every_shown_flag_is_in_every_script() -> None:
 
 
 def test_the_command_prints_the_script_of_a_shell() -> None:
-    done = run("completion", "bash")
+    done = run("completion", "bash", fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("complete -F _gpt_oss_server gpt-oss-server\n")
 

@@ -182,7 +182,7 @@ def test_a_secret_is_never_shown(name: str, value: object, shown: str) -> None:
 
 def test_what_config_prints_is_a_configuration_file_with_the_same_settings(tmp_path: Path) -> None:
     file = written(tmp_path, 'keep_alive = 0.5\nidentity = "A \\"b\\"\\n€"\nstore_max_age = "90s"\n')
-    done = run("config", "--config", file, "--port", "9", "--served-model-name", "x,y")
+    done = run("config", "--config", file, "--port", "9", "--served-model-name", "x,y", fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "port = 9" in done.stdout
     again = read("--config", written(tmp_path, done.stdout, "again.toml"))

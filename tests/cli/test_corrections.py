@@ -159,6 +159,6 @@ def test_the_embedded_model_and_cached_checkpoints_are_listed(tmp_path: object) 
     ],
 )
 def test_a_name_that_cannot_be_pulled_is_explained(name: str, sentence: str) -> None:
-    done = run("pull", name)
+    done = run("pull", name, fresh=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert sentence in done.stderr

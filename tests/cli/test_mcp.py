@@ -21,7 +21,8 @@ from mcp_types import CallToolResult, ImageContent, TextContent
 
 from gpt_oss_server.cli.commands.http_server import listen
 from gpt_oss_server.cli.terminal.errors import CommandLineError
-from tests.doubles.commands import COMMAND, run
+from tests.doubles.commands import run
+from tests.doubles.processes.forked import Command
 from tests.doubles.terminals import await_text, terminal
 from tests.tools.python.conftest import bubblewrap
 
@@ -44,7 +45,7 @@ def served(shelf: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     except CommandLineError:
         pytest.skip(f"{host} is not available")
     words = ["mcp", "browser", "--browser", f"local:{shelf}", "--http", "--host", host, "--port", port]
-    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True)
+    process = Command[str](words, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     url = f"http://[{host}]:{port}/mcp" if ":" in host else f"http://{host}:{port}/mcp"
     assert url in process.stderr.readline()
@@ -89,8 +90,8 @@ def test_a_signal_ends_it_while_its_input_is_open(shelf: Path, number: signal.Si
             "clientInfo": {"name": "x", "version": "1"},
         },
     }
-    words = [*COMMAND, "mcp", "browser", "--browser", f"local:{shelf}"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    words = ["mcp", "browser", "--browser", f"local:{shelf}"]
+    with Command[str](words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(hello) + "\n")

@@ -21,12 +21,14 @@ import pytest
 from gpt_oss_server.cli.commands.http_server import listen
 from gpt_oss_server.ops.drain.drain import ExitCode
 from tests.doubles.commands import ANSWER, COMMAND, script
+from tests.doubles.processes.forked import Command
 from tests.doubles.server_process import serving
 from tools.addresses import is_of_this_machine
 
 
 def test_the_greeting_shows_the_model_and_the_address(tmp_path: Path) -> None:
-    with serving("--model", script(tmp_path, ANSWER), "--served-model-name", "gpt-oss-20b") as served:
+    model = script(tmp_path, ANSWER)
+    with serving("--model", model, "--served-model-name", "gpt-oss-20b", fresh=True) as served:
         assert "Model    scripted, replays a script of 1 turn(s)\n" in served.greeting
         assert "Names    scripted, gpt-oss-20b\n" in served.greeting
         assert "Warning" not in served.greeting
@@ -58,8 +60,8 @@ def loading(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     os.mkfifo(folder / "script.json")
     with listen("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
-    words = [*COMMAND, "serve", "--model", f"scripted:{folder / 'script.json'}", "--port", str(port)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    words = ["serve", "--model", f"scripted:{folder / 'script.json'}", "--port", str(port)]
+    with Command[str](words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             wait_for(f"http://127.0.0.1:{port}/health")
             yield process, f"http://127.0.0.1:{port}"
@@ -124,7 +126,7 @@ def answers(url: str) -> bool:
 
 def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:
     began = time.monotonic()
-    with serving("--default-max-output-tokens", "4") as served:
+    with serving("--default-max-output-tokens", "4", fresh=True) as served:
         body = {"input": "Hello", "stream": True}
         with httpx.stream("POST", f"{served.api}/responses", json=body, timeout=60) as answer:
             for line in answer.iter_lines():

@@ -70,7 +70,7 @@ def test_what_is_exported_and_imported_continues_with_the_same_prompts(
     filled: tuple[str, dict[str, str]], tmp_path: Path, encoding: Encoding
 ) -> None:
     place, ids = filled
-    exported = run("store", "export", "--store", place)
+    exported = run("store", "export", "--store", place, fresh=True)
     assert exported.returncode == 0, exported.stderr
     other = f"sqlite:{tmp_path / 'two.sqlite'}"
     imported = run("store", "import", "--store", other, stdin=exported.stdout)
@@ -109,7 +109,7 @@ def test_single_entries_are_exported_and_deleted(filled: tuple[str, dict[str, st
 
 def test_stat_counts_and_vacuum_keeps_the_bounds(filled: tuple[str, dict[str, str]]) -> None:
     place, _ = filled
-    before = run("store", "stat", "--store", place).stdout
+    before = run("store", "stat", "--store", place, fresh=True).stdout
     assert "responses              3\n" in before
     assert "conversations          1\n" in before
     assert "turns                  8\n" in before  # 4 of responses, and 4 parts of the conversation

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-COMMAND = [sys.executable, "-m", "gpt_oss_server"]
+from tests.doubles.processes.forked import COMMAND as COMMAND
+from tests.doubles.processes.forked import Command
 
 
 def run(
@@ -18,16 +18,27 @@ def run(
     env: dict[str, str] | None = None,
     timeout: float = 90,
     encoding: str | None = None,
+    fresh: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *words],
-        input=stdin,
-        capture_output=True,
+    """With `fresh`, in a Python of its own, as a user's."""
+    environment = {**os.environ, **(env or {})}
+    pipe = subprocess.PIPE
+    with Command[str](
+        words,
+        env=environment,
+        fresh=fresh,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
         text=True,
         encoding=encoding,
-        timeout=timeout,
-        env={**os.environ, **(env or {})},
-    )
+    ) as process:
+        try:
+            output, errors = process.communicate(stdin, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
 
 def script(folder: Path, *turns: str | dict[str, Any], tokens_per_second: float = 0) -> str:

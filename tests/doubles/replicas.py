@@ -6,7 +6,6 @@ import asyncio
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from tests.doubles.processes.forked import Command
 from tests.doubles.server_process import free_port
 
 _START_SECONDS = 120
@@ -31,9 +31,9 @@ class ServerProcess:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", str(self.port), *self.flags]
+        words = ["serve", "--port", str(self.port), *self.flags]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = Command(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     async def ready(self) -> None:
         async with httpx.AsyncClient() as client:

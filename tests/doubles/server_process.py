@@ -7,12 +7,14 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, Queue
+from typing import Any
+
+from tests.doubles.processes.forked import Command
 
 START_SECONDS = 90  # generous: the machine may be busy, and a first use may unpack the embedded model
 
@@ -37,17 +39,26 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(*flags: str, env: dict[str, str] | None = None, command: Sequence[str] = ()) -> Iterator[Served]:
-    """`gpt-oss-server serve` with these flags. SIGINT stops it; if that fails, it is killed."""
-    command = command or (sys.executable, "-m", "gpt_oss_server")
-    process = subprocess.Popen(
-        [*command, "serve", "--port", "0", *flags],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **(env or {})},
-    )
+def serving(
+    *flags: str, env: dict[str, str] | None = None, command: Sequence[str] = (), fresh: bool = False
+) -> Iterator[Served]:
+    """`gpt-oss-server serve` with these flags; by another command or, if `fresh`, in a Python of its own.
+
+    SIGINT stops it; if that fails, it is killed.
+    """
+    words = ["serve", "--port", "0", *flags]
+    options: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+        "env": {**os.environ, **(env or {})},
+    }
+    process: subprocess.Popen[str]
+    if command:
+        process = subprocess.Popen([*command, *words], **options)
+    else:
+        process = Command(words, fresh=fresh, **options)
     try:
         yield _await_greeting(process)
     finally:

@@ -7,13 +7,12 @@ import pty
 import re
 import select
 import subprocess
-import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpt_oss_server.cli.terminal.response_view import Terminal
-from tests.doubles.commands import COMMAND
+from tests.doubles.processes.forked import Command
 
 
 def shown(*events: dict[str, object], colour: bool = False, reasoning: bool = True) -> str:
@@ -29,17 +28,19 @@ def done(kind: str, **fields: object) -> dict[str, object]:
 
 
 @contextmanager
-def terminal(*words: str, command: str = "chat") -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def terminal(
+    *words: str, command: str = "chat", fresh: bool = False
+) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """Runs the command in a pseudo-terminal and yields the other end with the process."""
     controller, terminal_end = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, command, *words],
+    process = Command[bytes](
+        [command, *words],
         stdin=terminal_end,
         stdout=terminal_end,
         stderr=terminal_end,
-        start_new_session=True,
-        preexec_fn=_take_terminal,
+        takes_terminal=True,
         env={**os.environ, "TERM": "xterm"},
+        fresh=fresh,
     )
     os.close(terminal_end)
     try:
@@ -48,19 +49,6 @@ def terminal(*words: str, command: str = "chat") -> Iterator[tuple[int, subproce
         process.kill()
         process.wait()
         os.close(controller)
-
-
-def _take_terminal() -> None:
-    """Makes this the controlling terminal, so that Ctrl-C becomes a signal, and enables the signal.
-
-    A process that a shell starts in the background ignores SIGINT, and so do its children.
-    """
-    import fcntl
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def await_text(controller: int, pattern: str, seconds: float = 60) -> str:

@@ -17,7 +17,8 @@ from gpt_oss_server.settings import Settings
 from tests.contracts.embedded_model_contract import TIMER, WEATHER
 from tests.doubles.serving import serving
 
-MOST = 900  # tokens of a turn: what a short answer has, and 512 of repetition
+REPETITION = 128
+MOST = 388 + REPETITION  # tokens of a turn: what a short answer has, and those of repetition
 SEARCH: dict[str, Any] = {
     "type": "function",
     "name": "search_files",
@@ -46,7 +47,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    settings = Settings(model="tiny", python="off")
+    settings = Settings(model="tiny", python="off", repetition_limit=REPETITION)
     with serving(inference.load("tiny"), settings) as url:
         yield url
 

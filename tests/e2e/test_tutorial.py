@@ -33,6 +33,7 @@ def served() -> Iterator[Served]:
         yield served
 
 
+@pytest.mark.slow
 def test_every_block_prints_what_the_page_shows(served: Served) -> None:
     bubblewrap()
     checked = 0

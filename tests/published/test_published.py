@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.doubles.published.check import check_event, check_object, check_response
+from tests.doubles.apis.odd_bodies import ODD, places, with_odd
+from tests.doubles.published.check import check_event, check_object, check_response, fits, problems_of
 from tests.doubles.serving import scripted, serving
 
 HELLO = (
@@ -53,3 +55,20 @@ def test_answers_that_are_not_streams_are_accepted() -> None:
         for line in chunks:
             if line.startswith("data: {"):
                 check_object("CreateChatCompletionStreamResponse", json.loads(line[6:]))
+
+
+def test_the_fast_check_accepts_exactly_what_the_other_finds_no_problem_in() -> None:
+    """One odd value at each place of a response and of an item, and each key left out."""
+    with serving(scripted(HELLO)) as url:
+        response = httpx.post(f"{url}/responses", json={"input": "Hi"}, timeout=60).json()
+    verdicts = set()
+    odd = itertools.cycle(ODD)
+    for name, value in (("Response", response), ("OutputItem", response["output"][-1])):
+        for place in places(value):
+            changed = with_odd(value, place, next(odd)) if place else value
+            verdicts.add(fits(name, changed))
+            assert fits(name, changed) == (not problems_of(name, changed)), (name, place)
+        for key in value:
+            shorter = {other: value[other] for other in value if other != key}
+            assert fits(name, shorter) == (not problems_of(name, shorter)), (name, key)
+    assert verdicts == {True, False}

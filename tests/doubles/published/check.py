@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
 from referencing import Registry, Resource
@@ -45,6 +46,29 @@ def _validator(name: str) -> Validator:
 
 
 @cache
+def _resources() -> jsonschema_rs.Registry:
+    named = [(_ROOT + name, schema) for name, schema in _schemas().items()]
+    return jsonschema_rs.Registry(named, draft=jsonschema_rs.Draft202012)
+
+
+@cache
+def _fast_validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(_schemas()[name], registry=_resources())
+
+
+def fits(name: str, value: Any) -> bool:
+    """A hundredth of the time of `problems_of`, which knows the reasons."""
+    try:
+        return _fast_validator(name).is_valid(value)
+    except UnicodeEncodeError:  # half a character, which it does not take
+        return not problems_of(name, value)
+
+
+def problems_of(name: str, value: Any) -> list[Any]:
+    return sorted(_validator(name).iter_errors(value), key=lambda problem: len(problem.absolute_path))
+
+
+@cache
 def _events() -> dict[str, str]:
     """The type of an event → the name of its schema."""
     found: dict[str, str] = {}
@@ -56,9 +80,10 @@ def _events() -> dict[str, str]:
 
 
 def check_object(name: str, value: Any) -> None:
-    problems = sorted(_validator(name).iter_errors(value), key=lambda problem: len(problem.absolute_path))
-    reported = [f"{'.'.join(map(str, p.absolute_path))}: {_deepest(p)}"[:600] for p in problems]
-    assert not reported, f"not a {name} as published: " + "\n".join(reported)
+    if not fits(name, value):
+        problems = problems_of(name, value)
+        reported = [f"{'.'.join(map(str, p.absolute_path))}: {_deepest(p)}"[:600] for p in problems]
+        raise AssertionError(f"not a {name} as published: " + "\n".join(reported))
 
 
 def check_response(response: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 # Kernels with Hopper's warp-group products; for few rows, or with warps that divide columns, the older kind.
 WARP_GROUPS = {"experts.gate_up", "experts.down", "attention_prefill.prefill"}

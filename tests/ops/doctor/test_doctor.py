@@ -192,5 +192,5 @@ def test_the_command_shows_every_check_and_its_code_says_whether_all_works(tmp_p
     assert {"python", "torch", "gpu", "model", "store", "network", "browser"} <= {
         each["check"] for each in shown["checks"]
     }
-    done = run(*words[:-2], "--port", "0", timeout=180)
+    done = run(*words[:-2], "--port", "0", timeout=180, fresh=True)
     assert (done.returncode, "Everything that these settings need works." in done.stdout) == (0, True)

@@ -1,0 +1,1 @@
+"""The command in processes of its own, for tests."""
