@@ -124,7 +124,7 @@ class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSetting
         "Model",
         "Whether to guess tokens and check them in one step, which changes the time of an answer, not its "
         "text. `ngram` (or `on`) guesses what followed the same words before; `eagle:FOLDER` guesses with a "
-        "draft head (EAGLE-3, as published for gpt-oss), for now only on a CPU.",
+        "draft head (EAGLE-3, as published for gpt-oss; not yet run on a card).",
     )
     engine_key: str | None = setting(
         None,

@@ -19,9 +19,12 @@ from torch.nn import functional
 from inference.drafting.config import DraftConfig
 from inference.models.gpt_oss import GptOss
 from inference.models.rotations import Rotations
-from inference.ops.halves import Matrix, linear
+from inference.ops.choice import ops_for
+from inference.ops.halves import HalfRows, Matrix, linear
 from inference.ops.pages import Pages
-from inference.ops.reference import apply_rope, paged_attention, rms_norm, write_kv
+from inference.ops.reference import apply_rope
+
+FIRST_PAIR = 1  # no feature comes before position 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class DraftHead:
     def __init__(self, config: DraftConfig, weights: DraftWeights, model: GptOss) -> None:
         self.config = config
         self._weights, self._model = weights, model
+        self._ops = ops_for(model.device)
         self._rotations = Rotations(config.rope, config.head_dim, model.config.context_length, model.device)
         self._no_sinks = torch.full((config.heads,), -math.inf, device=model.device)
 
@@ -64,10 +68,11 @@ class DraftHead:
         if weights.fc is None:
             return self._model.normed(states[0])
         if weights.state_norms:
-            states = [rms_norm(*each, eps) for each in zip(states, weights.state_norms, strict=True)]
+            norms = zip(states, weights.state_norms, strict=True)
+            states = [self._ops.rms_norm(*each, eps) for each in norms]
         joined = torch.cat([*states], -1)
         if weights.fc_norm is not None:
-            joined = rms_norm(joined, weights.fc_norm, eps)
+            joined = self._ops.rms_norm(joined, weights.fc_norm, eps)
         return linear(joined, weights.fc)
 
     def layer(
@@ -82,26 +87,43 @@ class DraftHead:
     ) -> Tensor:
         """Writes the keys and values of T pairs; returns the outputs of those that are asked for (None: all).
 
-        `pages` has the slots of all pairs, and the spans of those asked for.
+        `pages` has the slots of all pairs, and the sequences of those asked for.
         """
         config, weights = self.config, self._weights
-        embedded = self._embedded(tokens, features.dtype)
-        normed = rms_norm(features, weights.feature_norm, config.norm_eps)
-        x = torch.cat((rms_norm(embedded, weights.token_norm, config.norm_eps), normed), -1)
+        x, residual = self._joined(tokens, features)
         cos, sin = self._rotations.at(positions)
-        both = linear(x, weights.kv, weights.kv_bias).view(len(x), 2, config.kv_heads, config.head_dim)
-        write_kv(keys, values, apply_rope(both[:, 0], cos, sin), both[:, 1], pages)
-        residual = normed if config.norm_before_residual else features
-        if asked is not None:
+        kv = linear(x, weights.kv, weights.kv_bias)
+        if asked is None:
+            both = torch.cat((linear(x, weights.q, weights.q_bias), kv), -1)
+            query = self._ops.rotate_and_write(both, cos, sin, keys, values, pages)
+        else:
+            self._ops.rotate_and_write(kv, cos, sin, keys, values, pages)
             x, residual, cos, sin = x[asked], residual[asked], cos[asked], sin[asked]
+            query = linear(x, weights.q, weights.q_bias).view(len(x), config.heads, config.head_dim)
+            query = apply_rope(query, cos, sin)
         if not len(x):
             return residual
-        query = linear(x, weights.q, weights.q_bias).view(len(x), config.heads, config.head_dim)
-        attended = paged_attention(apply_rope(query, cos, sin), keys, values, self._no_sinks, pages)
+        attended = self._ops.paged_attention(query, keys, values, self._no_sinks, pages)
         residual = residual + linear(attended, weights.out, weights.out_bias)
-        inner = linear(rms_norm(residual, weights.mlp_norm, config.norm_eps), weights.gate_up)
+        inner = linear(self._ops.rms_norm(residual, weights.mlp_norm, config.norm_eps), weights.gate_up)
         gate, straight = inner.chunk(2, -1)
         return residual + linear(functional.silu(gate) * straight, weights.down)
+
+    def write(
+        self, tokens: Tensor, features: Tensor, positions: Tensor, keys: Tensor, values: Tensor, pages: Pages
+    ) -> None:
+        """Only writes the keys and values of T pairs, to the slots of `pages`."""
+        x, _ = self._joined(tokens, features)
+        kv = linear(x, self._weights.kv, self._weights.kv_bias)
+        self._ops.rotate_and_write(kv, *self._rotations.at(positions), keys, values, pages)
+
+    def _joined(self, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """What the layer's products take of each pair, and its residual."""
+        weights, eps = self._weights, self.config.norm_eps
+        normed = self._ops.rms_norm(features, weights.feature_norm, eps)
+        embedded = self._ops.rms_norm(self._embedded(tokens, features.dtype), weights.token_norm, eps)
+        x = torch.cat((embedded, normed), -1)
+        return x, normed if self.config.norm_before_residual else features
 
     def _embedded(self, tokens: Tensor, dtype: torch.dtype) -> Tensor:
         embedding = self._weights.embedding
@@ -116,8 +138,13 @@ class DraftHead:
         weights = self._weights
         if weights.head is None:
             return self._model.logits(outputs, weights.norm).argmax(-1)
-        best = linear(self._normed(outputs), weights.head).argmax(-1)
+        if isinstance(weights.head, HalfRows):
+            logits = linear(self._normed(outputs), weights.head)
+        else:
+            logits = self._ops.head_logits(outputs, weights.norm, self.config.norm_eps, weights.head.t())
+        best = logits.argmax(-1)
         return best if weights.ids is None else weights.ids[best]
 
     def _normed(self, outputs: Tensor) -> Tensor:
-        return rms_norm(outputs, self._weights.norm, self.config.norm_eps)
+        normed: Tensor = self._ops.rms_norm(outputs, self._weights.norm, self.config.norm_eps)
+        return normed

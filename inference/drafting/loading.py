@@ -18,6 +18,7 @@ from inference.engine import CheckpointError
 from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
 from inference.naming.model_names import REPO_ID
+from inference.ops.choice import runs_kernels
 from inference.ops.halves import Matrix, halves_where_exact
 from inference.paths import UnknownHome, path_of
 
@@ -66,10 +67,19 @@ def _check_fit(folder: Path, config: DraftConfig, model: GptOss) -> None:
             f"{folder}: the head takes the states after layer {max(config.states)}, but the model has "
             f"{own.layers} layers. {other}"
         )
+    if runs_kernels(model.device) and not fits_kernels(config.head_dim):
+        raise CheckpointError(
+            f"{folder}: head_dim is {config.head_dim}; on a GPU only powers of two from 16 up to 256 are "
+            "supported. Use --speculation ngram there, or --device cpu."
+        )
     if None not in own.windows:
         raise CheckpointError(
             "A draft head needs a model with full-attention layers: its keys and values lie among theirs."
         )
+
+
+def fits_kernels(head_dim: int) -> bool:
+    return head_dim in (16, 32, 64, 128, 256)
 
 
 class _Reader:

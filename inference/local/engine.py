@@ -29,6 +29,7 @@ from inference.local.machine import machine_memory, machine_share
 from inference.local.memory import MemoryPlan, layer_kinds, plan_memory
 from inference.local.options import LocalOptions, check_device
 from inference.local.scheduling import sequence as sequences
+from inference.local.scheduling.drafts import costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
@@ -213,7 +214,13 @@ def engine_of(
         by_head=head is not None,
     )
     if on_gpu:
-        limits = replace(limits, chunk=CHUNK_ON_GPU, shared_chunk=SHARED_CHUNK_ON_GPU, ahead=1)
+        limits = replace(
+            limits,
+            chunk=CHUNK_ON_GPU,
+            shared_chunk=SHARED_CHUNK_ON_GPU,
+            costs=costs_on_gpu(model.config.experts, model.config.experts_per_token),
+            ahead=0 if limits.drafts else 1,
+        )
     block_size = _block_size(on_gpu)
     plan = plan_memory(
         layer_kinds(model, head, block_size),
@@ -258,7 +265,9 @@ def _runner(
         return TorchRunner(model, plan.blocks, plan.block_size, head)
     from inference.local.cuda.runner import CudaRunner
 
-    runner = CudaRunner(model, plan.blocks, limits.max_concurrent, plan.block_size)
+    runner = CudaRunner(
+        model, plan.blocks, limits.max_concurrent, plan.block_size, drafts=limits.drafts, head=head
+    )
     runner.prepare(progress)
     return runner
 

@@ -16,13 +16,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from inference.drafting.head import DraftHead
+from inference.drafting.head import FIRST_PAIR, DraftHead
 from inference.local.scheduling.step import Outcome, StepPart, right_drafts
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_cache import empty_blocks
 from inference.ops.pages import Span, of_spans, slots_of, span
-
-FIRST_PAIR = 1  # no feature comes before position 0
 
 
 def bytes_per_block(head: DraftHead, block_size: int, dtype: torch.dtype) -> int:

@@ -29,11 +29,6 @@ class LocalOptions:
 def check_device(options: LocalOptions, device: torch.device) -> None:
     """Raises `CheckpointError` if an option has no effect on this device."""
     check_precision(options.precision, device)
-    if options.draft_head is not None and device.type != "cpu":
-        raise CheckpointError(
-            f"A draft head (--speculation eagle:{options.draft_head}) runs on the CPU only for now, but the "
-            f"model would run on {device.type!r}. Use --speculation ngram there, or --device cpu."
-        )
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:

@@ -25,7 +25,16 @@ SKINNY_TOKENS = 16  # up to this many rows, kernels of this package multiply; ab
 ROUTED_TOKENS = 128  # up to this many rows, one launch normalises and routes
 PROGRAMS = 256  # fills a large GPU about twice
 
-__all__ = ["Mixture", "experts_block", "head_logits", "paged_attention", "project_out", "qkv", "rms_norm"]
+__all__ = [
+    "Mixture",
+    "experts_block",
+    "head_logits",
+    "paged_attention",
+    "project_out",
+    "qkv",
+    "rms_norm",
+    "rotate_and_write",
+]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -55,12 +64,7 @@ def qkv(
     query = torch.empty(tokens, heads, size, dtype=x.dtype, device=x.device)
     after = (cos, sin, query, keys, values, pages.slots)
     if tokens > SKINNY_TOKENS:
-        parts = _parts(rms_norm(x, norm_weight, eps), weight, bias)
-        grid = (triton.cdiv(tokens, 16), heads + 2 * kv_heads)
-        dense.rotate_and_write[grid](
-            parts, *after, tokens, heads, kv_heads, *strides_of(keys, values),
-            SIZE=size, TOKENS=16, SPLITS=len(parts), num_warps=1, **launches.early("rotate"),
-        )  # fmt: skip
+        _rotate_and_write(_parts(rms_norm(x, norm_weight, eps), weight, bias), heads, *after)
         return query
     values_of_rows, scales, is_scaled = _stored(weight)
     whole = (x, norm_weight, values_of_rows, scales, scales if bias is None else bias, *after)
@@ -82,6 +86,34 @@ def qkv(
             num_warps=how.warps, num_stages=how.stages, **launches.early("qkv"),
         )  # fmt: skip
     return query
+
+
+def rotate_and_write(
+    projected: Tensor, cos: Tensor, sin: Tensor, keys: Tensor, values: Tensor, pages: Pages
+) -> Tensor:
+    kv_heads, size = keys.shape[2:]
+    heads = projected.shape[1] // size - 2 * kv_heads
+    query = torch.empty(len(projected), heads, size, dtype=projected.dtype, device=projected.device)
+    _rotate_and_write(projected.unsqueeze(0), heads, cos, sin, query, keys, values, pages.slots)
+    return query
+
+
+def _rotate_and_write(
+    parts: Tensor,
+    heads: int,
+    cos: Tensor,
+    sin: Tensor,
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    slots: Tensor,
+) -> None:
+    """`parts`: P × T × (N+2K)·D, to be added."""
+    tokens, (kv_heads, size) = parts.shape[1], keys.shape[2:]
+    dense.rotate_and_write[(triton.cdiv(tokens, 16), heads + 2 * kv_heads)](
+        parts, cos, sin, query, keys, values, slots, tokens, heads, kv_heads, *strides_of(keys, values),
+        SIZE=size, TOKENS=16, SPLITS=len(parts), num_warps=1, **launches.early("rotate"),
+    )  # fmt: skip
 
 
 def _parts(x: Tensor, weight: Rows, bias: Tensor | None) -> Tensor:
@@ -193,7 +225,8 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
         query, keys, values, sinks, pages.tables, pages.lengths, out, sums, peaks, weights,
         pages.tables.stride(0), heads, *strides_of(keys, values), size**-0.5,
         WINDOW=pages.window or 0, GROUP=group, ROWS=max(16, triton.next_power_of_2(group)), SIZE=size,
-        BLOCK=pages.block_size, KEYS=64, SPLITS=splits, PLAIN=PLAIN, num_warps=4, num_stages=3,
+        BLOCK=pages.block_size, KEYS=64, SPLITS=splits, FIRST=pages.first, PLAIN=PLAIN, num_warps=4,
+        num_stages=3,
         **launches.early("decode"),
     )  # fmt: skip
     if splits > 1:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -65,6 +66,7 @@ class Pages:
     block_size: int
     decodes: int  # how many sequences, the first ones, have one query each
     longest: int  # the most queries of one sequence
+    first: int = 0  # no query sees an earlier position; above 0 only where each sequence has one query
     # For the CPU, from a runner that has the tables as lists; `tables` may then be empty.
     given_spans: tuple[Span, ...] | None = None
 
@@ -75,8 +77,8 @@ class Pages:
             return self.given_spans
         starts, lengths, tables = self.starts.tolist(), self.lengths.tolist(), self.tables.tolist()
         return tuple(
-            span(starts[at], starts[at + 1], lengths[at], tables[at], self.window, self.block_size)
-            for at in range(len(lengths))
+            span(*ends, length, table, self.window, self.block_size, self.first)
+            for ends, length, table in zip(pairwise(starts), lengths, tables, strict=True)
         )
 
     @cached_property
@@ -102,7 +104,7 @@ class Pages:
 
     def _gathered(self, group: list[Span]) -> Gathered:
         size, on = self.block_size, self.slots.device  # the device may be a GPU without kernels
-        widest = max(len(each.blocks) for each in group)
+        widest = max(1, *(len(each.blocks) for each in group))  # padding has no blocks
         blocks = [each.blocks + [0] * (widest - len(each.blocks)) for each in group]
         begins, ends, newest = (
             torch.tensor(column, device=on).unsqueeze(1)
@@ -129,8 +131,11 @@ def _places_within(each: Span, size: int) -> tuple[int, int, int]:
     return begin, end, newest
 
 
-def span(start: int, end: int, length: int, table: Sequence[int], window: int | None, size: int) -> Span:
-    first = 0 if window is None else max(0, length - (end - start) - window + 1)
+def span(
+    start: int, end: int, length: int, table: Sequence[int], window: int | None, size: int, least: int = 0
+) -> Span:
+    """`least`: the first position that a query may see."""
+    first = least if window is None else max(least, length - (end - start) - window + 1)
     blocks = list(table[first // size : -(-length // size)])
     run = not blocks or blocks == list(range(blocks[0], blocks[0] + len(blocks)))
     return Span(start, end, length, first, blocks, run)

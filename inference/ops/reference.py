@@ -94,11 +94,18 @@ def qkv(
     weight is (N+2K)·D × H with rows q, k, v; cos and sin are T×D, for the rows' positions; keys and values
     are blocks×size×K×D. Returns the queries, T×N×D.
     """
+    projected = linear(rms_norm(x, norm, eps), weight, bias)
+    return rotate_and_write(projected, cos, sin, keys, values, pages)
+
+
+def rotate_and_write(
+    projected: Tensor, cos: Tensor, sin: Tensor, keys: Tensor, values: Tensor, pages: Pages
+) -> Tensor:
+    """What follows the product of `qkv`, for a finished one, T × (N+2K)·D; N may be 0."""
     kv_heads, size = keys.shape[2:]
-    normed = rms_norm(x, norm, eps)
-    projected = linear(normed, weight, bias).view(len(x), -1, size)
-    rotated = apply_rope(projected[:, :-kv_heads], cos, sin)
-    write_kv(keys, values, rotated[:, -kv_heads:], projected[:, -kv_heads:], pages)
+    parts = projected.view(len(projected), -1, size)
+    rotated = apply_rope(parts[:, :-kv_heads], cos, sin)
+    write_kv(keys, values, rotated[:, -kv_heads:], parts[:, -kv_heads:], pages)
     return rotated[:, :-kv_heads]
 
 

@@ -8,7 +8,7 @@ compared with them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -58,6 +58,7 @@ class Pending:
     logprobs: Scores | None = None  # of the sampled tokens
     scores: Scores | None = None  # of the prompt
     error: InferenceError | None = None  # a failure before the flight was launched
+    guess_row: int | None = None  # of its guesses among the flight's
 
     @property
     def picker(self) -> CudaPicker:
@@ -68,9 +69,12 @@ class Pending:
 class CudaFlight:
     """Implements `inference.local.scheduling.step.Flight`."""
 
-    def __init__(self, pending: Sequence[Pending], tokens: Tensor) -> None:
-        """`pending` is in the order of the launched parts; `tokens` are already being copied to the host."""
-        self._pending, self._tokens = pending, tokens
+    def __init__(self, pending: Sequence[Pending], tokens: Tensor, guesses: Tensor | None = None) -> None:
+        """`pending` is in the order of the launched parts; the others are already being copied to the host.
+
+        `guesses`: a row for each part that has a `guess_row`.
+        """
+        self._pending, self._tokens, self._guesses = pending, tokens, guesses
         self._outcomes: list[Outcome] | None = None
         self._arrived: torch.cuda.Event | None = None
         if tokens.is_pinned():
@@ -83,7 +87,10 @@ class CudaFlight:
             if self._arrived is not None:
                 self._arrived.synchronize()
             tokens = self._tokens.tolist()
-            self._outcomes = [_outcome(each, tokens[each.tokens]) for each in self._pending]
+            guesses = [] if self._guesses is None else self._guesses.tolist()
+            self._outcomes = [
+                _with_guesses(each, _outcome(each, tokens[each.tokens]), guesses) for each in self._pending
+            ]
         return self._outcomes
 
 
@@ -121,6 +128,14 @@ def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
     if part.samples > 1 and picker.is_plain:
         picker.used(len(sampled))
     return Outcome(tuple(sampled), scores)
+
+
+def _with_guesses(pending: Pending, outcome: Outcome, guesses: Sequence[Sequence[int]]) -> Outcome:
+    if pending.guess_row is None or outcome.error is not None or not guesses:
+        return outcome
+    if outcome.sampled[-1].token in pending.picker.sampling.stop_token_ids:
+        return outcome
+    return replace(outcome, guesses=tuple(guesses[pending.guess_row][: pending.part.guesses]))
 
 
 def confirms_draft(part: StepPart, picker: CudaPicker, at: int, token: int) -> bool:

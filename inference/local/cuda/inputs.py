@@ -48,6 +48,29 @@ class Inputs:
     owners: Tensor  # each sequence's slot in the engine
 
 
+def is_prompt(part: StepPart) -> bool:
+    """Whether its tokens are one sequence of a step, not rows of their own."""
+    return len(part.tokens) > 1 and part.samples <= 1
+
+
+def rows_of(parts: Sequence[StepPart]) -> list[StepPart]:
+    """The same parts, with drafts as parts of their own.
+
+    A draft's row sees the keys of the rows before it, which a step writes before it reads any. So a step that
+    checks drafts is a step of single tokens, with its kernels and its recorded sizes.
+    """
+    found: list[StepPart] = []
+    for part in parts:
+        if is_prompt(part) or len(part.tokens) == 1:
+            found.append(part)
+        else:
+            found += [
+                StepPart(part.slot, (token,), at, part.tables, 1, part.picker)
+                for at, token in enumerate(part.tokens, part.start)
+            ]
+    return found
+
+
 def shape_of(parts: Sequence[StepPart]) -> StepShape:
     """The shape of ordered parts: those with one token come first."""
     counts = [len(part.tokens) for part in parts]
@@ -136,6 +159,10 @@ class Tables:
         self._device, self._width = device, width
         self._rows = [torch.zeros(slots + 1, width, dtype=torch.int32, device=device) for _ in range(kinds)]
         self._known: list[list[list[int]]] = [[[] for _ in range(slots)] for _ in range(kinds)]
+
+    def of_kind(self, kind: int) -> Tensor:
+        """Slots × blocks, int32."""
+        return self._rows[kind]
 
     def update(self, parts: Sequence[StepPart]) -> None:
         for kind, (rows, known) in enumerate(zip(self._rows, self._known, strict=True)):

@@ -9,15 +9,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 LONGEST, SHORTEST = 4, 2  # the number of tokens that must match; longer matches are tried first
 FIRST_PAUSE, LONGEST_PAUSE = 2, 64
-# What a token costs to check, and to guess and check: shares of what a step costs whatever its rows. Measured
-# with the embedded model on a CPU, where a step of one sequence takes 12 ms, and of eight 24.
-CHECKED, GUESSED = 0.15, 0.2
 FIRST_CHANCE, LARGEST_CHANCE = 0.7, 0.99
 LEARNED = 0.1  # the weight of the newest guess
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCosts:
+    """Shares of what a step costs whatever its rows."""
+
+    row: float  # of a step's first row
+    fading: float  # each further row costs this share of the one before it,
+    even: float  # and this: what rows do not share
+    guess: float  # one sequence's guess, without the row that checks it
+    round: float  # a guess of each sequence, however many there are
+
+    def worth(self, running: int) -> float:
+        """How likely a guess must be for its time, relative to a sequence's share of a step, at most 1.
+
+        `running`: sequences that share the step. Many gain little from fewer steps.
+        """
+        rows = running if self.fading == 1 else (1 - self.fading**running) / (1 - self.fading)
+        step = 1 + self.row * rows + self.even * running
+        further = self.row * self.fading**running + self.even
+        return min(1.0, (self.round + running * (self.guess + further)) / step)
+
+
+# Measured with the embedded model, where a step of one sequence takes 12 ms, and of eight 24.
+ON_CPU = DraftCosts(row=0.15, fading=1.0, even=0.0, guess=0.05, round=0.0)
+
+
+def costs_on_gpu(experts: int, experts_per_token: int) -> DraftCosts:
+    """A step reads each expert that some row uses, once: the more rows, the fewer further ones.
+
+    From the 20b's steps of 1, 8 and 32 rows on an H200 (1.6, 4.0 and 5.6 ms); a round of guesses is estimated
+    from the bytes of a published head. Neither was measured with a head.
+    """
+    return DraftCosts(row=0.58, fading=1 - experts_per_token / experts, even=0.02, guess=0.0, round=0.2)
 
 
 class Drafter(Protocol):
@@ -104,28 +136,24 @@ class TextDrafter:
         self._indexed = max(self._indexed, len(tokens))
 
 
-def worth(running: int) -> float:
-    """How likely a guess must be for its time, relative to a sequence's share of a step, at most 1.
-
-    Many sequences share the cost of a step, and gain little from fewer steps.
-    """
-    return min(1.0, GUESSED * running / (1 + CHECKED * running))
-
-
 class HeadDrafter:
     """Passes the runner's guesses on as drafts; wants as many as are likely to be right."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, costs: DraftCosts) -> None:
         """`most`: the largest number of tokens in a draft."""
-        self._most = most
+        self._most, self._costs = most, costs
+        # Below this chance guesses rest, and few are tried; a sequence alone is what it will often be again.
+        self._alone = self._least = costs.worth(1)
         self._guesses: list[int] = []
         self._chance = FIRST_CHANCE  # that a guess is right if those before it are
         self._pause = Pause()
 
     def wanted(self, running: int) -> int:
-        if self._chance < worth(1):
+        worth = self._costs.worth(running)
+        self._least = min(self._alone, worth)
+        if self._chance < self._least:
             return 0 if self._pause.passes() else 1
-        return min(self._most, int(math.log(worth(running)) / math.log(self._chance)))
+        return min(self._most, int(math.log(worth) / math.log(self._chance)))
 
     def take(self, guesses: Sequence[int]) -> None:
         self._guesses = list(guesses)
@@ -137,5 +165,5 @@ class HeadDrafter:
     def learn(self, drafted: int, accepted: int) -> None:
         for right in [1.0] * accepted + [0.0] * (accepted < drafted):
             self._chance = min(LARGEST_CHANCE, self._chance + LEARNED * (right - self._chance))
-        if self._chance < worth(1):
+        if self._chance < self._least:
             self._pause.learn(drafted, accepted)

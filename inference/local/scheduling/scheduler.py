@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import asdict, dataclass
 
-from inference.local.scheduling.drafts import Drafter, HeadDrafter, TextDrafter
+from inference.local.scheduling.drafts import ON_CPU, DraftCosts, Drafter, HeadDrafter, TextDrafter
 from inference.local.scheduling.fairness import (
     counts_of,
     in_turns,
@@ -39,6 +39,7 @@ class SchedulerLimits:
     scored_chunk: int = 32  # of a prompt whose every token is scored: the head runs for each
     drafts: int = 0  # guessed tokens in a step; 0: none
     by_head: bool = False  # the runner guesses them, in place of the scheduler
+    costs: DraftCosts = ON_CPU  # of a head's drafts
     ahead: int = 0  # steps that may be planned before the outcomes of earlier ones are known
 
     @property
@@ -50,7 +51,7 @@ class SchedulerLimits:
         """A new sequence's source of drafts."""
         if not self.drafts:
             return None
-        return HeadDrafter(self.drafts) if self.by_head else TextDrafter(self.drafts)
+        return HeadDrafter(self.drafts, self.costs) if self.by_head else TextDrafter(self.drafts)
 
 
 @dataclass(slots=True)

@@ -26,15 +26,15 @@ def decode(
     query_ptr, keys_ptr, values_ptr, sinks_ptr, tables_ptr, lengths_ptr, out_ptr, sums_ptr, peaks_ptr,
     weights_ptr, table_width, heads, slot_stride, head_stride, scale,
     WINDOW: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
-    KEYS: tl.constexpr, SPLITS: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
+    KEYS: tl.constexpr, SPLITS: tl.constexpr, FIRST: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """WINDOW 0 means all keys. SPLITS 1 writes `out`; otherwise it writes the sums, peaks and weights of
-    sequence × head × split."""
+    """WINDOW 0 means all keys; none before FIRST counts. SPLITS 1 writes `out`; otherwise it writes the sums,
+    peaks and weights of sequence × head × split."""
     begin_next(EARLY)
     sequence, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64), tl.program_id(2)
     wait_for_previous(EARLY)
     length = tl.load(lengths_ptr + sequence)
-    first = tl.maximum(length - WINDOW, 0) if WINDOW > 0 else 0
+    first = tl.maximum(length - WINDOW, FIRST) if WINDOW > 0 else FIRST
     share = tl.cdiv(tl.cdiv(length - first, SPLITS), KEYS) * KEYS
     begin = first + split * share
     end = tl.minimum(begin + share, length)

@@ -15,6 +15,7 @@ from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
 from inference.ops.scaled import FP8, Rows, ScaledRows
+from tests.doubles.inference.draft_cases import run_guesses
 from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, SIZE, VOCABULARY
 
 META = torch.device("meta")
@@ -44,6 +45,8 @@ def every_case() -> Iterator[Case]:
         yield Case(f"{prefix}decode {window}", partial(run_attention, [1] * 64, window, kept))
         yield Case(f"{prefix}prefill {window}", partial(run_attention, [2048], window, kept))
         yield Case(f"{prefix}prefill {window}", partial(run_attention, [1, 1, 40], window, kept))
+    for sequences in (1, 8, 64):
+        yield Case(f"draft_head {sequences}", partial(run_guesses, sequences))
     for experts, tokens in ((32, 1), (32, 4), (32, 64), (32, 256), (32, 2048), (128, 1), (128, 8), (128, 64)):
         yield Case(f"experts {experts} {tokens}", partial(run_experts, tokens, experts))
     for rows in (1, 8):

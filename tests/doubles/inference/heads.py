@@ -37,6 +37,10 @@ def speculators_config(model: ModelConfig, draft_vocab: int = 40, **changes: Any
     } | changes
 
 
+def changed_layer(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return config | {"transformer_layer_config": config["transformer_layer_config"] | changes}
+
+
 def llama_config(model: ModelConfig, **changes: Any) -> dict[str, Any]:
     """As in nvidia/gpt-oss-120b-Eagle3-long-context, scaled down: without a vocabulary of its own."""
     return {

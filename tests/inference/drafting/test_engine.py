@@ -16,6 +16,8 @@ import torch
 from inference.config import ModelConfig
 from inference.drafting.head import DraftHead
 from inference.engine import Engine, Sampling
+from inference.local.cuda.guessing import CudaGuessing
+from inference.local.cuda.inputs import Tables
 from inference.local.engine import LocalEngine, load_local
 from inference.local.guessing import Guessing, bytes_per_block
 from inference.local.memory import layer_kinds
@@ -28,6 +30,7 @@ from tests.doubles.inference.heads import (
     write_repeating_model,
     write_right_head,
 )
+from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 from tests.doubles.inference.recorded import Recorded
 
 
@@ -39,6 +42,14 @@ def repeating(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> 
 @pytest.fixture(scope="module")
 def mostly_repeating(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
     return write_repeating_model(tmp_path_factory.mktemp("mostly"), config, share=0.1)
+
+
+@pytest.fixture(autouse=True, params=["cpu", "gpu"])
+def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which runner computes the steps."""
+    if request.param == "gpu":
+        run_as_on_a_gpu(monkeypatch, padded=True)
+    return str(request.param)
 
 
 def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
@@ -234,6 +245,11 @@ def test_the_plan_counts_the_heads_memory(
     guessing = Guessing(head, model, [blocks] * len(config.windows), size)
     held = sum(each.nbytes for each in vars(guessing).values() if isinstance(each, torch.Tensor))
     assert held == blocks * bytes_per_block(head, size, model.dtype)
+    tables = Tables(3, 9, len(config.windows), model.device)
+    on_gpu = CudaGuessing(head, model, blocks, size, tables, 4, records=False)
+    kept = sum(each.nbytes for each in (on_gpu._keys, on_gpu._values, on_gpu._kept))
+    newest = 4 * (4 + 2)  # of three slots and the padding's, which are few on a card
+    assert kept == held + newest * head.config.hidden * model.dtype.itemsize
     plain, more = layer_kinds(model), layer_kinds(model, head, size)
     for before, after in zip(plain, more, strict=True):
         extra = (after.bytes_per_token - before.bytes_per_token) * size

@@ -12,18 +12,22 @@ import pytest
 import torch
 
 from inference.config import ModelConfig
+from inference.drafting.head import DraftHead
 from inference.drafting.loading import load_draft_head
 from inference.engine import Sampling
+from inference.local.cuda.recordings import Recordings
+from inference.local.cuda.runner import CudaRunner
 from inference.local.memory import layer_kinds, plan_memory
 from inference.local.scheduling import drafts
 from inference.local.scheduling.scheduler import SchedulerLimits
-from inference.local.scheduling.step import StepPart, right_drafts
-from inference.local.torch_runner import Landed, TorchRunner
+from inference.local.scheduling.step import Flight, Runner, StepPart, right_drafts
+from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
 from tests.doubles.inference.alone import alone, check_each_as_alone
 from tests.doubles.inference.driven import Driven, Prompts
 from tests.doubles.inference.heads import (
+    changed_layer,
     llama_config,
     random_tensors,
     speculators_config,
@@ -41,16 +45,12 @@ HEADS = {
     "all tokens": lambda config: speculators_config(config, draft_vocab=config.vocab_size),
     "a norm for each state": lambda config: speculators_config(config, norm_before_fc=False, fc_norm=True),
     "carries the norm": lambda config: speculators_config(config, norm_output=True),
-    "a window": lambda config: with_layer(
+    "a window": lambda config: changed_layer(
         speculators_config(config), layer_types=["sliding_attention"], sliding_window=5
     ),
-    "biases": lambda config: with_layer(speculators_config(config), attention_bias=True),
+    "biases": lambda config: changed_layer(speculators_config(config), attention_bias=True),
     "the last state": lambda config: llama_config(config, eagle_config={"use_aux_hidden_state": False}),
 }
-
-
-def with_layer(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return config | {"transformer_layer_config": config["transformer_layer_config"] | changes}
 
 
 @pytest.fixture(scope="module")
@@ -60,27 +60,55 @@ def model(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> GptO
     return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
 
 
-class Checked(TorchRunner):
-    """Compares every guess with a plain head's; `told` has the tokens of each slot's sequence."""
+class Checked:
+    """A runner that compares every guess with a plain head's."""
 
     engine: Driven
-    plain: PlainHead
-    compared = 0
 
-    def launch(self, parts: Listed[StepPart]) -> Landed:
+    def __init__(self, runner: Runner, plain: PlainHead) -> None:
+        self.runner, self.plain = runner, plain
+        self.compared = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runner, name)
+
+    def launch(self, parts: Listed[StepPart]) -> Flight:
         known = {each.slot: list(each.tokens) for each in self.engine.scheduler.running}
-        landed = super().launch(parts)
-        for part, outcome in zip(parts, landed.found, strict=True):
+        flight = self.runner.launch(parts)
+        for part, outcome in zip(parts, flight.outcomes(), strict=True):
             assert len(outcome.guesses) in (0, part.guesses)
             if outcome.guesses:
                 count = len(part.tokens) - part.samples + 1 + right_drafts(part, outcome)
                 tokens = [*known[part.slot][: part.start], *part.tokens[:count], outcome.sampled[-1].token]
                 assert list(outcome.guesses) == self.plain.guesses(tokens, len(outcome.guesses))
                 self.compared += 1
-        return landed
+        return flight
 
 
-def engine_of(model: GptOss, folder: Path, plain: PlainHead, limits: SchedulerLimits, spare: int) -> Driven:
+def runner_of(on: str, model: GptOss, blocks: list[int], head: DraftHead, limits: SchedulerLimits) -> Runner:
+    if on == "cpu":
+        return TorchRunner(model, blocks, SIZE, head)
+    return CudaRunner(
+        model,
+        blocks,
+        limits.max_concurrent,
+        SIZE,
+        drafts=limits.drafts,
+        head=head,
+        graphs=on == "gpu, padded",
+    )
+
+
+@pytest.fixture(params=["cpu", "gpu", "gpu, padded"])
+def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which runner: a GPU's runs here without recording steps, but pads them as recorded ones are."""
+    monkeypatch.setattr(Recordings, "replay", lambda self, numbers, shape: self._compute(numbers, shape))
+    return str(request.param)
+
+
+def engine_of(
+    on: str, model: GptOss, folder: Path, plain: PlainHead, limits: SchedulerLimits, spare: int
+) -> Driven:
     head = load_draft_head(str(folder), model)
     kinds = layer_kinds(model, head, SIZE)
     rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
@@ -92,15 +120,14 @@ def engine_of(model: GptOss, folder: Path, plain: PlainHead, limits: SchedulerLi
         )
         for count, kind in zip(rough.blocks, kinds, strict=True)
     ]
-    runner = Checked(model, blocks, SIZE, head)
+    runner = Checked(runner_of(on, model, blocks, head, limits), plain)
     runner.engine = Driven(runner, model.config.windows, blocks, limits)
-    runner.plain = plain
     return runner.engine
 
 
 @pytest.mark.parametrize("kind", HEADS)
 async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
-    model: GptOss, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    model: GptOss, tmp_path: Path, kind: str, on: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With chunks, batches, shared prefixes, preemption and refused drafts."""
     monkeypatch.setattr(drafts, "FIRST_PAUSE", 0)  # a random head is hardly ever right
@@ -111,7 +138,7 @@ async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     limits = SchedulerLimits(
         max_concurrent=4, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=3, by_head=True
     )
-    engine = engine_of(model, folder, PlainHead(raw, tensors, model), limits, spare=draw.choice([0, 20]))
+    engine = engine_of(on, model, folder, PlainHead(raw, tensors, model), limits, spare=draw.choice([0, 20]))
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for turn in range(32):
         if turn % 4 == 0:
@@ -128,7 +155,7 @@ async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_guesses_that_are_often_right_change_no_token(
-    tmp_path: Path, config: ModelConfig, seed: int
+    tmp_path: Path, config: ModelConfig, seed: int, on: str
 ) -> None:
     checkpoint = write_repeating_model(tmp_path / "model", config, share=0.05)
     model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
@@ -142,7 +169,7 @@ async def test_guesses_that_are_often_right_change_no_token(
     blocks = [
         min(count, 18 if kind.window is None else 40) for count, kind in zip(rough.blocks, kinds, strict=True)
     ]
-    runner = TorchRunner(model, blocks, SIZE, load_draft_head(str(folder), model))
+    runner = runner_of(on, model, blocks, load_draft_head(str(folder), model), limits)
     engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for first in range(6):  # more than the blocks hold
@@ -158,3 +185,20 @@ async def test_guesses_that_are_often_right_change_no_token(
     counts = engine.scheduler.counts
     assert counts.preemptions > 0
     assert 0.2 < counts.accepted_tokens / counts.drafted_tokens < 0.98
+
+
+async def test_both_runners_draft_and_accept_the_same(tmp_path: Path, config: ModelConfig) -> None:
+    checkpoint = write_repeating_model(tmp_path / "model", config, share=0.1)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
+    head = load_draft_head(str(write_right_head(tmp_path / "head", checkpoint)), model)
+    limits = SchedulerLimits(max_concurrent=2, max_waiting=9, chunk=16, drafts=4, by_head=True)
+    found = []
+    for on in ("cpu", "gpu"):
+        blocks = [40] * len(config.windows)
+        engine = Driven(runner_of(on, model, blocks, head, limits), model.config.windows, blocks, limits)
+        for first in range(6):
+            engine.request([first, 7, first + 40], 60, Sampling(temperature=0.8, seed=first))
+        engine.finish()
+        found.append((engine.scheduler.counts, [client.tokens for client in engine.clients]))
+    assert found[0] == found[1]
+    assert 0 < found[0][0].accepted_tokens < found[0][0].drafted_tokens

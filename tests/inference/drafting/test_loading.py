@@ -16,10 +16,16 @@ from inference.drafting.config import parse_draft_config
 from inference.drafting.head import DraftHead
 from inference.drafting.loading import load_draft_head
 from inference.engine import CheckpointError
-from inference.local.options import LocalOptions, check_device
+from inference.local.options import LocalOptions
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
-from tests.doubles.inference.heads import llama_config, random_tensors, speculators_config, write_head
+from tests.doubles.inference.heads import (
+    changed_layer,
+    llama_config,
+    random_tensors,
+    speculators_config,
+    write_head,
+)
 
 CPU = torch.device("cpu")
 
@@ -33,10 +39,6 @@ def error_of(model: GptOss, folder: Path | str) -> str:
     with pytest.raises(CheckpointError) as caught:
         load_draft_head(str(folder), model)
     return str(caught.value)
-
-
-def changed(raw: dict[str, Any], **layer: Any) -> dict[str, Any]:
-    return raw | {"transformer_layer_config": raw["transformer_layer_config"] | layer}
 
 
 def test_a_missing_folder_of_a_repos_name_is_answered_with_the_download(model: GptOss) -> None:
@@ -94,7 +96,7 @@ def test_another_shape_is_refused(
     model: GptOss, tmp_path: Path, config: ModelConfig, layer: dict[str, Any], text: str
 ) -> None:
     raw = speculators_config(config)
-    folder = write_head(tmp_path, changed(raw, **layer), random_tensors(raw))
+    folder = write_head(tmp_path, changed_layer(raw, **layer), random_tensors(raw))
     message = error_of(model, folder)
     assert str(folder) in message
     assert text in message
@@ -148,7 +150,7 @@ def test_ids_outside_of_the_vocabulary_are_refused(
 def test_a_head_of_another_size_needs_an_embedding_and_a_vocabulary_of_its_own(
     model: GptOss, tmp_path: Path, config: ModelConfig
 ) -> None:
-    raw = changed(speculators_config(config, target_hidden_size=64), hidden_size=32)
+    raw = changed_layer(speculators_config(config, target_hidden_size=64), hidden_size=32)
     tensors = random_tensors(raw)
     assert "'embed_tokens.weight' is missing, and the model's own embedding has 64 columns" in error_of(
         model, write_head(tmp_path / "without", raw, tensors)
@@ -182,11 +184,16 @@ def test_a_model_of_windows_alone_has_no_place_for_a_head(tmp_path: Path, config
     assert "needs a model with full-attention layers" in error_of(model, folder)
 
 
-def test_a_gpu_is_refused_before_the_model_is_loaded() -> None:
-    options = LocalOptions(draft_head="heads/a")
-    check_device(options, CPU)
-    with pytest.raises(CheckpointError, match=r"eagle:heads/a\) runs on the CPU only for now, but the model"):
-        check_device(options, torch.device("cuda"))
+def test_a_shape_that_no_kernel_takes_is_refused_on_a_gpu(
+    model: GptOss, tmp_path: Path, config: ModelConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = changed_layer(speculators_config(config), head_dim=24)
+    folder = write_head(tmp_path / "odd", raw, random_tensors(raw))
+    load_draft_head(str(folder), model)
+    monkeypatch.setattr("inference.drafting.loading.runs_kernels", lambda device: True)
+    assert "head_dim is 24; on a GPU only powers of two from 16" in error_of(model, folder)
+    fitting = changed_layer(speculators_config(config), head_dim=16)
+    load_draft_head(str(write_head(tmp_path / "fitting", fitting, random_tensors(fitting))), model)
 
 
 @pytest.mark.parametrize("name", ["llama:http://127.0.0.1:1", "scripted:answers.json"])

@@ -10,7 +10,7 @@ import pytest
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
 from inference.local.memory import LayerKind, plan_memory
 from inference.local.scheduling.blocks import IntegrityError
-from inference.local.scheduling.drafts import HeadDrafter, worth
+from inference.local.scheduling.drafts import ON_CPU, HeadDrafter, costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
@@ -319,7 +319,7 @@ def test_the_context_does_not_vary_with_the_free_memory() -> None:
 
 
 def test_a_head_is_asked_for_as_many_guesses_as_are_likely_to_be_right() -> None:
-    drafter = HeadDrafter(4)
+    drafter = HeadDrafter(4, ON_CPU)
     drafter.take([1, 2, 3, 4])
     assert drafter.draft([], 3) == [1, 2, 3]
     assert drafter.draft([], 3) == []  # a guess is for one step
@@ -337,16 +337,31 @@ def test_a_head_is_asked_for_as_many_guesses_as_are_likely_to_be_right() -> None
 
 
 def test_the_more_sequences_share_a_step_the_likelier_a_guess_must_be() -> None:
-    drafter = HeadDrafter(4)  # right in 7 of 10 cases, as far as it knows
+    drafter = HeadDrafter(4, ON_CPU)  # right in 7 of 10 cases, as far as it knows
     assert [drafter.wanted(running) for running in (1, 2, 4, 8, 32)] == [4, 3, 1, 0, 0]
-    assert worth(1000) == 1.0
+    assert ON_CPU.worth(1000) == 1.0
     for _ in range(40):
         drafter.learn(1, 1)
     assert drafter.wanted(8) == 4
 
 
+def test_on_a_gpu_many_rows_share_their_experts() -> None:
+    """There a few sequences make a further row dear, many make it cheap."""
+    costs = costs_on_gpu(32, 4)
+    assert costs.worth(4) > costs.worth(1) > costs.worth(16) > costs.worth(32)
+    assert costs_on_gpu(128, 4).worth(16) > 2 * costs.worth(16)
+    drafter = HeadDrafter(4, costs)
+    for _ in range(6):
+        assert drafter.wanted(32) > 0
+        drafter.learn(1, 0)
+    assert drafter.wanted(4) == 1  # a trial
+    drafter.learn(1, 0)
+    assert [drafter.wanted(4) for _ in range(3)] == [0, 0, 1]
+    assert drafter.wanted(32) > 0
+
+
 def test_a_head_that_is_hardly_ever_right_rests_longer_and_longer() -> None:
-    drafter = HeadDrafter(4)
+    drafter = HeadDrafter(4, ON_CPU)
     while drafter.wanted(1):
         drafter.learn(4, 0)
     rests = []

@@ -49,7 +49,7 @@ def seen_places(pages: Pages, blocks: int) -> Tensor:
     tables, lengths, starts = pages.tables.tolist(), pages.lengths.tolist(), pages.starts.tolist()
     for at, length in enumerate(lengths):
         queries = starts[at + 1] - starts[at]
-        first = 0 if pages.window is None else max(0, length - queries - pages.window + 1)
+        first = pages.first if pages.window is None else max(pages.first, length - queries - pages.window + 1)
         for position in range(first, length):
             seen[
                 tables[at][position // pages.block_size] * pages.block_size + position % pages.block_size
@@ -72,6 +72,23 @@ def test_groups_of_every_size_equal_the_reference(
     draw = Draw(heads, device)
     found, wanted = attended(draw, random_pages(draw, [1, 1, 9], None, 32), heads, kv_heads, size)
     assert relative_error(found, wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize("past", [3, 400])
+@pytest.mark.parametrize("window", [None, 5])
+def test_no_query_sees_a_position_before_the_first(
+    device: torch.device, window: int | None, past: int
+) -> None:
+    """As the places of a draft head, whose first position has no pair."""
+    draw = Draw(past, device)
+    pages = random_pages(draw, [1, 1, 1, 1], window, 16, past=past)
+    longer = replace(pages, lengths=pages.lengths.clamp(min=2), first=1)
+    found, wanted = attended(draw, longer, 4, 2, 16)
+    assert int(pages.lengths.min()) <= 3 or past > 3
+    assert relative_error(found, wanted) < draw.tolerance
+    if window is None:
+        every, _ = attended(Draw(past, device), replace(longer, first=0), 4, 2, 16)
+        assert relative_error(found, every) > 1e-3
 
 
 @pytest.mark.parametrize("window", [None, 300])

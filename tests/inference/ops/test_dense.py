@@ -53,6 +53,27 @@ def test_queries_keys_and_values_equal_the_reference(
         assert torch.equal(before[untouched], after[untouched])
 
 
+@pytest.mark.parametrize("heads", [0, 4])
+@pytest.mark.parametrize("tokens", [1, 21])
+def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
+    device: torch.device, tokens: int, heads: int
+) -> None:
+    from inference.ops import fused
+
+    draw, kv_heads, size = Draw(tokens + heads, device), 2, 16
+    pages = random_pages(draw, [1] * tokens, None, 16)
+    projected = draw.rows(tokens, (heads + 2 * kv_heads) * size)
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 64))
+    memory = [draw.memory(int(pages.tables.max()) + 1, 16, kv_heads, size) for _ in range(2)]
+    wanted_memory = [part.double() for part in memory]
+    found = fused.rotate_and_write(projected, cos, sin, *memory, pages)
+    wanted = reference.rotate_and_write(projected.double(), cos.double(), sin.double(), *wanted_memory, pages)
+    assert found.shape == wanted.shape == (tokens, heads, size)
+    assert not heads or relative_error(found, wanted) < draw.tolerance
+    for own, right in zip(memory, wanted_memory, strict=True):
+        assert relative_error(own, right) < draw.tolerance
+
+
 @pytest.mark.parametrize("tokens", [1, 4, 6, 18])
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_output_projection_equals_the_reference(device: torch.device, tokens: int, bias: bool) -> None:

@@ -17,11 +17,12 @@ import torch
 from inference.engine import EngineFailed, EngineInfo, InferenceError, Sampling, TokenLogprob
 from inference.local import engine as engines
 from inference.local.cuda.graphs import Graphs, shapes_for
-from inference.local.cuda.inputs import StepShape
+from inference.local.cuda.inputs import StepShape, decode_shape
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine, LocalOptions
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
+from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 
 CPU = torch.device("cpu")
 INFO = EngineInfo(
@@ -41,19 +42,7 @@ def plain(model: GptOss, **options: object) -> LocalEngine:
 def ahead(
     model: GptOss, monkeypatch: pytest.MonkeyPatch, *, padded: bool = False, **options: object
 ) -> LocalEngine:
-    """The engine as on a GPU, but without records; `padded` pads steps to the size of recorded ones."""
-    if padded:
-        monkeypatch.setattr(Graphs, "replay", lambda self, numbers, shape: self._compute(numbers, shape))
-    limits = engines.SchedulerLimits
-    monkeypatch.setattr(engines, "SchedulerLimits", lambda **given: limits(**given, ahead=1))
-    monkeypatch.setattr(
-        engines,
-        "_runner",
-        lambda model, plan, limits, progress, head: CudaRunner(
-            model, plan.blocks, limits.max_concurrent, plan.block_size, graphs=padded
-        ),
-    )
-    monkeypatch.setattr(engines, "_block_size", lambda on_gpu: 16)
+    run_as_on_a_gpu(monkeypatch, padded=padded)
     return plain(model, **options)
 
 
@@ -234,7 +223,7 @@ def test_only_new_entries_of_a_table_are_sent(model: GptOss) -> None:
 
 
 def test_a_step_is_padded_to_the_smallest_recorded_one_that_holds_it() -> None:
-    graphs = Graphs(lambda numbers, shape: numbers, 2, 64, 1024, CPU)
+    graphs = Graphs(lambda numbers, shape: numbers, lambda shape: 0, 64, 1024, CPU)
 
     def held(rows: int, sequences: int, decodes: int) -> tuple[int, int] | None:
         found = graphs.shape_for(StepShape(rows, sequences, decodes, rows))
@@ -248,6 +237,32 @@ def test_a_step_is_padded_to_the_smallest_recorded_one_that_holds_it() -> None:
     assert held(64 + 512, 65, 64) == (64, 512)
     assert held(64 + 513, 65, 64) is None
     assert all(len(shapes_for(most, 1024)) == len(set(shapes_for(most, 1024))) for most in (1, 4, 64, 300))
+
+
+def test_a_step_that_checks_drafts_is_a_recorded_step_of_single_tokens(
+    model: GptOss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many sequences have drafts: prompts are recorded for eight sequences at most."""
+    replayed = []
+
+    def replay(self: Graphs, numbers: torch.Tensor, shape: StepShape) -> torch.Tensor:
+        replayed.append(shape)
+        return self._compute(numbers, shape)
+
+    monkeypatch.setattr(Graphs, "replay", replay)
+    runner = CudaRunner(model, [40] * len(model.config.windows), 10, 16, drafts=3)
+    assert (runner.ahead, runner._graphs) == (0, None)
+    runner = CudaRunner(model, [40] * len(model.config.windows), 10, 16, drafts=3, graphs=True)
+    picker = runner.picker(SAMPLINGS[0])
+    runner.launch([StepPart(slot, [1, 2, 3], 0, [[1 + slot]] * 2, 0, picker) for slot in range(10)])
+    assert not replayed
+    parts = [
+        StepPart(slot, [5, 6, 7, 8][: 1 + slot % 4], 3, [[1 + slot]] * 2, 1 + slot % 4, picker)
+        for slot in range(10)
+    ]
+    outcomes = runner.launch(parts).outcomes()
+    assert replayed == [decode_shape(24)]  # 23 rows
+    assert all(1 <= len(found.sampled) <= part.samples for found, part in zip(outcomes, parts, strict=True))
 
 
 def test_preparing_a_runner_leaves_the_random_state_unchanged(model: GptOss) -> None:

@@ -1,0 +1,158 @@
+"""Samples a step's tokens on the device, from the logits of its rows.
+
+Takes the parts in flight and the logits of the rows that they want, in their order; returns all tokens, not
+yet read, and keeps the newest of each slot for the next step. Parts that check drafts are sampled row by row
+where a token depends on the previous one through more than the model. It must not know the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from inference.engine import EngineFailed, InferenceError
+from inference.local.cuda.flight import NOT_FINITE, Pending, Scores, confirms_draft
+from inference.local.cuda.picker import pick_rows, to_device
+from inference.local.sampling.masks import Masks
+from inference.local.scheduling.step import StepPart, failure_of
+from inference.ops.sampling import log_probabilities
+
+
+class RowSampler:
+    def __init__(self, slots: int, device: torch.device) -> None:
+        # Each slot's latest sampled token, and one place for padding.
+        self.newest = torch.zeros(slots + 1, dtype=torch.int64, device=device)
+        self._device = device
+
+    def sample(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
+        """All tokens that the parts sample, concatenated, on the device; the parts learn their places."""
+        wanted = [wanted_rows(each.part) for each in pending]
+        own = dict(zip(map(id, pending), torch.split(logits, wanted), strict=True))
+        for each in pending:
+            _score_prompt(each, own[id(each)])
+        together = [each for each in pending if each.part.samples and not _needs_each_token(each)]
+        rows = [own[id(each)][-each.part.samples :] for each in together]
+        # In most steps these are exactly `logits`.
+        chosen = logits if wanted == [each.part.samples for each in together] else None
+        found = (
+            [self._sample_together(together, chosen if chosen is not None else torch.cat(rows))]
+            if rows
+            else []
+        )
+        end = 0
+        for each in together:
+            each.tokens = slice(end, end + each.part.samples)
+            end += each.part.samples
+        for each in pending:
+            if each.part.samples and _needs_each_token(each):
+                tokens = self._sample_in_turn(each, own[id(each)][-each.part.samples :])
+                each.tokens = slice(end, end + len(tokens))
+                end += len(tokens)
+                found.append(tokens)
+        for each in pending:
+            if each.part.samples and each.picker.sampling.logprobs is not None:
+                tokens = torch.cat(found)[each.tokens]
+                each.logprobs = _scores(
+                    own[id(each)][-each.part.samples :][: len(tokens)], tokens, each.picker.sampling.logprobs
+                )
+        return torch.cat(found) if found else self.newest[:0]
+
+    def _sample_together(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
+        """Picks for all rows in one call; the host computes masks while the device computes the logits."""
+        pickers, points, masks = [], [], []
+        for each, mask in zip(pending, _masks(pending), strict=True):
+            count = each.part.samples
+            pickers += [each.picker] * count
+            points += each.picker.points(count)
+            masks += [mask] * count
+            if count == 1:
+                each.picker.used(1)
+        tokens = pick_rows(logits, pickers, points, masks)
+        alone = [at for at, each in enumerate(pending) if each.part.samples == 1]
+        if len(alone) == len(pending):
+            slots = [each.part.slot for each in pending]
+            self.newest.index_copy_(0, to_device(torch.tensor(slots), self._device), tokens)
+        else:
+            self._keep_newest(pending, tokens)
+        _count(pending, tokens)
+        return tokens
+
+    def _keep_newest(self, pending: Sequence[Pending], tokens: Tensor) -> None:
+        """For steps with drafts, whose rows the host reads before a later step builds on them."""
+        end = 0
+        for each in pending:
+            if each.part.samples == 1:
+                self.newest[each.part.slot] = tokens[end]
+            end += each.part.samples
+
+    def _sample_in_turn(self, pending: Pending, logits: Tensor) -> Tensor:
+        """Samples drafts one by one where a token depends on the previous one through more than the model."""
+        picker, part = pending.picker, pending.part
+        found: list[int] = []
+        try:
+            for at in range(part.samples):
+                mask = None if picker.masks is None else picker.masks.bits()
+                token = pick_rows(logits[at : at + 1], [picker], picker.points(1), [mask])
+                picker.used(1)
+                picker.count(token)
+                found.append(int(token.item()))
+                if found[-1] < 0:
+                    raise EngineFailed(NOT_FINITE)
+                if picker.masks is not None:
+                    picker.masks.accept(found[-1])
+                if not confirms_draft(part, picker, at, found[-1]):
+                    break
+        except InferenceError as error:
+            pending.error = error
+        except Exception as error:
+            # As in a flight: a grammar is foreign code.
+            pending.error = failure_of(error)
+        return torch.tensor(found, dtype=torch.int64, device=self._device)
+
+
+def wanted_rows(part: StepPart) -> int:
+    """How many of a part's last rows need logits."""
+    return len(part.tokens) if part.scored is not None else part.samples
+
+
+def _needs_each_token(pending: Pending) -> bool:
+    return pending.part.samples > 1 and not pending.picker.is_plain
+
+
+def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
+    """The mask of each part, None if no grammar binds it or its grammar failed."""
+    bound = [each.picker.masks for each in pending if each.picker.masks is not None]
+    found = iter(Masks.bits_of_all(bound))
+    masks: list[bytes | None] = []
+    for each in pending:
+        mask = None if each.picker.masks is None else next(found)
+        if isinstance(mask, Exception):
+            each.error = mask if isinstance(mask, InferenceError) else failure_of(mask)
+            mask = None
+        masks.append(mask)
+    return masks
+
+
+def _count(pending: Sequence[Pending], tokens: Tensor) -> None:
+    end = 0
+    for each in pending:
+        if each.part.samples == 1:
+            each.picker.count(tokens[end : end + 1])
+        end += each.part.samples
+
+
+def _score_prompt(pending: Pending, logits: Tensor) -> None:
+    part = pending.part
+    if part.scored is not None:
+        count = min(len(part.scored), len(logits))
+        tokens = to_device(torch.tensor(part.scored[:count], dtype=torch.int64), logits.device)
+        top = pending.picker.sampling.prompt_logprobs or 0
+        pending.scores = _scores(logits[:count], tokens, top, ranked=True)
+
+
+def _scores(logits: Tensor, tokens: Tensor, top: int, *, ranked: bool = False) -> Scores:
+    known = tokens.clamp(min=0)
+    ranks = (logits > logits.gather(1, known[:, None])).sum(1) + 1 if ranked else None
+    return Scores(tokens, *log_probabilities(logits, known, top), ranks).on_host()
