@@ -113,7 +113,7 @@ def test_sequences_are_gathered_with_others_of_similar_length_and_long_ones_are_
         span(at, at + 1, count * SIZE, range(1, count + 1), None, SIZE) for at, count in enumerate(blocks)
     )
     empty = torch.empty(0, dtype=torch.int64)
-    pages = Pages(empty, empty, empty, empty, None, SIZE, len(spans), 1, spans)
+    pages = Pages(empty, empty, empty, empty, None, SIZE, len(spans), 1, given_spans=spans)
     assert [(part.start, part.end, isinstance(part, Gathered)) for part in pages.parts] == [
         (0, 5, True),  # the next one would make the copy four times as large
         (5, 6, False),
