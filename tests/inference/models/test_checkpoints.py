@@ -166,7 +166,9 @@ def test_progress_fits_a_line_of_the_terminal(columns: int) -> None:
     termios.tcsetwinsize(end, (24, columns))
     with open(end, "w") as stream, ProgressBar("Loading weights", 2, stream=stream) as bar:
         bar.advance()
-    drawn = os.read(controller, 4096).decode()
+    drawn = ""
+    while not drawn.endswith("\n"):
+        drawn += os.read(controller, 4096).decode()
     os.close(controller)
     lines = re.split(r"[\r\n]+", drawn.strip())
     assert len(lines) == 2
