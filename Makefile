@@ -159,8 +159,9 @@ release-check: $(VENV)/.developing
 
 # openai-harmony shares its import name with oss-harmony: first on the path, it takes its place. It would download
 # its vocabulary, so oss-harmony exports it; openai-harmony checks its sha256. Only the room of the format imports the
-# library, so this target tests that room and the embedded model's own turns.
+# library, so this target tests that room and some of the embedded model's own turns.
 WITH_OPENAI_HARMONY := harmony e2e/test_embedded_model.py
+TURNS_OF_THE_MODEL := reasoning_and_an_answer or its_result_used or stream_helper or answer_with_a_citation
 $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(PIP) --no-deps --target $(@D) openai-harmony
@@ -169,7 +170,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%)
+		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%) -k "harmony or $(TURNS_OF_THE_MODEL)"
 
 # Real clients, apart from the project and each Python environment apart from the others: their requirements conflict.
 # uv installs them in seconds, where pip takes many minutes. A failure is reported, and the tests of its clients are

@@ -42,6 +42,7 @@ def test_the_held_out_part_has_only_its_own_forms_and_training_none_of_them() ->
     assert not _between(False) & kept_back
 
 
+@pytest.mark.training
 def test_plain_requests_have_the_stocks_forms_and_none_that_is_kept_back() -> None:
     forms, kept_back = stock.lines("forms.txt")[:-KEPT_BACK], stock.lines("forms.txt")[-KEPT_BACK:]
     between = _between(False, plain=True)

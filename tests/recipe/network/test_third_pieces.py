@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 import torch
 
 from inference.tiny.codes import fixed_part
@@ -23,6 +24,7 @@ def fixed(texts: list[str]) -> torch.Tensor:
     return torch.from_numpy(fixed_part(token_table(), np.array([token(text) for text in texts], np.int32)))
 
 
+@pytest.mark.training
 def test_heads_initially_vote_for_the_third_piece_after_the_second() -> None:
     shape = Shape(num_hidden_layers=3)
     torch.manual_seed(0)

@@ -60,6 +60,7 @@ def first_piece(token: int) -> int:
     return int(token_table().pieces[token, 0])
 
 
+@pytest.mark.training
 def test_words_of_names_are_marked_with_similar_words_of_the_request(talks: list[Talk]) -> None:
     marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
     spelt = meant = nowhere = 0

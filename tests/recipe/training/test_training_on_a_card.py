@@ -65,6 +65,7 @@ def test_larger_batches_have_proportionally_more_impostors() -> None:
     assert len(set(more.tolist())) == len(more)
 
 
+@pytest.mark.training
 def test_several_processes_take_turns_and_are_reproducible() -> None:
     learned = learned_tokens(1)
 
