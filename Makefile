@@ -106,10 +106,10 @@ $(VENV)/.developing: $(VENV)/.installed
 recipe-test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
 
-# More workers than cores, as many tests wait. Each worker gets neighbours, which share servers, and steals
+# More workers than cores, as tests of processes wait. Each worker gets neighbours, which share servers, and steals
 # from another when it has none left.
 test: $(VENV)/.developing
-	@$(BIN)/python -m pytest -n 6 --dist worksteal $(TESTS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(TESTS)
 
 # Each of these tests has a few seeds that `make test` runs.
 proofs: $(VENV)/.developing
