@@ -23,7 +23,8 @@ class Received(asyncio.Protocol):
         self._failure: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._waits_since = 0.0
-        self._timer = self._loop.call_later(patience, self._look)
+        # From the connection on: a running timer would keep one that could not be made alive for ever.
+        self._timer: asyncio.TimerHandle | None = None
 
     async def piece(self) -> bytes:
         """All that has arrived; nothing at the end. Raises `OSError`, after a silence `TimeoutError`."""
@@ -46,11 +47,12 @@ class Received(asyncio.Protocol):
         return found
 
     def abort(self) -> None:
-        self._timer.cancel()
+        self._stop_timer()
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._timer = self._loop.call_later(self._patience, self._look)
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -66,8 +68,12 @@ class Received(asyncio.Protocol):
     def _end(self, failure: Exception | None) -> None:
         self._has_ended = True
         self._failure = self._failure or failure
-        self._timer.cancel()
+        self._stop_timer()
         self._wake()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import ssl
 import struct
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -88,6 +91,33 @@ async def test_silence_is_an_error_but_a_slow_reader_is_not() -> None:
         with pytest.raises(TimeoutError):
             await received.piece()
         assert asyncio.get_running_loop().time() - started >= 0.09, "the wait counts, not the time before"
+
+
+async def test_one_whose_connection_fails_is_freed() -> None:
+    """As after a failed TLS handshake, before which nothing is connected."""
+    made: list[weakref.ref[Received]] = []
+
+    def factory() -> Received:
+        received = Received(30.0)
+        made.append(weakref.ref(received))
+        return received
+
+    async def closes(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"no TLS\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(closes, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.get_running_loop().create_connection(
+            factory, "127.0.0.1", port, ssl=ssl.create_default_context()
+        )
+    server.close()
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert len(made) == 1
+    assert made[0]() is None
 
 
 async def test_a_reader_that_does_not_read_slows_the_other_side_down() -> None:
