@@ -14,8 +14,6 @@ import json
 import random
 import sys
 import time
-import traceback
-from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -34,37 +32,21 @@ from inference.local.engine import LocalEngine
 from inference.local.options import LocalOptions
 from inference.models.gpt_oss import GptOss
 from inference.shapes import SHAPES
+from tests.doubles.inference.timed_parts import TimedParts, say
 from tests.doubles.inference.walking import KnowingHead, Walk, walking_model
 
 BATCHES, SHARES = (1, 4, 16), (0.0, 0.6, 0.8)
 PROMPT = 256
 ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 64, 80)
-began = time.monotonic()
 
 
-def say(text: str) -> None:
-    sys.stdout.write(f"[{time.monotonic() - began:5.0f} s] {text}\n")
-    sys.stdout.flush()
-
-
-class Figures:
+class Figures(TimedParts):
     def __init__(self, shape: str, device: torch.device, seconds: float, tokens: int) -> None:
-        self.found: dict[str, Any] = {}
-        self._shape, self._device, self._seconds, self._tokens = shape, device, seconds, tokens
+        super().__init__(seconds)
+        self._shape, self._device, self._tokens = shape, device, tokens
         self._model: GptOss
         self._walk: Walk
         self._head: KnowingHead
-
-    def part(self, name: str, run: Callable[[], Any]) -> None:
-        if time.monotonic() - began > self._seconds:
-            say(f"{name}: skipped, no time left")
-            return
-        try:
-            self.found[name] = run()
-        except Exception as error:
-            last = traceback.format_exc().strip().splitlines()[-7:]
-            say(f"{name}: FAILED: {type(error).__name__}: {str(error)[:300]}\n" + "\n".join(last))
-            self.found[name] = f"failed: {error}"
 
     # The parts ----------------------------------------------------------------------------------------
 

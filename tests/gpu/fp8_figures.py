@@ -13,8 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -35,6 +33,7 @@ from inference.models.random_weights import random_model
 from inference.ops.scaled import Rounding, scaled
 from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
+from tests.doubles.inference.timed_parts import TimedParts, say
 from tests.gpu.fp8_variants import TOKENS, Bench, Variant, compile_variant, every_variant
 
 BATCHES, CONTEXT, LONG, PROMPTS = (1, 8, 32, 64), 1024, 65_536, (2048, 8192)
@@ -47,33 +46,15 @@ PRECISIONS = {
     "fp8": Precision(weights="fp8"),
     "fp8+kv": Precision(weights="fp8", kv="fp8"),
 }
-began = time.monotonic()
 
 
-def say(text: str) -> None:
-    sys.stdout.write(f"[{time.monotonic() - began:5.0f} s] {text}\n")
-    sys.stdout.flush()
-
-
-class Figures:
+class Figures(TimedParts):
     def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
         self.device = torch.device("cuda")
-        self.found: dict[str, Any] = {}
         self.models: dict[str, GptOss] = {}
         self.machine: Machine | None = None
         self.best: dict[tuple[str, int], tuple[float, Variant]] = {}
-        self._seconds = seconds
-
-    def part(self, name: str, run: Callable[[], Any]) -> None:
-        if time.monotonic() - began > self._seconds:
-            say(f"{name}: skipped, no time left")
-            return
-        try:
-            self.found[name] = run()
-        except Exception as error:
-            last = traceback.format_exc().strip().splitlines()[-7:]
-            say(f"{name}: FAILED: {type(error).__name__}: {str(error)[:300]}\n" + "\n".join(last))
-            self.found[name] = f"failed: {error}"
 
     # The parts ----------------------------------------------------------------------------------------
 
