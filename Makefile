@@ -37,10 +37,15 @@ TORCH ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
 
 VENV := .venv
 BIN := $(VENV)/bin
-# A terminal sees pip's progress bars; a log stays short.
+# A terminal sees progress bars; a log stays short.
 QUIET := $(shell test -t 2 || echo -qq)
 # Python compiles what it imports; compiling all of PyTorch in advance takes longer than the download.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-compile $(QUIET) --constraint constraints.txt
+# uv installs in seconds what takes pip a minute, but does not read pip's configuration: where uv fails, pip tries.
+UV := $(BIN)/uv
+INSTALL = install() { \
+	$(UV) pip install $(QUIET:-qq=--quiet) --python $(BIN)/python --constraint constraints.txt "$$@" || { \
+	echo "uv could not install this; pip tries, with its own configuration." >&2; $(PIP) "$$@"; }; }; install
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) recipe tests examples docs
 
@@ -90,14 +95,14 @@ $(VENV)/.created:
 # The python tool's sandbox cannot write to .venv: the imports at the end compile what its kernels load.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
-	@$(PIP) setuptools
+	@$(PIP) setuptools uv
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
-	@$(PIP) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
+	@$(INSTALL) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
 	@$(BIN)/python -c 'import ipykernel.kernelapp, matplotlib.pyplot'
 	@touch $@
 
 $(VENV)/.developing: $(VENV)/.installed
-	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@$(INSTALL) --no-build-isolation --editable '.[dev]'
 	@touch $@
 
 # --- checks ---
@@ -115,11 +120,18 @@ test: $(VENV)/.developing
 proofs: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m proof tests
 
-# The tests come last, so that the last line is pytest's. What precedes them uses one core each, so two run at a time.
+# First what fails within seconds. Then the tests, which often wait, and in that time the other checks; if one of those
+# fails, its output comes last, else the last line is pytest's.
+BESIDE := $(VENV)/beside.log
 check: $(VENV)/.developing
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint docs-check collected wheel-test docs-site
-	@$(MAKE) --no-print-directory harmony-compat
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check collected
+	@rm -f $(BESIDE) $(BESIDE).failed
+	@$(MAKE) --no-print-directory --jobs=2 beside test || { cat $(BESIDE).failed >&2 2>/dev/null; exit 1; }
+
+.PHONY: beside
+beside:
+	@nice $(MAKE) --no-print-directory --jobs=1 types docs-site wheel-test harmony-compat > $(BESIDE) 2>&1 || { \
+		mv $(BESIDE) $(BESIDE).failed; echo "A check beside the tests failed; its output follows theirs." >&2; exit 1; }
 
 lint: $(VENV)/.developing
 	@$(BIN)/ruff check --quiet $(SOURCES)
@@ -173,23 +185,17 @@ harmony-compat: $(VENV)/openai-harmony/.installed
 		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%) -k "harmony or $(TURNS_OF_THE_MODEL)"
 
 # Real clients, apart from the project and each Python environment apart from the others: their requirements conflict.
-# uv installs them in seconds, where pip takes many minutes. A failure is reported, and the tests of its clients are
-# skipped; the next `make clients` tries again.
+# A failure is reported, and the tests of its clients are skipped; the next `make clients` tries again.
 CLIENTS := $(VENV)/clients
 ENVIRONMENTS := $(patsubst tests/clients/environments/%.txt,%,$(wildcard tests/clients/environments/*.txt))
-UV := $(CLIENTS)/uv/bin/uv
 
-$(CLIENTS)/uv/.installed: $(VENV)/.developing
-	@rm -rf $(@D)
-	@$(PIP) --target $(@D) uv
-	@touch $@
-
-$(CLIENTS)/.node: tests/clients/package.json | $(CLIENTS)/uv/.installed
+$(CLIENTS)/.node: tests/clients/package.json | $(VENV)/.developing
+	@mkdir -p $(CLIENTS)
 	@cp $< $(CLIENTS)/
 	@npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund --loglevel error && touch $@ || echo "npm failed; its clients are skipped." >&2
 
 # The same Python as the project's, whose torch guidellm takes.
-$(CLIENTS)/%/.installed: tests/clients/environments/%.txt tests/clients/overrides.txt | $(CLIENTS)/uv/.installed
+$(CLIENTS)/%/.installed: tests/clients/environments/%.txt tests/clients/overrides.txt | $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
 		$(UV) pip install --quiet --python $(@D)/bin/python --override tests/clients/overrides.txt --requirements $< && \
@@ -203,7 +209,7 @@ clients: $(CLIENTS)/.node $(ENVIRONMENTS:%=$(CLIENTS)/%/.installed)
 
 web-test: $(VENV)/.developing
 	@{ command -v chromium && command -v firefox-esr || { apt-get update -qq && apt-get install -y -qq chromium firefox-esr; }; } >/dev/null
-	@$(PIP) --no-build-isolation --editable '.[web-test]'
+	@$(INSTALL) --no-build-isolation --editable '.[web-test]'
 	@$(BIN)/python -m pytest -m browser tests/web
 
 # LLAMA_SERVER=PATH VLLM=PATH: the program, if it is not on the path. Without it, the tests are skipped. Codex takes
@@ -212,7 +218,7 @@ engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote tests/e2e tests/clients
 
 # Ray in an environment of its own, which finds the project's packages after its own.
-$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(CLIENTS)/uv/.installed
+$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(VENV)/.developing
 	@rm -rf $(@D)
 	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
 		$(UV) pip install --quiet --compile-bytecode --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \
