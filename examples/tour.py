@@ -14,26 +14,27 @@ from pathlib import Path
 from openai import OpenAI
 
 FOLDER = Path(__file__).parent
-URL = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
 TOOLS = ("--browser", f"local:{FOLDER / 'documents'}")
 TOOLS += ("--mcp", f"units={sys.executable} {FOLDER / 'mcp_server.py'}")
+SCRIPTED = ("--model", f"scripted:{FOLDER / 'script.json'}", *TOOLS)
 
 
 def client(needed: str = "") -> OpenAI:
     """A client of the running server. `needed`: what the example needs that the embedded model cannot do."""
-    running = OpenAI(base_url=URL, api_key="unused")
+    url = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+    running = OpenAI(base_url=url, api_key="unused")
     if needed and running.models.list().data[0].id == "tiny":
         print(f"The embedded model is too small {needed}.")
         print("A scripted model takes its place: its words are prepared, everything else is real.\n")
-        address = os.environ.get("TOUR_BASE_URL") or serve("--model", f"scripted:{FOLDER / 'script.json'}")
+        address = os.environ.get("TOUR_BASE_URL") or serve(*SCRIPTED)
         return OpenAI(base_url=address, api_key="unused")
     return running
 
 
 def serve(*flags: str) -> str:
-    """Starts a server with all tools for as long as this program runs; returns its base URL."""
+    """Starts a server for as long as this program runs; returns its base URL."""
     quiet = ("--no-access-log", "--drain-delay", "0")
-    words = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", *quiet, *TOOLS, *flags]
+    words = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", *quiet, *flags]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     atexit.register(stop, server)

@@ -1,15 +1,23 @@
-"""Runs the command as a user does: in its own process."""
+"""Runs the command, or a script, as a user does: in its own process."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.doubles.processes.forked import COMMAND as COMMAND
-from tests.doubles.processes.forked import Command
+from tests.doubles.processes.forked import Command, Script
+
+PIPES: dict[str, Any] = {
+    "stdin": subprocess.PIPE,
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.PIPE,
+    "text": True,
+}
 
 
 def run(
@@ -18,21 +26,23 @@ def run(
     env: dict[str, str] | None = None,
     timeout: float = 90,
     encoding: str | None = None,
-    fresh: bool = False,
+    **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """With `fresh`, in a Python of its own, as a user's."""
-    environment = {**os.environ, **(env or {})}
-    pipe = subprocess.PIPE
-    with Command[str](
-        words,
-        env=environment,
-        fresh=fresh,
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        encoding=encoding,
-    ) as process:
+    command = Command[str](words, env={**os.environ, **(env or {})}, encoding=encoding, **PIPES, **options)
+    return _ended(words, command, stdin, timeout)
+
+
+def run_script(path: Path, *, env: dict[str, str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs it as `python PATH` does."""
+    script = Script[str](path, env={**os.environ, **env}, **PIPES, **options)
+    return _ended([str(path)], script, "", 120)
+
+
+def _ended(
+    words: Sequence[str], process: subprocess.Popen[str], stdin: str, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    with process:
         try:
             output, errors = process.communicate(stdin, timeout)
         except BaseException:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.commands import run_script
 from tests.doubles.server_process import Served, serving
 from tests.tools.python.conftest import bubblewrap
 
@@ -72,17 +73,13 @@ def tiny() -> Iterator[Served]:
         yield served
 
 
-def run_example(name: str, served: Served, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_example(
+    name: str, served: Served, folder: Path, fresh: bool = False, **env: str
+) -> subprocess.CompletedProcess[str]:
     if name == "python_plot.py":
         bubblewrap()  # skips if it is not installed
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
-        env={**os.environ, "OPENAI_BASE_URL": served.api},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=folder,
-    )
+    env = {"OPENAI_BASE_URL": served.api, **env}
+    return run_script(EXAMPLES / name, env=env, cwd=folder, fresh=fresh)
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -94,9 +91,12 @@ def test_example_prints_the_scripted_answers(name: str, scripted: Served, tmp_pa
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_example_runs_on_the_embedded_model(name: str, tiny: Served, tmp_path: Path) -> None:
-    """Where the model is not able to, the example says so and takes the script."""
-    done = run_example(name, tiny, tmp_path)
+def test_example_runs_on_the_embedded_model(
+    name: str, tiny: Served, scripted: Served, tmp_path: Path
+) -> None:
+    """Where the model is not able to, the example says so and takes the script: one starts its own server."""
+    given = {} if name == TOURS[0] else {"TOUR_BASE_URL": scripted.api}
+    done = run_example(name, tiny, tmp_path, fresh=name == "quickstart.py", **given)
     assert done.returncode == 0, done.stderr
     assert ("The embedded model is too small" in done.stdout) == (name in TOURS)
     for expected in PRINTED[name] if name in TOURS else ():

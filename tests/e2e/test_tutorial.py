@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import date
 
 import pytest
 
+from tests.doubles.commands import run_script
 from tests.doubles.pages.blocks import ROOT, with_shown
 from tests.doubles.pages.typed import run_curl, run_python, shared_names
 from tests.doubles.server_process import Served, serving
@@ -20,9 +18,7 @@ _DATE = re.compile(r"(?<=Current date: )\S+")
 
 
 def run_example(path: str, served: Served) -> str:
-    environment = os.environ | {"OPENAI_BASE_URL": served.api, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, path]
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    done = run_script(ROOT / path, env={"OPENAI_BASE_URL": served.api}, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,4 +1,4 @@
-"""A forked command is to a test what one in a Python of its own is."""
+"""A forked command or script is to a test what one in a Python of its own is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.commands import ANSWER, run, script
+from tests.doubles.commands import ANSWER, run, run_script, script
 from tests.doubles.processes.forked import Command
 
 PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -31,6 +31,30 @@ PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "s
 def test_its_output_and_code_are_the_same(words: list[str], stdin: str) -> None:
     one, other = (run(*words, stdin=stdin, fresh=fresh) for fresh in (False, True))
     assert (one.returncode, one.stdout, one.stderr) == (other.returncode, other.stdout, other.stderr)
+
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+import neighbour
+from openai import OpenAI
+print(__name__, __file__, sys.argv, sys.path[0], Path.cwd(), neighbour.NAME, os.environ["OPENAI_BASE_URL"])
+print(OpenAI(api_key="any").base_url)
+"""
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise SystemExit('Not today.')", "1 / 0"])
+def test_a_script_is_the_same(tmp_path: Path, end: str) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "neighbour.py").write_text("NAME = 'next door'\n")
+    path = folder / "script.py"
+    path.write_text(SCRIPT + end)
+    env = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    one, other = (run_script(path, env=env, cwd=tmp_path, fresh=fresh) for fresh in (False, True))
+    assert (one.returncode, one.stdout) == (other.returncode, other.stdout)
+    assert one.stdout.count("127.0.0.1:1") == 2
+    assert one.stderr.splitlines()[-1:] == other.stderr.splitlines()[-1:]
 
 
 def test_it_has_its_own_variables_folder_and_descriptors(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""`subprocess.Popen` for the command, without the seconds that its imports take.
+"""`subprocess.Popen` for the command and for scripts, without the seconds that their imports take.
 
-`Command(words)` is `Popen([python, "-m", "gpt_oss_server", *words])`: a process of its own with its own
-arguments, environment, descriptors and signals. Where it can be, it is forked from a process that has
-imported the command (`nursery`); otherwise, and with `fresh=True`, Python starts as a user's does.
+`Command(words)` is `Popen([python, "-m", "gpt_oss_server", *words])`, and `Script(path)` is
+`Popen([python, path])`: a process of its own with its own arguments, environment, descriptors and signals.
+Where it can be, it is forked from a process that has made the imports (`nursery`); otherwise, and with
+`fresh=True`, Python starts as a user's does.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from typing import Any, AnyStr
 
 from tests.doubles.processes.nursery import take_terminal
 
+ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "gpt_oss_server")
 # Python, and what it imports, reads other variables only once.
 _READ_WHILE_IT_RUNS = (
     "GPT_OSS_SERVER_",
+    "OPENAI_",
+    "TOUR_",
     "XDG_",
     "PYTEST_",
     "EXA_API_KEY",
@@ -33,44 +37,49 @@ _READ_WHILE_IT_RUNS = (
     "NO_COLOR",
     "SSL_CERT_",
 )
-_WITH_MODELS = {"serve", "chat"}
-_OTHER_ENGINES = ("scripted:", "http:", "https:", "--url")
 
 
-class Command(subprocess.Popen[AnyStr]):
+class _Forked(subprocess.Popen[AnyStr]):
     """Overrides how `Popen` starts a process and how it waits for one."""
 
     def __init__(
         self,
-        words: Sequence[str],
+        start: Sequence[str],
+        arguments: Sequence[str],
         *,
+        nursery: str,
+        imports: Path | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         fresh: bool = False,
         takes_terminal: bool = False,
         **options: Any,
     ) -> None:
+        """`start` is what starts a fresh Python; a forked one gets `arguments` as `sys.argv`.
+
+        It imports from the folder `imports` first, or from its working folder.
+        """
         environment = dict(os.environ if env is None else env)
-        self._nursery = None if fresh else _nursery_for(words, environment)
-        self._words = list(words)
+        folder = os.path.abspath(cwd or ".")
+        self._nursery = None if fresh else _nursery_for(nursery, environment)
+        self._request = {
+            "arguments": list(arguments),
+            "imports": str(imports or folder),
+            "folder": folder,
+            "takes_terminal": takes_terminal,
+        }
         self._reports: socket.socket | None = None
-        self._takes_terminal = takes_terminal
         if takes_terminal and self._nursery is None:
             options.update(start_new_session=True, preexec_fn=take_terminal)
-        super().__init__([*COMMAND, *words], env=environment, cwd=cwd, **options)
+        super().__init__(start, env=environment, cwd=cwd, **options)
 
     def _execute_child(self, *given: Any) -> None:
         if self._nursery is None:
             super()._execute_child(*given)  # type: ignore[misc]
             return
-        cwd, env, pipes = given[5], given[6], given[10:16]
+        env, pipes = given[6], given[10:16]
         read_end, _, _, written_end, _, errors_end = pipes
-        request = {
-            "words": self._words,
-            "folder": os.path.abspath(cwd or "."),
-            "environment": env,
-            "takes_terminal": self._takes_terminal,
-        }
+        request = {**self._request, "environment": env}
         ends = [own if end == -1 else end for own, end in enumerate((read_end, written_end, errors_end))]
         self._reports, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -103,20 +112,25 @@ class Command(subprocess.Popen[AnyStr]):
         return self.returncode
 
 
-def _runs_a_model(words: Sequence[str]) -> bool:
-    """Only a guess at whether to import torch beforehand: a run that needs it imports it."""
-    return (
-        bool(words)
-        and words[0] in _WITH_MODELS
-        and not any(word.startswith(_OTHER_ENGINES) for word in words)
-    )
+class Command(_Forked[AnyStr]):
+    def __init__(self, words: Sequence[str], **options: Any) -> None:
+        arguments = [str(ROOT / "gpt_oss_server" / "__main__.py"), *words]
+        super().__init__([*COMMAND, *words], arguments, nursery="command", **options)
 
 
-def _nursery_for(words: Sequence[str], environment: Mapping[str, str]) -> socket.socket | None:
+class Script(_Forked[AnyStr]):
+    def __init__(self, path: Path, **options: Any) -> None:
+        arguments = [str(path)]
+        super().__init__(
+            [sys.executable, *arguments], arguments, nursery="script", imports=path.parent, **options
+        )
+
+
+def _nursery_for(kind: str, environment: Mapping[str, str]) -> socket.socket | None:
     """None where the run needs a Python of its own."""
     if not hasattr(os, "pidfd_open"):
         return None
-    control, its_environment = _nursery("torch" if _runs_a_model(words) else "")
+    control, its_environment = _nursery(kind)
     differing = {
         name
         for name in environment.keys() | its_environment.keys()
@@ -135,7 +149,7 @@ def _nursery(kind: str) -> tuple[socket.socket, Mapping[str, str]]:
             [sys.executable, "-m", "tests.doubles.processes.nursery", str(its_end.fileno()), kind],
             stdin=subprocess.DEVNULL,
             pass_fds=[its_end.fileno()],
-            cwd=Path(__file__).parents[3],
+            cwd=ROOT,
             env={**environment, "OPENBLAS_NUM_THREADS": "1"},  # others would be threads of the nursery
         )
     atexit.register(_end, process, control)

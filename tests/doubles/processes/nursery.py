@@ -1,8 +1,8 @@
-"""Forks for each run of the command, which it has imported: `python -m` this with the number of a socket.
+"""Forks for each run of what it has imported: `python -m` this with the number of a socket and what to run.
 
-With `torch` as a second word, it has imported torch too. Takes requests over the socket: words, environment,
-folder and the descriptors of a run. Returns, on each run's own socket, its process id and, at its end, its
-status as `os.waitpid` gives it. A run is a process of its own; only its imports are not.
+That is `command`, or `script` for a client's. Takes requests over the socket: `sys.argv`, the folder of
+imports, environment, folder and the descriptors of a run. Returns, on each run's own socket, its process id
+and, at its end, its status as `os.waitpid` gives it. A run is a process of its own; only its imports are not.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import importlib
 import io
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -25,7 +26,6 @@ import time
 import traceback
 from collections.abc import Callable
 from fcntl import ioctl
-from pathlib import Path
 from typing import Any, NoReturn
 
 _LARGEST_REQUEST = 1 << 18
@@ -59,14 +59,26 @@ _TORCH_MODULES = (
     "inference.tiny",
     "safetensors.torch",
 )
+# What a client of the SDK imports, in part with its first request.
+_CLIENT_MODULES = (
+    "openai",
+    *(f"openai.resources.{each}" for each in ("chat", "containers", "conversations", "models", "responses")),
+)
 
 
 def main() -> int:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, whose end ends this process
+    run = _RUNS[sys.argv[2]]()
+    gc.freeze()
+    if _fork_on_request(control):
+        end_with(run)
+    return 0
+
+
+def _command() -> Callable[[], int]:
     _import(_MODULES)
-    if "torch" in sys.argv[2:]:
-        _import_torch()
+    _import_torch()
     from gpt_oss_server.cli.main import main as command
     from gpt_oss_server.cli.parser import build_parser
     from gpt_oss_server.harmony.encoding import load_encoding
@@ -75,18 +87,30 @@ def main() -> int:
     build_parser(everything=True)  # imports the commands
     load_encoding()
     load_scripted("examples/script.json")  # has a vocabulary of its own
-    gc.freeze()
-    if _fork_on_request(control):
-        end_with(command)
-    return 0
+    return command
 
 
-def end_with(command: Callable[[], int]) -> NoReturn:
+def _script() -> Callable[[], int]:
+    _import(_CLIENT_MODULES)
+
+    def script() -> int:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return 0
+
+    return script
+
+
+_RUNS = {"command": _command, "script": _script}
+
+
+def end_with(run: Callable[[], int]) -> NoReturn:
     """Runs it and ends as Python does, except that no module is taken apart, which would copy its memory."""
     try:
-        code = command()
+        code = run()
     except SystemExit as exit:
         code = exit.code if isinstance(exit.code, int) else 0 if exit.code is None else 1
+        if not isinstance(exit.code, int | None):
+            sys.stderr.write(f"{exit.code}\n")
     except BaseException:
         traceback.print_exc()
         code = 1
@@ -171,11 +195,8 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.update(request["environment"])
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = [
-        str(Path(sys.modules["gpt_oss_server"].__file__ or "").with_name("__main__.py")),
-        *request["words"],
-    ]
-    sys.path[0] = request["folder"]
+    sys.argv = request["arguments"]
+    sys.path[0] = request["imports"]
     sys.stdin = sys.__stdin__ = _stream(sys.stdin, 0)
     sys.stdout = sys.__stdout__ = _stream(sys.stdout, 1)
     sys.stderr = sys.__stderr__ = _stream(sys.stderr, 2)
