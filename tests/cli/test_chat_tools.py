@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.doubles.commands import COMMAND, run, script
+from tests.doubles.commands import run, script
 from tests.doubles.terminals import await_text, done, press_until_heeded, shown, terminal
 
 PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"
@@ -24,20 +23,6 @@ def final(text: str, when: str | None = None) -> dict[str, str]:
 
 def calls(text: str) -> dict[str, str]:
     return {"text": CALL.replace("{}", text)}
-
-
-def chat(
-    folder: Path, *words: str, stdin: str, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, "chat", *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **(env or {})},
-    )
 
 
 @pytest.fixture
@@ -63,7 +48,7 @@ def model(tmp_path: Path) -> str:
 
 
 def test_a_patch_is_shown_and_applied_after_a_yes(folder: Path, model: str) -> None:
-    talk = chat(folder, "-a", "--model", model, stdin="patch it\ny\n")
+    talk = run("chat", "-a", "--model", model, stdin="patch it\ny\n", cwd=folder)
     assert talk.returncode == 0, talk.stderr
     assert talk.stdout == f"[calls apply_patch]\n{DIFF}[Updated f.txt.]\nI see, applied.\n"
     assert (folder / "f.txt").read_text() == "one\n2\n"
@@ -73,26 +58,26 @@ def test_a_patch_is_shown_and_applied_after_a_yes(folder: Path, model: str) -> N
 def test_anything_but_a_yes_changes_nothing_and_the_model_learns_of_it(
     folder: Path, model: str, answer: str
 ) -> None:
-    talk = chat(folder, "-a", "--model", model, stdin=f"patch it\n{answer}")
+    talk = run("chat", "-a", "--model", model, stdin=f"patch it\n{answer}", cwd=folder)
     assert talk.stdout == f"[calls apply_patch]\n{DIFF}[not applied]\nI see, refused.\n"
     assert (folder / "f.txt").read_text() == "one\ntwo\n"
 
 
 def test_a_path_outside_is_refused_without_a_question(folder: Path, model: str) -> None:
-    talk = chat(folder, "-a", "--model", model, stdin="escape\n")
+    talk = run("chat", "-a", "--model", model, stdin="escape\n", cwd=folder)
     assert talk.returncode == 0, talk.stderr
     assert "Apply?" not in talk.stdout
     assert talk.stdout.endswith("only paths relative to the current folder can be patched.]\nI see, wrong.\n")
 
 
 def test_a_call_of_a_missing_function_gets_an_output(folder: Path, model: str) -> None:
-    talk = chat(folder, "--model", model, stdin="patch it\n")
+    talk = run("chat", "--model", model, stdin="patch it\n", cwd=folder)
     assert talk.stdout.endswith("No such thing.\n")
     assert (folder / "f.txt").read_text() == "one\ntwo\n"
 
 
 def test_a_model_that_runs_in_circles_is_stopped(folder: Path, tmp_path: Path) -> None:
-    talk = chat(folder, "--model", script(tmp_path, calls("{}")), stdin="go\n")
+    talk = run("chat", "--model", script(tmp_path, calls("{}")), stdin="go\n", cwd=folder)
     assert talk.returncode == 0, talk.stderr
     assert talk.stdout.endswith("[stopped after 100 calls; write anything to continue]\n")
 
@@ -101,7 +86,6 @@ def test_on_a_terminal_the_diff_has_colours_and_escapes_are_shown(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.delenv("NO_COLOR", raising=False)
     patch = PATCH.replace("+2", "+2\x1b[2K")
     model = script(tmp_path, final("Applied.", when="The patch was applied"), calls(patch))
@@ -122,7 +106,6 @@ def test_ctrl_c_at_the_question_stops_and_the_model_learns_of_it_with_the_next_l
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     heard = final("I heard.", when=r"The user stopped this call[\s\S]*and now")
     with terminal("-a", "--model", script(tmp_path, heard, calls(PATCH))) as (controller, process):
         await_text(controller, "> ")

@@ -6,10 +6,8 @@ The server follows a script with a long answer. `tests/meta/test_blocks.py` chec
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +17,9 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from tests.doubles.commands import run
 from tests.doubles.pages.blocks import (
     ADDRESS,
-    ROOT,
     RUN_ELSEWHERE,
     SHELLS,
     Block,
@@ -73,17 +71,16 @@ def test_the_command_succeeds(
     block: Block, command: str, served: Served, response_id: str, tmp_path: Path
 ) -> None:
     _, words = words_of(command.replace(ADDRESS, served.url).replace(ID, response_id))
-    if words[0] == "curl":
-        words.insert(1, "--fail-with-body")
-    else:
-        words = [sys.executable, "-m", "gpt_oss_server", *words[1:]]
-        if words[3] == "trace" and words[4] != "show":
-            words += ["--url", served.url]
+    if words[:2] == ["gpt-oss-server", "trace"] and words[2] != "show":
+        words += ["--url", served.url]
     made = tmp_path / "trace.json"
     if "trace.json" in words and "-o" not in words:
         made.write_bytes(httpx.get(f"{served.api}/responses/{response_id}/trace", timeout=60).content)
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    if words[0] == "curl":
+        words.insert(1, "--fail-with-body")
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    else:
+        done = run(*words[1:], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -92,28 +89,23 @@ def test_the_python_runs(block: Block, served: Served, response_id: str) -> None
     if "server.crt" in block.code:
         pytest.skip("test_the_page_on_certificates runs it")
     if block.page == "docs/reference/python-api.md":
-        return check_example(block)
+        return check_example(block, served)
     client = OpenAI(base_url=served.api, api_key="any")
     with shared_names(client=client, response_id=response_id) as names, client:
         run_python(block, served, names)
     return None
 
 
-def check_example(block: Block) -> None:
+def check_example(block: Block, served: Served) -> None:
     """It prints what its last line states."""
     shown = re.search(r"^# prints: (.*)\Z", block.code.rstrip(), re.MULTILINE | re.DOTALL)
     assert shown is not None, "the example has no line that states what it prints"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-W", "error", "-c", block.code]
-    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == shown[1]
+    assert run_python(block, served, {}).strip() == shown[1]
 
 
 def test_the_page_on_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate is made, served and trusted by curl and by the SDK."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     [shell] = [each for each in RUN if each.code.startswith("openssl req")]
     [trusting] = [each for each in PYTHON if "server.crt" in each.code]
     make, serve, ask = commands(shell)

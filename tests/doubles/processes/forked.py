@@ -36,6 +36,9 @@ _READ_WHILE_IT_RUNS = (
     "TERM",
     "NO_COLOR",
     "SSL_CERT_",
+    # Loading torch sets these, in this process at any time; the nursery has loaded it.
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
 )
 
 
