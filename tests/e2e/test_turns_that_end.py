@@ -17,7 +17,7 @@ from gpt_oss_server.settings import Settings
 from tests.contracts.embedded_model_contract import TIMER, WEATHER
 from tests.doubles.serving import serving
 
-REPETITION = 128
+REPETITION = 64
 MOST = 388 + REPETITION  # tokens of a turn: what a short answer has, and those of repetition
 SEARCH: dict[str, Any] = {
     "type": "function",
@@ -82,40 +82,42 @@ def check_response(response: dict[str, Any]) -> None:
         check_call(*call)
 
 
-@pytest.mark.parametrize(
-    ("question", "tools"),
-    [
-        pytest.param(
-            question,
-            tools,
-            id=f"{question[:20]}-{'tools' if tools else 'no tools'}",
-            # Half of the pairs, each question and both kinds of tools among them; the others are proofs.
-            marks=[] if (place + bool(tools)) % 2 else pytest.mark.proof,
-        )
-        for place, question in enumerate(QUESTIONS)
-        for tools in ([], TOOLS)
-    ],
-)
+def turns(questions: list[str], first: int) -> pytest.MarkDecorator:
+    """Half of the pairs, each question and both kinds of tools among them; the others are proofs."""
+    return pytest.mark.parametrize(
+        ("question", "tools"),
+        [
+            pytest.param(
+                question,
+                tools,
+                id=f"{question[:20]}-{'tools' if tools else 'no tools'}",
+                marks=[] if (place + bool(tools)) % 2 else pytest.mark.proof,
+            )
+            for place, question in enumerate(questions, first)
+            for tools in ([], TOOLS)
+        ],
+    )
+
+
+@turns(QUESTIONS, 0)
 def test_a_response_ends(url: str, question: str, tools: list[dict[str, Any]]) -> None:
     check_response(post(url, "responses", input=question, tools=tools, parallel_tool_calls=True))
 
 
-@pytest.mark.parametrize("tools", [[], TOOLS], ids=["no tools", "tools"])
-def test_a_completion_ends(url: str, tools: list[dict[str, Any]]) -> None:
+@turns(QUESTIONS[1:3], 0)  # not the pairs of the responses
+def test_a_completion_ends(url: str, question: str, tools: list[dict[str, Any]]) -> None:
     functions = [
         {"type": "function", "function": {key: tool[key] for key in tool if key != "type"}} for tool in tools
     ]
     more = {"tools": functions, "parallel_tool_calls": True} if tools else {}
-    for question in QUESTIONS[1:3]:
-        messages = [{"role": "user", "content": question}]
-        completion = post(url, "chat/completions", messages=messages, **more)
-        (choice,) = completion["choices"]
-        assert completion["usage"]["completion_tokens"] < MOST
-        assert "<|" not in (choice["message"]["content"] or "")
-        assert (choice["finish_reason"] == "length") == (choice.get("stop_reason") == "repetition")
-        if choice["finish_reason"] == "tool_calls":
-            for call in choice["message"]["tool_calls"]:
-                check_call(call["function"]["name"], call["function"]["arguments"])
+    completion = post(url, "chat/completions", messages=[{"role": "user", "content": question}], **more)
+    (choice,) = completion["choices"]
+    assert completion["usage"]["completion_tokens"] < MOST
+    assert "<|" not in (choice["message"]["content"] or "")
+    assert (choice["finish_reason"] == "length") == (choice.get("stop_reason") == "repetition")
+    if choice["finish_reason"] == "tool_calls":
+        for call in choice["message"]["tool_calls"]:
+            check_call(call["function"]["name"], call["function"]["arguments"])
 
 
 def test_json_mode_ends(url: str) -> None:
