@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -40,8 +41,12 @@ def serving(
 ) -> Iterator[str]:
     """Yields the base URL, e.g. http://127.0.0.1:41234/v1. `wrap` can wrap the application.
 
-    `parts` are further arguments of `create_app`.
+    `parts` are further arguments of `create_app`. The python tool is off unless the settings name a sandbox:
+    with "auto" a server starts one to see whether it works, which takes half a second of a processor.
     """
+    settings = settings or Settings()
+    if settings.python == "auto":
+        settings = replace(settings, python="off")
     app = wrap(create_app(engine, settings, **parts))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

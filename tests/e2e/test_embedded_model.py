@@ -18,7 +18,7 @@ __all__ = ["pages"]  # a fixture
 
 @pytest.fixture(scope="module")
 def served(pages: Path) -> Iterator[OpenAI]:
-    settings = Settings(model="tiny", browser=f"local:{pages}")
+    settings = Settings(model="tiny", browser=f"local:{pages}", python="bubblewrap")
     with (
         serving(inference.load("tiny"), settings) as url,
         OpenAI(base_url=url, api_key="unused", max_retries=0, timeout=120) as client,
