@@ -44,9 +44,12 @@ def serving(
 ) -> Iterator[Served]:
     """`gpt-oss-server serve` with these flags; by another command or, if `fresh`, in a Python of its own.
 
-    SIGINT stops it; if that fails, it is killed.
+    The python tool is off unless a flag names a sandbox, as in `tests.doubles.serving`, or `fresh` asks for a
+    server as a user starts it. SIGINT stops it; if that fails, it is killed.
     """
     words = ["serve", "--port", "0", *flags]
+    if not fresh and "--python" not in flags:
+        words += ["--python", "off"]
     options: dict[str, Any] = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.PIPE,

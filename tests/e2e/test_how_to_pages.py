@@ -17,7 +17,7 @@ from tests.tools.python.conftest import bubblewrap
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving() as served:
+    with serving("--python", "auto") as served:
         yield served
 
 

@@ -25,7 +25,7 @@ def run_example(path: str, served: Served) -> str:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving() as served:
+    with serving("--python", "auto") as served:
         yield served
 
 
