@@ -147,12 +147,12 @@ def test_render_declares_the_built_in_tools_without_running_them() -> None:
 @pytest.mark.parametrize(
     "words", [["serve", "--help-all"], ["render", "--help-all"], ["render", "-"]], ids=" ".join
 )
-def test_a_terminal_that_is_not_utf_8_loses_only_characters(words: list[str]) -> None:
-    for encoding in ("latin-1", "ascii"):
-        env = {"PYTHONIOENCODING": encoding}
-        done = run(*words, stdin='{"input": "a → b"}', env=env, encoding="utf-8")
-        assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-        assert "?" in done.stdout
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.proof)])
+def test_a_terminal_that_is_not_utf_8_loses_only_characters(words: list[str], encoding: str) -> None:
+    env = {"PYTHONIOENCODING": encoding}
+    done = run(*words, stdin='{"input": "a → b"}', env=env, encoding="utf-8")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert "?" in done.stdout
 
 
 def test_render_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ _READ_WHILE_IT_RUNS = (
     "EXA_API_KEY",
     "PATH",
     "TERM",
+    "COLUMNS",
     "NO_COLOR",
     "SSL_CERT_",
     # Loading torch sets these, in this process at any time; the nursery has loaded it.

@@ -19,7 +19,7 @@ from tests.doubles.commands import ANSWER, script
 from tests.doubles.server_process import Served, serving
 
 pytestmark = pytest.mark.anyio
-STREAMS, RUNS = 200, 50
+STREAMS, RUNS = 60, 20
 TEXT = "<|channel|>final<|message|>" + "word " * 40 + "<|return|>"
 ENDED, LATE = "response.completed", "response.failed"
 

@@ -14,7 +14,7 @@ from inference.local.options import LocalOptions
 from inference.registry import load
 from tests.doubles.serving import serving
 
-MANY, SLOTS = 40, 4
+MANY, SLOTS = 32, 4
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ async def test_one_keys_many_requests_do_not_hold_up_anothers_one(tmp_path: Path
     async def send(url: str, key: str) -> None:
         body: dict[str, Any] = {
             "input": "Count.",
-            "max_output_tokens": 10,
+            "max_output_tokens": 6,
             "ignore_eos": True,
             "store": False,
         }
