@@ -155,7 +155,7 @@ async def test_a_cut_at_any_token_keeps_the_complete_calls() -> None:
         assert len(complete) == (limit >= whole) + (limit == len(tokens))
 
 
-@pytest.mark.parametrize("seed", seeds(3, proofs=10))
+@pytest.mark.parametrize("seed", seeds(1, proofs=10))
 async def test_random_parallel_output_gives_a_valid_stream(seed: int) -> None:
     rng = random.Random(7_000 + seed)
     encoding = load_encoding()
@@ -169,7 +169,7 @@ async def test_random_parallel_output_gives_a_valid_stream(seed: int) -> None:
         assert response["status"] == "completed"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, proofs=3))
 async def test_a_bound_model_makes_only_valid_calls(encoding: Encoding, seed: int) -> None:
     more = encoding.encode_special("<|start|>assistant")
     ask = Asking(engine=RandomEngine(encoding, seed, more))
