@@ -18,7 +18,17 @@ _DATE = re.compile(r"(?<=Current date: )\S+")
 
 
 def run_example(path: str, served: Served) -> str:
-    done = run_script(ROOT / path, env={"OPENAI_BASE_URL": served.api}, cwd=ROOT)
+    """With the scripted server that it would start."""
+    examples = ROOT / "examples"
+    flags = (
+        "--model",
+        f"scripted:{examples / 'script.json'}",
+        "--browser",
+        f"local:{examples / 'documents'}",
+    )
+    with serving(*flags) as scripted:
+        env = {"OPENAI_BASE_URL": served.api, "TOUR_BASE_URL": scripted.api}
+        done = run_script(ROOT / path, env=env, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
