@@ -182,7 +182,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%) -k "harmony or $(TURNS_OF_THE_MODEL)"
+		$(BIN)/python -m pytest $(WITH_OPENAI_HARMONY:%=tests/%) -k "harmony or $(TURNS_OF_THE_MODEL)"
 
 # Real clients, apart from the project and each Python environment apart from the others: their requirements conflict.
 # A failure is reported, and the tests of its clients are skipped; the next `make clients` tries again.
