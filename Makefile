@@ -44,8 +44,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-compile $(Q
 # uv installs in seconds what takes pip a minute, but does not read pip's configuration: where uv fails, pip tries.
 UV := $(BIN)/uv
 INSTALL = install() { \
-	$(UV) pip install $(QUIET:-qq=--quiet) --python $(BIN)/python --constraint constraints.txt "$$@" || { \
-	echo "uv could not install this; pip tries, with its own configuration." >&2; $(PIP) "$$@"; }; }; install
+	test -x $(UV) && $(UV) pip install $(QUIET:-qq=--quiet) --python $(BIN)/python --constraint constraints.txt "$$@" || { \
+	echo "Without uv, pip installs, with its own configuration." >&2; $(PIP) "$$@"; }; }; install
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) recipe tests examples docs
 
@@ -92,7 +92,7 @@ $(VENV)/.created:
 	@touch $@
 
 $(UV): | $(VENV)/.created
-	@$(PIP) uv
+	@$(PIP) uv || echo "uv cannot be installed here; pip installs everything." >&2
 
 # setuptools before the project, and no build isolation: constraints.txt pins every version that builds something.
 # The python tool's sandbox cannot write to .venv: the imports at the end compile what its kernels load.
