@@ -13,7 +13,7 @@ from openai import BadRequestError, NotFoundError, OpenAI
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.tools.python.conftest import bubblewrap
+from tests.tools.python.conftest import needs_bubblewrap
 
 CALL = "<|channel|>analysis to=python code<|message|>{}<|call|>"
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
@@ -26,7 +26,7 @@ TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[OpenAI]:
-    bubblewrap()  # skips if it is not installed
+    needs_bubblewrap()
     turns = [
         *[
             {"when": rf"{word}<\|end\|><\|start\|>assistant$", "text": CALL.replace("{}", code)}
@@ -278,7 +278,7 @@ def test_an_unsupported_field_of_a_container_is_named(client: OpenAI, body: Any,
 
 
 def test_many_containers_are_refused_and_throw_out_no_files() -> None:
-    bubblewrap()
+    needs_bubblewrap()
     settings = Settings(
         python="bubblewrap", browser="off", python_max_sessions=3, python_max_sessions_per_client=2
     )
@@ -300,7 +300,7 @@ def test_many_containers_are_refused_and_throw_out_no_files() -> None:
 
 
 def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
-    bubblewrap()
+    needs_bubblewrap()
     settings = Settings(
         python="bubblewrap", browser="off", python_memory=130 * 1024**2, max_body_bytes=64 * 1024**2
     )

@@ -16,7 +16,7 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from tests.doubles.lints import check_stream
-from tests.tools.python.conftest import bubblewrap
+from tests.tools.python.conftest import needs_bubblewrap
 
 WEATHER: dict[str, Any] = {
     "type": "function",
@@ -119,7 +119,7 @@ class EmbeddedModelContract:
         assert "Alice" in second.output_text
 
     def test_arithmetic_runs_through_the_python_tool(self, client: OpenAI) -> None:
-        bubblewrap()  # skips if it is not installed
+        needs_bubblewrap()
         response = streamed(
             client,
             input="What is 127 * 45?",

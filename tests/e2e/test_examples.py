@@ -12,7 +12,7 @@ import pytest
 
 from tests.doubles.commands import run_script
 from tests.doubles.server_process import Served, serving
-from tests.tools.python.conftest import bubblewrap
+from tests.tools.python.conftest import needs_bubblewrap
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SERVERS = ("own_model.py", "mcp_server.py", "tour.py", "demo.py", "ray_serve.py")
@@ -77,7 +77,7 @@ def run_example(
     name: str, served: Served, folder: Path, fresh: bool = False, **env: str
 ) -> subprocess.CompletedProcess[str]:
     if name == "python_plot.py":
-        bubblewrap()  # skips if it is not installed
+        needs_bubblewrap()
     env = {"OPENAI_BASE_URL": served.api, **env}
     return run_script(EXAMPLES / name, env=env, cwd=folder, fresh=fresh)
 
@@ -113,7 +113,7 @@ def test_without_a_sandbox_the_plot_states_what_is_missing(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_demo_shows_all_its_parts(tmp_path: Path) -> None:
-    bubblewrap()
+    needs_bubblewrap()
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "demo.py")],
         capture_output=True,

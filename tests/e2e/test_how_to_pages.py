@@ -12,7 +12,7 @@ import pytest
 from tests.doubles.pages.blocks import with_shown
 from tests.doubles.pages.typed import run_python, shared_names
 from tests.doubles.server_process import Served, serving
-from tests.tools.python.conftest import bubblewrap
+from tests.tools.python.conftest import needs_bubblewrap
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def served() -> Iterator[Served]:
 )
 def test_each_block_prints_what_its_page_shows(served: Served, page: str, checked: int) -> None:
     if page == "python-tool":
-        bubblewrap()
+        needs_bubblewrap()
     found = [(block, shown) for block, shown in with_shown(f"docs/{page}.md") if block.language == "python"]
     assert sum(shown is not None for _, shown in found) == checked
     with shared_names() as names:

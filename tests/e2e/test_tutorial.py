@@ -12,7 +12,7 @@ from tests.doubles.commands import run_script
 from tests.doubles.pages.blocks import ROOT, with_shown
 from tests.doubles.pages.typed import run_curl, run_python, shared_names
 from tests.doubles.server_process import Served, serving
-from tests.tools.python.conftest import bubblewrap
+from tests.tools.python.conftest import needs_bubblewrap
 
 _DATE = re.compile(r"(?<=Current date: )\S+")
 
@@ -41,7 +41,7 @@ def served() -> Iterator[Served]:
 
 @pytest.mark.slow
 def test_every_block_prints_what_the_page_shows(served: Served) -> None:
-    bubblewrap()
+    needs_bubblewrap()
     checked = 0
     with shared_names() as names:
         for block, shown in with_shown("docs/tutorial.md"):

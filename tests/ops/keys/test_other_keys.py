@@ -31,7 +31,7 @@ from tests.doubles.apis.keyed import (
 )
 from tests.doubles.postgres import missing, running_postgres
 from tests.doubles.serving import scripted, serving
-from tests.tools.python.conftest import bubblewrap
+from tests.tools.python.conftest import needs_bubblewrap
 
 BODY_OF_ITEMS = {"items": [{"type": "message", "role": "user", "content": "Mine now"}]}
 REFERENCE = {"type": "item_reference"}
@@ -228,7 +228,7 @@ def test_another_keys_objects_are_as_if_they_did_not_exist(kind: str, some: slic
 
 
 def _attack(store: str, some: slice, folder: Path) -> None:
-    bubblewrap()  # skips if it is not installed
+    needs_bubblewrap()
     settings = Settings(store=store, api_key_file=key_file(folder), python="bubblewrap", browser="off")
     with serving(scripted(*SCRIPT, tokens_per_second=SPEED), settings) as url:
         with client_of(url, ALICE) as alice:

@@ -11,7 +11,7 @@ import pytest
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.tools.python.conftest import bubblewrap
+from tests.tools.python.conftest import needs_bubblewrap
 
 GROW = (
     "<|channel|>analysis to=python code<|message|>"
@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    bubblewrap()
+    needs_bubblewrap()
     (tmp_path / "keys").write_text("sk-small memory=150MiB\nsk-default\nsk-free memory=none\n")
     settings = Settings(
         api_key_file=str(tmp_path / "keys"),

@@ -9,8 +9,9 @@ import secrets
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -36,15 +37,34 @@ SMALL = SandboxLimits(
 
 
 def bubblewrap(limits: SandboxLimits = SMALL) -> Bubblewrap:
-    """The sandbox. Skips without it, except in CI, which must have it."""
+    """The sandbox, which has been tested. Skips without it, except in CI, which must have it."""
     try:
         sandbox = asyncio.run(choose_sandbox("bubblewrap", limits=limits, interpreter=sys.executable))
     except ToolUnavailable as refusal:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI must run the sandbox tests: {refusal}")
-        pytest.skip(str(refusal))
+        _do_without_bubblewrap(str(refusal))
     assert isinstance(sandbox, Bubblewrap)
     return sandbox
+
+
+def needs_bubblewrap() -> None:
+    """The same for a test whose server starts the sandbox: one is tested for all of them."""
+    if (refusal := _refusal_of_bubblewrap()) is not None:
+        _do_without_bubblewrap(refusal)
+
+
+@cache
+def _refusal_of_bubblewrap() -> str | None:
+    try:
+        asyncio.run(choose_sandbox("bubblewrap", limits=SMALL))
+    except ToolUnavailable as refusal:
+        return str(refusal)
+    return None
+
+
+def _do_without_bubblewrap(refusal: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run the sandbox tests: {refusal}")
+    pytest.skip(refusal)
 
 
 def docker(limits: SandboxLimits = SMALL) -> Docker:
