@@ -25,7 +25,9 @@ AGAIN = "<|channel|>final<|message|>Once more.<|return|>"
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pages = tmp_path_factory.mktemp("pages")
     (pages / "harbour.md").write_text("# The harbour\n\nHarbour depth is forty metres.\n\nShips come.\n")
-    with serving(inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}")) as url:
+    with serving(
+        inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}", python="bubblewrap")
+    ) as url:
         yield url
 
 

@@ -147,7 +147,7 @@ def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(visit: Visiting
 def test_files_that_python_wrote_are_saved_with_the_key(visit: Visiting) -> None:
     code = "open('/mnt/data/tides \u00e4.csv', 'w').write('a,b')"
     python = f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
-    with serving(scripted(python, HELLO), wrap=Guard()) as url:
+    with serving(scripted(python, HELLO), Settings(python="bubblewrap"), wrap=Guard()) as url:
         found = visit(url)
         page = found.open()
         give_key(page)
