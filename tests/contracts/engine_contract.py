@@ -142,7 +142,7 @@ class EngineContract:
                 ticks += 1
 
         ticking = asyncio.create_task(tick())
-        await generated(engine, replace(GREEDY, max_tokens=8))
+        await generated(engine)
         ticking.cancel()
         assert ticks > 0
 
