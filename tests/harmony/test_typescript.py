@@ -83,7 +83,7 @@ def as_the_library_has_it(schema: dict[str, Any]) -> str:
     return text.split("type f = (_: ", 1)[1].rsplit(") => any;", 1)[0]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(objects(nested))
 def test_simple_schemas_read_as_the_library_writes_them(schema: dict[str, Any]) -> None:
     assert to_typescript(schema) == as_the_library_has_it(schema)
@@ -272,7 +272,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=800)
+@settings(max_examples=200)
 @given(anything)
 def test_no_schema_raises_and_no_text_breaks_out_of_a_comment(schema: Any) -> None:
     assert isinstance(to_typescript(schema), str)
