@@ -60,6 +60,7 @@ def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
     return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
 
 
+@pytest.mark.parametrize("on", [pytest.param("cpu", marks=pytest.mark.proof), "gpu"], indirect=True)
 class TestTheContract(EngineContract):
     @pytest.fixture
     async def engine(self, tmp_path: Path, checkpoint: Path, config: ModelConfig) -> AsyncIterator[Engine]:
@@ -202,7 +203,7 @@ async def test_readers_that_leave_take_their_blocks_along(mostly_repeating: Path
                 if left <= 0:
                     return
 
-    await asyncio.gather(*(one(number) for number in range(40)))
+    await asyncio.gather(*(one(number) for number in range(20)))
     await becomes_idle(engine)
     engine._scheduler.cache.check_integrity([])
     assert engine.measures()["kv_blocks_used"] == 0
