@@ -44,8 +44,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-compile $(Q
 # uv installs in seconds what takes pip a minute, but does not read pip's configuration: where uv fails, pip tries.
 UV := $(BIN)/uv
 INSTALL = install() { \
-	$(UV) pip install $(QUIET:-qq=--quiet) --python $(BIN)/python --constraint constraints.txt "$$@" || { \
-	echo "uv could not install this; pip tries, with its own configuration." >&2; $(PIP) "$$@"; }; }; install
+	test -x $(UV) && $(UV) pip install $(QUIET:-qq=--quiet) --python $(BIN)/python --constraint constraints.txt "$$@" || { \
+	echo "Without uv, pip installs, with its own configuration." >&2; $(PIP) "$$@"; }; }; install
 PACKAGES := gpt_oss_server inference tools
 SOURCES := $(PACKAGES) recipe tests examples docs
 
@@ -91,11 +91,14 @@ $(VENV)/.created:
 		echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
+$(UV): | $(VENV)/.created
+	@$(PIP) uv || echo "uv cannot be installed here; pip installs everything." >&2
+
 # setuptools before the project, and no build isolation: constraints.txt pins every version that builds something.
 # The python tool's sandbox cannot write to .venv: the imports at the end compile what its kernels load.
-$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt | $(UV)
 	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
-	@$(PIP) setuptools uv
+	@$(PIP) setuptools
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(INSTALL) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'
 	@$(BIN)/python -c 'import ipykernel.kernelapp, matplotlib.pyplot'
@@ -182,7 +185,7 @@ $(VENV)/openai-harmony/.installed: $(VENV)/.developing
 harmony-compat: $(VENV)/openai-harmony/.installed
 	@$(BIN)/python tests/harmony/export_vocabulary.py $(VENV)/vocabulary
 	@PYTHONPATH=$(CURDIR)/$(VENV)/openai-harmony TIKTOKEN_ENCODINGS_BASE=$(CURDIR)/$(VENV)/vocabulary \
-		$(BIN)/python -m pytest -n 2 $(WITH_OPENAI_HARMONY:%=tests/%) -k "harmony or $(TURNS_OF_THE_MODEL)"
+		$(BIN)/python -m pytest $(WITH_OPENAI_HARMONY:%=tests/%) -k "harmony or $(TURNS_OF_THE_MODEL)"
 
 # Real clients, apart from the project and each Python environment apart from the others: their requirements conflict.
 # A failure is reported, and the tests of its clients are skipped; the next `make clients` tries again.
@@ -195,7 +198,7 @@ $(CLIENTS)/.node: tests/clients/package.json | $(VENV)/.developing
 	@npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund --loglevel error && touch $@ || echo "npm failed; its clients are skipped." >&2
 
 # The same Python as the project's, whose torch guidellm takes.
-$(CLIENTS)/%/.installed: tests/clients/environments/%.txt tests/clients/overrides.txt | $(VENV)/.developing
+$(CLIENTS)/%/.installed: tests/clients/environments/%.txt tests/clients/overrides.txt | $(VENV)/.developing $(UV)
 	@rm -rf $(@D)
 	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
 		$(UV) pip install --quiet --python $(@D)/bin/python --override tests/clients/overrides.txt --requirements $< && \
@@ -218,7 +221,7 @@ engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/remote tests/e2e tests/clients
 
 # Ray in an environment of its own, which finds the project's packages after its own.
-$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(VENV)/.developing
+$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(VENV)/.developing $(UV)
 	@rm -rf $(@D)
 	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
 		$(UV) pip install --quiet --compile-bytecode --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \

@@ -8,12 +8,12 @@ import pytest
 
 from tests.doubles.attacked import FIGURES
 
-_HERE = Path(__file__).parent
+_HERE = f"{Path(__file__).parent}/"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _HERE in item.path.parents:
+        if str(item.path).startswith(_HERE):
             item.add_marker(pytest.mark.attacks)
 
 

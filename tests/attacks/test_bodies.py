@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import httpx
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.doubles.attacked import Attacked, attacked, under_probe
 
 LIMIT = 16 * 1024**2
-VALUES = 480_000  # separators: a few less than are taken
+SEPARATORS = 480_000  # a few less than are taken
 
 
 @pytest.fixture(scope="module")
@@ -20,27 +21,33 @@ def server() -> Iterator[Attacked]:
         yield server
 
 
-def array(value: bytes, size: int, most: int = VALUES) -> bytes:
-    count = min(
-        size // (len(value) + 1), most // (1 + value.count(b"{") + value.count(b"[") + value.count(b":"))
-    )
-    return b"[" + b",".join([value] * count) + b"]"
+def array(item: bytes, size: int, most: int = SEPARATORS) -> bytes:
+    count = min(size // (len(item) + 1), most // (1 + item.count(b"{") + item.count(b"[") + item.count(b":")))
+    return b"[" + b",".join([item] * count) + b"]"
 
 
-VALUE = {
-    "objects": array(b"{}", LIMIT - 1000),
-    "pairs": array(b'{"a":1}', LIMIT - 1000),
-    "numbers": array(b"1", LIMIT - 1000),
-    "strings": array(b'"a"', LIMIT - 1000),
-    "keys": b"{" + b",".join(b'"%d":1' % n for n in range(VALUES // 2)) + b"}",
-    "lone surrogates": b'"' + b"\\ud800" * (LIMIT // 6 - 200) + b'"',
-    "text": b'"' + b"word, " * (LIMIT // 6 - 200) + b'"',
-    "one letter": b'"' + b"a" * (LIMIT - 1000) + b'"',
-    "emoji": b'"' + "🧠".encode() * (LIMIT // 4 - 500) + b'"',
-    "messages": array(b'{"role":"user","content":"x"}', LIMIT - 1000),
-    "too many objects": array(b"{}", LIMIT - 1000, LIMIT),
-    "too large": b'"' + b"a" * (57 * 1024**2) + b'"',
+VALUES: dict[str, Callable[[], bytes]] = {
+    "objects": lambda: array(b"{}", LIMIT - 1000),
+    "pairs": lambda: array(b'{"a":1}', LIMIT - 1000),
+    "numbers": lambda: array(b"1", LIMIT - 1000),
+    "strings": lambda: array(b'"a"', LIMIT - 1000),
+    "keys": lambda: b"{" + b",".join(b'"%d":1' % n for n in range(SEPARATORS // 2)) + b"}",
+    "lone surrogates": lambda: b'"' + b"\\ud800" * (LIMIT // 6 - 200) + b'"',
+    "text": lambda: b'"' + b"word, " * (LIMIT // 6 - 200) + b'"',
+    "one letter": lambda: b'"' + b"a" * (LIMIT - 1000) + b'"',
+    "emoji": lambda: b'"' + "🧠".encode() * (LIMIT // 4 - 500) + b'"',
+    "messages": lambda: array(b'{"role":"user","content":"x"}', LIMIT - 1000),
+    "too many objects": lambda: array(b"{}", LIMIT - 1000, LIMIT),
+    "too large": lambda: b'"' + b"a" * (57 * 1024**2) + b'"',
 }
+
+
+@cache
+def value(name: str) -> bytes:
+    """Megabytes each: built when they are sent."""
+    return VALUES[name]()
+
+
 TOOL = b'{"type":"function","function":{"name":"f"}}'
 BODIES = {
     "/v1/responses": b'{"input": %s, "max_output_tokens": 1}',
@@ -68,19 +75,19 @@ IN_FIELDS = {
 
 @pytest.mark.parametrize("path", BODIES)
 def test_a_large_body(server: Attacked, path: str) -> None:
-    for value in VALUE:
-        post(server, path, value, BODIES[path])
+    for name in VALUES:
+        post(server, path, name, BODIES[path])
 
 
 @pytest.mark.parametrize("field", IN_FIELDS)
 def test_a_large_field(server: Attacked, field: str) -> None:
-    for value in VALUE:
-        post(server, "/v1/responses", value, IN_FIELDS[field], field)
+    for name in VALUES:
+        post(server, "/v1/responses", name, IN_FIELDS[field], field)
 
 
-def post(server: Attacked, path: str, value: str, body: bytes, field: str = "") -> None:
-    with under_probe(server, f"{path} {field} with {value}"):
-        answer = httpx.post(f"{server.url}{path}", content=body % VALUE[value], timeout=120)
+def post(server: Attacked, path: str, name: str, body: bytes, field: str = "") -> None:
+    with under_probe(server, f"{path} {field} with {name}"):
+        answer = httpx.post(f"{server.url}{path}", content=body % value(name), timeout=120)
     assert answer.status_code < 500
     if answer.status_code >= 400:
         assert len(answer.content) < 4_000, "an error echoes little"
@@ -88,7 +95,7 @@ def post(server: Attacked, path: str, value: str, body: bytes, field: str = "") 
 
 def test_several_at_once(server: Attacked) -> None:
     bodies = [
-        BODIES["/v1/responses"] % VALUE[name] for name in ("objects", "lone surrogates", "text", "keys")
+        BODIES["/v1/responses"] % value(name) for name in ("objects", "lone surrogates", "text", "keys")
     ]
     with under_probe(server, "eight large bodies at once"), ThreadPoolExecutor(8) as clients:
         url = f"{server.url}/v1/responses"

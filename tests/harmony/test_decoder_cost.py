@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 
@@ -16,7 +17,7 @@ PROSE = ENCODING.encode(
     "The quick brown fox jumps over the lazy dog in 東京, and nobody minds 🧠. It is fun!\n"
 )
 # Tokens of two broken bytes each: the worst case for a parser that retries what it could not decode.
-BROKEN = [token for token in range(FIRST_SPECIAL) if ENCODING.decode([token]) == "��"][:50]
+BROKEN = list(islice((token for token in range(FIRST_SPECIAL) if ENCODING.decode([token]) == "��"), 50))
 FULL_SHORT, FULL_LONG = 500, 50_000
 
 

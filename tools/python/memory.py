@@ -9,7 +9,9 @@ limit, idle ones end, then the one that holds the most. The watchdog bounds each
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
 
 from tools.python.sandboxes.bounds.host_memory import host_memory
@@ -78,6 +80,7 @@ class SharedMemory:
         self._sessions = sessions
         self._budget = budget
         self._limits: dict[str, int] = {}  # by owner, as of the last call of `owner`
+        self._promised: Counter[Holder] = Counter()  # bytes that are not yet held
         self._turn = asyncio.Lock()
         self._checking: asyncio.Task[None] | None = None
 
@@ -93,13 +96,20 @@ class SharedMemory:
     def limit_of(self, owner: str) -> int | None:
         return self._limits.get(owner)
 
-    async def make_room(self, need: int, asking: Holder) -> None:
-        """Returns when `need` bytes more are within the limits."""
+    @asynccontextmanager
+    async def room(self, need: int, asking: Holder) -> AsyncIterator[None]:
+        """Enters when `need` bytes more are within the limits; they are the session's until it leaves."""
         async with self._turn:
             limit = self._limits.get(asking.owner)
             if limit is not None:
                 await self._make_room(need, asking, self._of(asking.owner), limit, _OWN)
             await self._make_room(need, asking, self._sessions, self._limit, _ALL)
+            self._promised[asking] += need
+        try:
+            yield
+        finally:
+            self._promised[asking] -= need
+            self._promised += Counter()  # forgets sessions without any
 
     def kernel_started(self) -> None:
         """Checks the sums of owners with a limit for as long as any of their kernels lives."""
@@ -114,7 +124,7 @@ class SharedMemory:
     async def _make_room(
         self, need: int, asking: Holder, sessions: Collection[Holder], limit: int, full: str
     ) -> None:
-        while _held(sessions) + need > limit:
+        while _held(sessions) + sum(self._promised[each] for each in sessions) + need > limit:
             idle = [each for each in sessions if each.retirable and each is not asking]
             if not idle:
                 raise NoMemoryLeft(

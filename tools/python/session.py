@@ -139,12 +139,12 @@ class PythonSession:
         self.owner = self._shared.memory.owner()
         if self._kernel is None and self._data is None:
             await self._start_for(path)
-        await self._shared.memory.make_room(len(content), self)
-        folder = self._folder()
-        if folder is None:
-            raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
-        with folder as opened:
-            await asyncio.to_thread(opened.write, path, content)
+        async with self._shared.memory.room(len(content), self):
+            folder = self._folder()
+            if folder is None:
+                raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
+            with folder as opened:
+                await asyncio.to_thread(opened.write, path, content)
 
     async def remove(self, path: str) -> None:
         """Deletes a file of /mnt/data, even while code runs. Raises FileRefused as `read` does."""
@@ -276,11 +276,10 @@ class PythonSession:
         except TimeoutError:
             raise SandboxError("all Python kernels are in use; try again later") from None
         try:
-            await shared.memory.make_room(FOR_A_KERNEL, self)
             connection = KernelConnection(secrets.token_hex(32))
             limit = shared.memory.limit_of(self.owner)
             sandbox = shared.sandbox if limit is None else shared.sandbox.within(limit)
-            async with shared.starts:
+            async with shared.starts, shared.memory.room(FOR_A_KERNEL, self):
                 box = await sandbox.start(connection, self._data)
         except BaseException:
             shared.slots.give(self)

@@ -68,7 +68,7 @@ async def _used_and_closed(sandbox: Sandbox) -> None:
     assert output.failed
 
 
-async def test_twenty_simultaneous_sessions_do_not_block_the_event_loop(make_tool: MakeTool) -> None:
+async def test_ten_simultaneous_sessions_do_not_block_the_event_loop(make_tool: MakeTool) -> None:
     tool = make_tool(timeout=60.0)
     gaps: list[float] = []
 
@@ -79,13 +79,13 @@ async def test_twenty_simultaneous_sessions_do_not_block_the_event_loop(make_too
             gaps.append(time.monotonic() - began - 0.005)
 
     ticking = asyncio.create_task(tick())
-    sessions = [tool.open() for _ in range(20)]
+    sessions = [tool.open() for _ in range(10)]
     source = "for i in range(20_000): print(i)\nprint({0})"
     outputs = await asyncio.gather(
         *(call(session, source.format(number)) for number, session in enumerate(sessions))
     )
     ticking.cancel()
-    assert [output.text.splitlines()[-1] for output in outputs] == [str(number) for number in range(20)]
+    assert [output.text.splitlines()[-1] for output in outputs] == [str(number) for number in range(10)]
     gaps.sort()
     assert gaps[int(len(gaps) * 0.99)] < 0.1
 

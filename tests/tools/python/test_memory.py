@@ -11,6 +11,7 @@ from tests.tools.python.conftest import MakeTool
 from tools.python import Budget, NoMemoryLeft, PythonSession, PythonTool
 from tools.python.memory import FOR_A_KERNEL
 from tools.python.sandboxes.bounds.limits import MIB
+from tools.python.sandboxes.bounds.watchdog import INTERVAL, Watched
 
 HOLD = "kept = bytearray(b'x') * (80 << 20); 1"
 
@@ -104,6 +105,25 @@ async def test_files_beyond_the_limit_of_an_owner_are_refused(make_tool: MakeToo
     assert (await call(second, "1")).failed
     owners.limits["limited"] = LIMIT  # of the same key, after a change of the file
     assert await output_of(second, "1") == "1"
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "together"])
+async def test_files_that_come_faster_than_memory_is_checked_stay_within_the_limit(
+    make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    owners = Owners(make_tool, limited=LIMIT)
+    session = owners.open("limited")
+    await session.write("first.bin", b"x")
+    monkeypatch.setattr(Watched, "due", lambda self: False)
+    await asyncio.sleep(2 * INTERVAL)  # a check that has begun ends
+    owners.limits["limited"] = session.held + 12 * MIB
+    writes = [session.write(f"{at}.bin", b"x" * (5 * MIB)) for at in range(4)]
+    if together:
+        written = await asyncio.gather(*writes, return_exceptions=True)
+    else:
+        written = [(await asyncio.gather(each, return_exceptions=True))[0] for each in writes]
+    assert [type(each) for each in written] == [type(None)] * 2 + [NoMemoryLeft] * 2
+    assert [file.path for file in await session.files()] == ["0.bin", "1.bin", "first.bin"]
 
 
 async def test_kernels_that_grow_together_beyond_the_limit_are_ended(make_tool: MakeTool) -> None:

@@ -212,9 +212,9 @@ async def test_a_call_cancelled_while_the_kernel_starts_leaves_nothing_and_a_wor
     everywhere = launchers()
     tool = make_tool()
     session = tool.open()
-    for number in range(20):
+    for number in range(10):
         running = asyncio.create_task(call(session, "1"))
-        await asyncio.sleep(0.02 * number)
+        await asyncio.sleep(0.04 * number)
         running.cancel()
         await asyncio.wait({running})
         if number % 3:
@@ -247,7 +247,7 @@ async def test_one_huge_output_is_cut(session: PythonSession, source: str) -> No
 
 
 async def test_many_flushed_lines_do_not_lose_the_end_of_the_call(session: PythonSession) -> None:
-    output = await call(session, "for i in range(20_000): print(i, flush=True)")
+    output = await call(session, "for i in range(5_000): print(i, flush=True)")
     assert not output.failed
     assert await output_of(session, "'still here'") == "'still here'"
 

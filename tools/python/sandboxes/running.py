@@ -57,7 +57,10 @@ class RunningBox:
 
     @property
     def held(self) -> int:
-        return self._watched.held
+        """Its processes as of the watchdog's last check, its files as of now: they grow fast."""
+        if self._handle < 0:
+            return self._watched.held
+        return self._watched.held_by_processes + self._file_bytes()
 
     @property
     def verdict(self) -> str | None:

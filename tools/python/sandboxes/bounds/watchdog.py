@@ -35,7 +35,9 @@ class Watched:
     spare: int = 0  # processes of the sandbox itself
     own_network: bool = True  # otherwise its sockets cannot be told from the host's
     running: bool = True
-    held: int = field(default=0, init=False)  # bytes of memory at the last check, also of the kernel
+    # At the last check, bytes of memory, also of the kernel.
+    held: int = field(default=0, init=False)
+    held_by_processes: int = field(default=0, init=False)
     verdict: str | None = field(default=None, init=False)
     waited: int = field(default=0, init=False)
     removed: bool = field(default=False, init=False)
@@ -86,7 +88,8 @@ class Watched:
             used = proportional(usage.ids) + in_network
         if used > limits.memory:
             return f"it used more than {limits.memory // MIB} MiB of memory"
-        self.held = used + in_sockets + self.files()
+        self.held_by_processes = used + in_sockets
+        self.held = self.held_by_processes + self.files()
         return None
 
 
