@@ -103,7 +103,7 @@ class _Translation:
 
     def _referenced(self, schema: Schema, reference: str, place: _Place) -> _Type:
         if reference in place.inside:
-            name = one_line(reference.rsplit("/", 1)[-1]).replace("*/", "")
+            name = one_line(reference.rsplit("/", 1)[-1])  # has no slash, which could end the comment
             return _Type(f"any /* recursive: {name} */")
         target = self._references.follow(schema)
         if target is None:

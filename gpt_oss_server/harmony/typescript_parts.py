@@ -7,6 +7,7 @@ string early. It must not know how types are written.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Set
 from typing import Any
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ from urllib.parse import unquote
 _MOST_TEXT = 400_000
 _LEAST = 400
 _LONGEST_CHAIN = 16
+_LINE_BREAK = re.compile("\r\n|[\n\r\u2028\u2029]")  # of TypeScript
 
 
 class References:
@@ -102,8 +104,7 @@ def default_of(schema: Mapping[str, Any]) -> str | None:
 
 
 def with_comment_marks(indent: str, text: str) -> str:
-    lines = text.split("\n")
-    return "".join(f"{indent}// {line}".rstrip("\r") + "\n" for line in lines)
+    return "".join(f"{indent}// {line}\n" for line in _LINE_BREAK.split(text))
 
 
 def one_line(text: str) -> str:
@@ -113,6 +114,7 @@ def one_line(text: str) -> str:
 def compact_json(value: Any) -> str:
     """JSON without spaces, or an ellipsis if the value is too deep for the encoder."""
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return _LINE_BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # JSON leaves two as they are
     except (RecursionError, ValueError, TypeError):
         return "…"

@@ -21,6 +21,7 @@ from tests.doubles.harmony.grammars import (
     passes,
 )
 from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens, decoded
+from tests.doubles.random_tests.seeds import seeds
 
 ILLEGAL = [
     ("<|channel|>comment", "<|message|>", "an unknown channel"),
@@ -151,8 +152,8 @@ def random_turns(encoding: Encoding, grammar: CompiledGrammar, count: int, seed:
             json.loads(last.text)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_an_untrained_model_writes_1000_well_formed_turns_of_1000(
+@pytest.mark.parametrize("seed", seeds(1, proofs=8))
+def test_an_untrained_model_writes_only_well_formed_turns(
     encoding: Encoding, grammars: Grammars, seed: int
 ) -> None:
     shapes = [

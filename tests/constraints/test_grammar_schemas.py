@@ -18,7 +18,7 @@ from tests.doubles.harmony.judging import body, judge
 from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens
 from tests.doubles.harmony.schemas import INTEGER, REFUSED, SCHEMAS, TEXT, Schema, closed
 
-ANSWERS = 8  # of each schema
+ANSWERS = 3  # of each schema
 
 
 @pytest.fixture(scope="module")

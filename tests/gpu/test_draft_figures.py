@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_program_measures_texts_that_are_right(tmp_path: Path) -> None:
     target = tmp_path / "draft.json"
-    arguments = ["--device", "cpu", "--shape", "tiny", "--tokens", "30", "--json", str(target)]
+    arguments = ["--device", "cpu", "--shape", "tiny", "--tokens", "12", "--json", str(target)]
     program = [sys.executable, str(ROOT / "tests/gpu/draft_figures.py"), *arguments]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -83,7 +83,7 @@ def whole(text: str) -> list[int]:
     return tokens
 
 
-@settings(max_examples=1_500)
+@settings(max_examples=400)
 @given(TEXTS)
 @example("a  \n  1 b")
 @example("!\n/x \n y")

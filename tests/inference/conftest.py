@@ -24,7 +24,7 @@ def _one_thread() -> Iterator[None]:
 def config() -> ModelConfig:
     """Sliding and full layers, a window far shorter than the prompts, YaRN that takes effect within them."""
     return ModelConfig(
-        layers=4,
+        layers=3,
         hidden=64,
         intermediate=96,
         vocab_size=500,
@@ -34,7 +34,7 @@ def config() -> ModelConfig:
         experts=6,
         experts_per_token=3,
         sliding_window=16,
-        sliding_layers=(True, False, True, False),
+        sliding_layers=(True, False, True),
         context_length=1024,
         rope=RopeConfig(original_context=32, factor=32.0),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -51,14 +52,23 @@ def sources(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def imported(path: Path) -> Iterator[str]:
-    """The full names of the modules that a file imports anywhere."""
+@functools.cache
+def named(path: Path) -> tuple[list[str], list[str]]:
+    """The full names of the modules that a file imports anywhere, and the strings that may name one."""
+    imports, strings = [], []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            imports += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide the origin of a name"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            imports += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(".") > 1:
+            strings.append(node.value)
+    return imports, strings
+
+
+def imported(path: Path) -> list[str]:
+    return named(path)[0]
 
 
 def module_name(path: Path) -> str:
@@ -79,19 +89,13 @@ def arrows(paths: Iterable[Path], node: Callable[[Path], str]) -> dict[str, dict
     files = {module_name(path).removesuffix(".__init__"): path for path in paths}
     found: dict[str, dict[str, Path]] = {}
     for path in files.values():
-        for name in (*imported(path), *quoted(path)):
+        for name in itertools.chain(*named(path)):
             steps = name.split(".")
             prefixes = (".".join(steps[:end]) for end in range(len(steps), 0, -1))
             target = next((files[prefix] for prefix in prefixes if prefix in files), None)
             if target is not None and node(target) != node(path):
                 found.setdefault(node(path), {}).setdefault(node(target), path)
     return found
-
-
-def quoted(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(".") > 1:
-            yield node.value
 
 
 def circle(found: dict[str, dict[str, Path]]) -> list[str]:

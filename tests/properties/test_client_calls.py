@@ -31,7 +31,7 @@ async def test_cut_at_every_token(encoding: Encoding, name: str) -> None:
 async def test_mutated_by_one_to_five_tokens(encoding: Encoding, name: str, parallel: bool) -> None:
     rng = random.Random(f"{name} {parallel}")
     tokens = encoding.encode_special(f"{TURNS[name]}{NEXT}{TURNS[name]}")
-    for _ in range(40):
+    for _ in range(20):
         ask = Asking(engine=ReplayEngine(mutated(tokens, rng), per_step=8))
         response = await ask(tools=TOOLS[name], parallel_tool_calls=parallel, store=False)
         assert response["status"] in ("completed", "failed")

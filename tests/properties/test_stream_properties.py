@@ -22,7 +22,7 @@ async def events_of(engine: ReplayEngine, encoding: Encoding, **fields: object) 
     return [event async for batch in run for event in batch]
 
 
-@pytest.mark.parametrize("seed", seeds(10, proofs=40))
+@pytest.mark.parametrize("seed", seeds(6, proofs=40))
 async def test_legal_completions_cut_at_every_token(encoding: Encoding, seed: int) -> None:
     rng = random.Random(seed)
     tokens = encoded(encoding, rng)
@@ -37,7 +37,7 @@ async def test_legal_completions_cut_at_every_token(encoding: Encoding, seed: in
     assert engine.open_generations == 0
 
 
-@pytest.mark.parametrize("seed", seeds(2, proofs=20))
+@pytest.mark.parametrize("seed", seeds(1, proofs=20))
 async def test_a_thousand_mutated_completions_complete(encoding: Encoding, seed: int) -> None:
     rng = random.Random(1_000 + seed)
     for _ in range(1_000):
@@ -50,7 +50,7 @@ async def test_a_thousand_mutated_completions_complete(encoding: Encoding, seed:
         assert lint.close()["status"] == "completed"
 
 
-@pytest.mark.parametrize("seed", seeds(8, proofs=25))
+@pytest.mark.parametrize("seed", seeds(4, proofs=25))
 async def test_a_failure_after_any_token_is_one_failed_response(encoding: Encoding, seed: int) -> None:
     rng = random.Random(2_000 + seed)
     tokens = encoded(encoding, rng)

@@ -106,6 +106,7 @@ def test_a_run_can_start_from_an_export(tmp_path: Path, small_shape: Shape) -> N
         assert torch.allclose(saved["model"][name][1:], trained.state_dict()[name][1:], atol=0.02)
 
 
+@pytest.mark.training  # `make test` compares small checkpoints (tests/inference/models/test_numerics.py)
 @torch.inference_mode()
 def test_its_logits_are_those_of_transformers(expanded: Path, model: GptOss) -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)

@@ -1,29 +1,27 @@
 """Compiles every kernel for an H100, as the models launch it, on a machine without one.
 
 The ops run on tensors without memory. Launches are recorded, not executed, with the arguments that determine
-their machine code. Run as a program, it prints one line of JSON for each; `--ends` restricts it to the first
-and the last launch of each kernel, other words to these cases. Its process must not interpret kernels.
+their machine code. Run as a program, it prints one line of JSON for each; `--largest` restricts it to
+the last launch of each kernel, other words to these cases. Its process must not interpret kernels.
 """
 
 from __future__ import annotations
 
 import collections
 import json
-import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
+
+from tests.doubles.inference.cubins import Instruction, instructions_of, registers_of
 
 HOPPER = GPUTarget("cuda", 90, 32)
 OPTIONS = ("num_warps", "num_stages", "launch_pdl")
@@ -99,8 +97,7 @@ def noted(case: str, kernel: JITFunction[Any], args: tuple[Any, ...], kwargs: di
     )
 
 
-def compiled(launch: Launch) -> dict[str, Any]:
-    """The launch's registers, shared memory and instruction counts."""
+def compiled(launch: Launch) -> CompiledKernel:
     names = launch.kernel.arg_names
     source = ASTSource(
         launch.kernel,
@@ -108,49 +105,30 @@ def compiled(launch: Launch) -> dict[str, Any]:
         {(names.index(name),): value for name, value in launch.constants},
         {(names.index(name),): [["tt.divisibility", 16]] for name in launch.aligned},
     )
-    binary = triton.compile(source, target=HOPPER, options=dict(launch.options))
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(binary.asm["cubin"])
-        file.flush()
-        listing = disassembled(file.name)
-    code = [
-        (int(place, 16), name, rest)
-        for place, name, rest in re.findall(
-            r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]+)(.*)", listing, re.M
-        )
-    ]
-    counts = collections.Counter(name for _, name, _ in code)
-    registers = re.search(r"REG:(\d+)", listing)
-    assert counts, f"no code was found in {listing[:500]}"
-    assert registers, f"no registers were found in {listing[:500]}"
+    return triton.compile(source, target=HOPPER, options=dict(launch.options))
+
+
+def described(launch: Launch, binary: CompiledKernel, code: list[Instruction]) -> dict[str, Any]:
+    """The launch's registers, shared memory and instruction counts."""
+    assert code
     return {
         "kernel": f"{launch.kernel.fn.__module__.rpartition('.')[2]}.{launch.kernel.fn.__name__}",
         "constants": {name: value for name, value in launch.constants if name.isupper()},
-        "registers": int(registers[1]),
+        "registers": registers_of(binary.asm["cubin"]),
         "shared": binary.metadata.shared,
-        "counts": dict(counts),
+        "counts": dict(collections.Counter(each.name for each in code)),
         "loop": dict(longest_loop(code)),
     }
 
 
-def longest_loop(code: list[tuple[int, str, str]]) -> collections.Counter[str]:
+def longest_loop(code: list[Instruction]) -> collections.Counter[str]:
     """Counts the instructions of the longest loop: from a backward branch's target to the branch."""
-    loops = [collections.Counter[str]()]
-    for end, name, rest in code:
-        target = re.search(r"0x([0-9a-f]+)", rest) if name == "BRA" else None
-        if target and int(target[1], 16) < end:
-            start = int(target[1], 16)
-            loops.append(collections.Counter(name for place, name, _ in code if start <= place <= end))
-    return max(loops, key=lambda counts: counts.total())
-
-
-def disassembled(path: str) -> str:
-    """The use of registers and the code. Each call costs half a second, however short the code is."""
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    done = subprocess.run(
-        [str(tool), "-res-usage", "-sass", path], capture_output=True, text=True, check=True
+    loops = (
+        [each.name for each in code if end.target <= each.place <= end.place]
+        for end in code
+        if end.target is not None and end.target < end.place
     )
-    return done.stdout + done.stderr
+    return collections.Counter(max(loops, key=len, default=[]))
 
 
 def main() -> None:
@@ -160,25 +138,31 @@ def main() -> None:
         for case in every_case():
             notes.case = case.name
             case.run()
-    ends, only = "--ends" in sys.argv, [word for word in sys.argv[1:] if word != "--ends"]
-    launches = ends_of(notes.launches) if ends else notes.launches
-    made: dict[Launch, dict[str, Any]] = {}
-    for launch in chosen(launches, only):
-        alike = replace(launch, case="")  # several cases launch the same code
-        if alike not in made:
-            made[alike] = compiled(alike)
-        sys.stdout.write(json.dumps({"case": launch.case, **made[alike]}) + "\n")
+    largest, only = "--largest" in sys.argv, [word for word in sys.argv[1:] if word != "--largest"]
+    noted = largest_of(notes.launches) if largest else notes.launches
+    launches = list(chosen(noted, only))
+    binaries = {alike: compiled(alike) for alike in map(without_case, launches)}
+    codes = instructions_of(binary.asm["cubin"] for binary in binaries.values())
+    made = {
+        alike: described(alike, binary, code)
+        for (alike, binary), code in zip(binaries.items(), codes, strict=True)
+    }
+    for launch in launches:
+        sys.stdout.write(json.dumps({"case": launch.case, **made[without_case(launch)]}) + "\n")
 
 
-def ends_of(launches: Iterable[Launch]) -> list[Launch]:
-    """Of each kernel with the same code for FP8 or bf16, the first and the last launch."""
-    first: dict[object, Launch] = {}
+def without_case(launch: Launch) -> Launch:
+    """Several cases launch the same code."""
+    return replace(launch, case="")
+
+
+def largest_of(launches: Iterable[Launch]) -> list[Launch]:
+    """Of each kernel, the last launch for bf16, FP8 keys and FP8 weights, with and without shared columns."""
     last: dict[object, Launch] = {}
     for launch in launches:
-        key = (launch.kernel, launch.case.startswith(("fp8_", "scaled_")))
-        first.setdefault(key, launch)
-        last[key] = launch
-    return list(dict.fromkeys([*first.values(), *last.values()]))
+        kind = next((kind for kind in ("fp8_", "scaled_") if launch.case.startswith(kind)), "bf16")
+        last[launch.kernel, kind, dict(launch.constants).get("SHARERS", 0) > 0] = launch
+    return list(last.values())
 
 
 def chosen(launches: Iterable[Launch], only: list[str]) -> Iterator[Launch]:

@@ -71,11 +71,12 @@ class PlainHead:
         query = self.projected("q", last).view(heads, size)
         keys, values = (self.projected(part, x).view(len(x), kv_heads, size) for part in "kv")
         first = max(0, len(x) - self.layer["sliding_window"]) if self.layer.get("layer_types") else 0
+        (query,) = self.turned(query.unsqueeze(0), torch.tensor([len(x)]))
+        keys = self.turned(keys[first:], torch.arange(first + 1, len(x) + 1))
         attended = []
         for head in range(heads):
             own = head * kv_heads // heads
-            turned = torch.stack([self.turned(keys[at, own], at + 1) for at in range(first, len(x))])
-            scores = turned @ self.turned(query[head], len(x)) / math.sqrt(size)
+            scores = keys[:, own] @ query[head] / math.sqrt(size)
             attended.append(torch.softmax(scores, 0) @ values[first:, own])
         residual = residual + self.tensors[f"{self.at}self_attn.o_proj.weight"] @ torch.cat(attended)
         inner = self.normed(residual, f"{self.at}post_attention_layernorm")
@@ -87,18 +88,21 @@ class PlainHead:
         bias = self.tensors.get(f"{self.at}self_attn.{part}_proj.bias")
         return found if bias is None else found + bias
 
-    def turned(self, x: Tensor, position: int) -> Tensor:
-        """Pairs of numbers half a head apart, turned by the position."""
+    def turned(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Pairs of numbers half a head apart, each row's turned by its position."""
         scaling = self.layer.get("rope_parameters") or self.layer.get("rope_scaling") or {}
         theta = scaling.get("rope_theta", self.layer.get("rope_theta"))
-        half = len(x) // 2
-        first, second = x[:half].clone(), x[half:].clone()
-        for at in range(half):
-            angle = position * self.slowed(theta ** (-at / half), scaling)
-            a, b = float(x[at]), float(x[half + at])
-            first[at] = a * math.cos(angle) - b * math.sin(angle)
-            second[at] = b * math.cos(angle) + a * math.sin(angle)
-        return torch.cat((first, second))
+        half = x.shape[-1] // 2
+        frequencies = torch.tensor(
+            [self.slowed(theta ** (-at / half), scaling) for at in range(half)], dtype=torch.float64
+        )
+        angles = torch.outer(positions.double(), frequencies).unsqueeze(1)  # the same for all heads
+        first, second = x.double().split(half, -1)
+        turned = (
+            first * angles.cos() - second * angles.sin(),
+            second * angles.cos() + first * angles.sin(),
+        )
+        return torch.cat(turned, -1).float()
 
     def slowed(self, frequency: float, scaling: dict[str, Any]) -> float:
         if scaling.get("rope_type", "default") == "default":

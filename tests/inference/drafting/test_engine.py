@@ -32,6 +32,9 @@ from tests.doubles.inference.heads import (
 )
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 from tests.doubles.inference.recorded import Recorded
+from tests.doubles.random_tests.pairs import pairs
+
+RUNNERS = ["cpu", "gpu"]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def mostly_repeating(tmp_path_factory: pytest.TempPathFactory, config: ModelConf
     return write_repeating_model(tmp_path_factory.mktemp("mostly"), config, share=0.1)
 
 
-@pytest.fixture(autouse=True, params=["cpu", "gpu"])
+@pytest.fixture(autouse=True, params=RUNNERS)
 def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which runner computes the steps."""
     if request.param == "gpu":
@@ -57,6 +60,7 @@ def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
     return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
 
 
+@pytest.mark.parametrize("on", [pytest.param("cpu", marks=pytest.mark.proof), "gpu"], indirect=True)
 class TestTheContract(EngineContract):
     @pytest.fixture
     async def engine(self, tmp_path: Path, checkpoint: Path, config: ModelConfig) -> AsyncIterator[Engine]:
@@ -94,10 +98,10 @@ async def test_a_right_head_guesses_up_to_the_end_of_the_context(
 
 async def test_what_a_head_cannot_guess_is_sampled(repeating: Path, tmp_path: Path) -> None:
     plain = engine_of(repeating, None)
-    wanted = [await generated(plain, replace(GREEDY, max_tokens=60), [start]) for start in range(6)]
+    wanted = [await generated(plain, replace(GREEDY, max_tokens=60), [start]) for start in range(2)]
     await plain.close()
     engine = engine_of(repeating, write_right_head(tmp_path, repeating, known=350))
-    found = [await generated(engine, replace(GREEDY, max_tokens=60), [start]) for start in range(6)]
+    found = [await generated(engine, replace(GREEDY, max_tokens=60), [start]) for start in range(2)]
     measures = engine.measures()
     await engine.close()
     assert [each.tokens for each in found] == [each.tokens for each in wanted]
@@ -117,14 +121,14 @@ SAMPLINGS = {
 }
 
 
-@pytest.mark.parametrize("kind", SAMPLINGS)
+@pytest.mark.parametrize(("on", "kind"), pairs(RUNNERS, SAMPLINGS), indirect=["on"])
 async def test_tokens_scores_and_finish_are_those_without_a_head(
     mostly_repeating: Path, tmp_path: Path, kind: str
 ) -> None:
-    sampling = replace(SAMPLINGS[kind], max_tokens=50, stop_token_ids=frozenset({17, 400}))
+    sampling = replace(SAMPLINGS[kind], max_tokens=30, stop_token_ids=frozenset({17, 400}))
     draw = random.Random(kind)
     beginning = [draw.randrange(500) for _ in range(40)]
-    prompts = [beginning + [draw.randrange(500) for _ in range(draw.randint(1, 60))] for _ in range(6)]
+    prompts = [beginning + [draw.randrange(500) for _ in range(draw.randint(1, 60))] for _ in range(4)]
 
     async def answers(head: Path | None) -> tuple[list[object], dict[str, float]]:
         engine = engine_of(mostly_repeating, head)
@@ -199,7 +203,7 @@ async def test_readers_that_leave_take_their_blocks_along(mostly_repeating: Path
                 if left <= 0:
                     return
 
-    await asyncio.gather(*(one(number) for number in range(40)))
+    await asyncio.gather(*(one(number) for number in range(20)))
     await becomes_idle(engine)
     engine._scheduler.cache.check_integrity([])
     assert engine.measures()["kv_blocks_used"] == 0

@@ -36,6 +36,7 @@ from tests.doubles.inference.heads import (
     write_right_head,
 )
 from tests.doubles.inference.plain_head import PlainHead
+from tests.doubles.random_tests.pairs import pairs
 from tests.doubles.random_tests.seeds import seeds
 
 CPU = torch.device("cpu")
@@ -126,7 +127,14 @@ def engine_of(
     return runner.engine
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize(
+    ("on", "kind"),
+    [
+        *pairs(["cpu", "gpu, padded"], HEADS),
+        *(pytest.param("gpu", kind, marks=pytest.mark.proof) for kind in HEADS),
+    ],
+    indirect=["on"],
+)
 async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     model: GptOss, tmp_path: Path, kind: str, on: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,10 +182,10 @@ async def test_guesses_that_are_often_right_change_no_token(
     engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for first in range(6):  # more than the blocks hold
-        engine.request([first] * 20, 50, Sampling(temperature=0.0))
+        engine.request([first] * 20, 40, Sampling(temperature=0.0))
     for turn in range(42):
         if turn % 3 == 0:
-            engine.request(prompts.next(), draw.choice([1, 2, 40, 50]), Sampling(temperature=0.0))
+            engine.request(prompts.next(), draw.choice([1, 2, 30, 40]), Sampling(temperature=0.0))
         else:
             engine.turn()
     engine.finish()
@@ -197,8 +205,8 @@ async def test_both_runners_draft_and_accept_the_same(tmp_path: Path, config: Mo
     for on in ("cpu", "gpu"):
         blocks = [40] * len(config.windows)
         engine = Driven(runner_of(on, model, blocks, head, limits), model.config.windows, blocks, limits)
-        for first in range(6):
-            engine.request([first, 7, first + 40], 60, Sampling(temperature=0.8, seed=first))
+        for first in range(4):
+            engine.request([first, 7, first + 40], 40, Sampling(temperature=0.8, seed=first))
         engine.finish()
         found.append((engine.scheduler.counts, [client.tokens for client in engine.clients]))
     assert found[0] == found[1]

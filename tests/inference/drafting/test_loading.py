@@ -105,7 +105,7 @@ def test_another_shape_is_refused(
 @pytest.mark.parametrize(
     ("top", "text"),
     [
-        ({"eagle_aux_hidden_state_layer_ids": [1, 2, 5]}, "states after layer 5, but the model has 4 layers"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 2, 5]}, "states after layer 5, but the model has 3 layers"),
         ({"eagle_aux_hidden_state_layer_ids": [2, 1, 3]}, "must be ascending layers, not [2, 1, 3]"),
         ({"eagle_aux_hidden_state_layer_ids": "all"}, "must be a list of layers, not 'all'"),
         ({"fc_norm": True}, "norm_before_fc and fc_norm exclude each other"),
@@ -177,7 +177,7 @@ def test_a_config_that_names_no_states_means_the_usual_ones(config: ModelConfig)
 
 
 def test_a_model_of_windows_alone_has_no_place_for_a_head(tmp_path: Path, config: ModelConfig) -> None:
-    windows = replace(config, sliding_layers=(True,) * 4)
+    windows = replace(config, sliding_layers=(True,) * config.layers)
     checkpoint = write_random_checkpoint(tmp_path / "model", windows, seed=1)
     model = load_model(checkpoint, device=CPU, any_vocabulary=True)
     folder = write_head(tmp_path / "head", speculators_config(config))
@@ -206,7 +206,7 @@ def test_published_configs_are_read(config: ModelConfig) -> None:
     """Both layouts, with the fields that their authors write."""
     own = parse_draft_config(json.loads(json.dumps(speculators_config(config))), config.layers)
     assert (own.states, own.draft_vocab, own.norm_before_fc, own.norm_before_residual) == (
-        (1, 2, 4),
+        (1, 2, 3),
         40,
         True,
         True,

@@ -98,7 +98,7 @@ def resident_bytes() -> int:
     return pages * 4096
 
 
-async def test_five_hundred_streams_with_many_cut_off_leave_nothing(engine: LocalEngine) -> None:
+async def test_two_hundred_streams_with_many_cut_off_leave_nothing(engine: LocalEngine) -> None:
     draw = random.Random(5)
 
     async def one(number: int, cut: bool) -> int:
@@ -112,8 +112,8 @@ async def test_five_hundred_streams_with_many_cut_off_leave_nothing(engine: Loca
         return count
 
     async def wave() -> None:
-        counts = await asyncio.gather(*(one(at, draw.random() < 0.2) for at in range(500)))
-        assert sum(count == 6 for count in counts) > 300
+        counts = await asyncio.gather(*(one(at, draw.random() < 0.2) for at in range(200)))
+        assert sum(count == 6 for count in counts) > 120
         await becomes_idle(engine)
 
     try:

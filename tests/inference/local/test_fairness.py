@@ -51,12 +51,12 @@ def finish(engine: Driven, clients: list[Client], most: int = 20_000) -> int:
 
 async def test_one_request_gets_a_slot_although_all_are_taken() -> None:
     engine = driven(LIMITS, spare=4_000)
-    many = send(engine, "a", 100)
+    many = send(engine, "a", 50)
     for _ in range(10):
         engine.turn()
     assert running(engine) == {"a": 8}
     [one] = send(engine, "b", 1)
-    assert finish(engine, [one]) < 100, "it waits for none of the hundred"
+    assert finish(engine, [one]) < 100, "it waits for none of the fifty"
     assert ended(many) < 20
     finish(engine, many)
 
@@ -76,7 +76,7 @@ async def test_two_owners_share_the_slots_and_one_alone_has_all() -> None:
 
 async def test_shares_hold_where_memory_is_short() -> None:
     engine = driven(LIMITS)  # room for little more than one whole context
-    many, few = send(engine, "a", 60, 100), []
+    many, few = send(engine, "a", 30, 100), []
     for _ in range(20):
         engine.turn()
     few = send(engine, "b", 2, 100)

@@ -74,7 +74,7 @@ def test_a_missing_tensor_is_named(folder: Path) -> None:
 
 def test_more_layers_than_the_files_have_are_a_missing_tensor(folder: Path) -> None:
     change_config(folder, num_hidden_layers=5, layer_types=["full_attention"] * 5)
-    assert "model.layers.4." in error_of(folder)
+    assert "model.layers.3." in error_of(folder)
 
 
 def test_packed_experts_of_the_wrong_type_are_named(folder: Path) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from inference.ops import reference
 from inference.ops.pages import Pages
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
+from tests.doubles.random_tests.pairs import pairs
 
 BATCHES = [
     [1],
@@ -57,8 +58,7 @@ def seen_places(pages: Pages, blocks: int) -> Tensor:
     return seen.view(blocks, pages.block_size)
 
 
-@pytest.mark.parametrize("window", [None, 16, 23])
-@pytest.mark.parametrize("queries", BATCHES, ids=str)
+@pytest.mark.parametrize(("queries", "window"), pairs(BATCHES, [None, 16, 23]), ids=str)
 def test_attention_equals_the_reference(device: torch.device, queries: list[int], window: int | None) -> None:
     draw = Draw(sum(queries) + (window or 0), device)
     found, wanted = attended(draw, random_pages(draw, queries, window, 16), 4, 2, 16)
@@ -74,8 +74,7 @@ def test_groups_of_every_size_equal_the_reference(
     assert relative_error(found, wanted) < draw.tolerance
 
 
-@pytest.mark.parametrize("past", [3, 400])
-@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize(("window", "past"), pairs([None, 5], [3, 400]))
 def test_no_query_sees_a_position_before_the_first(
     device: torch.device, window: int | None, past: int
 ) -> None:

@@ -16,7 +16,7 @@ from inference.shapes import SHAPES
 from tests.doubles.inference.drawn import relative_error
 
 CONFIG = replace(SHAPES["tiny"], vocab_size=300)
-TOKENS = [token * 37 % 300 for token in range(12)]
+TOKENS = [token * 37 % 300 for token in range(7)]
 
 
 class OnCpu(RandomTensors):
@@ -52,7 +52,7 @@ def test_logits_equal_those_of_the_plain_ops(
     assert model.rounding == pytest.approx(plain.rounding, rel=1e-3)
     cache, other = model.new_cache(), plain.new_cache()
     assert (cache.memory.layers[0][0].dtype == FP8) == (kv == "fp8")
-    for part in (TOKENS[:8], TOKENS[8:11], TOKENS[11:]):
+    for part in (TOKENS[:6], TOKENS[6:]):
         found, wanted = model.all_logits(part, cache), plain.all_logits(part, other)
         # A key rounded the other way, or bf16, can change a token's experts: most tokens must agree closely.
         errors = sorted(relative_error(own, right) for own, right in zip(found.cpu(), wanted, strict=True))

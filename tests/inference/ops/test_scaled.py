@@ -11,6 +11,7 @@ from inference.ops import launches, reference
 from inference.ops.scaled import LARGEST, Rounding, ScaledRows, scaled
 from tests.doubles.inference.drawn import Draw, random_pages
 from tests.doubles.inference.drawn import relative_error as between
+from tests.doubles.random_tests.pairs import pairs
 
 EPS = 1e-5
 
@@ -89,8 +90,7 @@ def test_queries_keys_and_values_equal_the_reference(
     assert between(values, wanted_values) < draw.tolerance
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 4, 16, 18, 33, 65, 128, 129])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("tokens", "bias"), pairs([1, 2, 4, 16, 18, 33, 65, 128, 129], [True, False]))
 def test_the_output_projection_equals_the_reference(device: torch.device, tokens: int, bias: bool) -> None:
     from inference.ops import fused
 

@@ -41,7 +41,7 @@ def commands(talk: Talk) -> list[tuple[str, str]]:
 def test_commands_do_what_the_user_requests(tmp_path: Path, held_out: bool) -> None:
     """In a real shell, each written file has the text that the user wanted."""
     written = 0
-    for seed in range(80):
+    for seed in range(40):
         for request, command in commands(talk_of(seed, held_out, 4)):
             quoted, _, file = command.removeprefix("echo ").partition(" > ")
             if not command.startswith("echo ") or not file or "/" in file:

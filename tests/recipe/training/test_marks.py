@@ -31,13 +31,13 @@ def test_no_name_is_found_without_declarations() -> None:
     talk.open(None)
     talk.user("Which type get_weather = is it?\ntype")
     assert declared_names(talk.tokens) == {}
-    marks = marks_of([talk], learned_tokens(1))
+    marks = marks_of([talk], learned_tokens(1, sample=60))
     assert len(marks.carried) == len(marks.looked) == 0
 
 
 @pytest.mark.training
 def test_every_naming_is_marked_with_the_beginning_of_the_name(talks: list[Talk]) -> None:
-    marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
+    marks, decode = marks_of(talks, learned_tokens(1, sample=60)), encoding().decode
     decided = considered = explained = found = 0
     for row, talk in enumerate(talks):
         if len(declared_names(talk.tokens)) == 1:
@@ -62,7 +62,7 @@ def first_piece(token: int) -> int:
 
 @pytest.mark.training
 def test_words_of_names_are_marked_with_similar_words_of_the_request(talks: list[Talk]) -> None:
-    marks, decode = marks_of(talks, learned_tokens(1)), encoding().decode
+    marks, decode = marks_of(talks, learned_tokens(1, sample=60)), encoding().decode
     spelt = meant = nowhere = 0
     for row, place, begin in marks.matched.tolist():
         tokens = talks[row].tokens
@@ -83,7 +83,7 @@ def test_words_of_names_are_marked_with_similar_words_of_the_request(talks: list
 
 
 def test_names_and_values_are_marked_with_their_sources(calls: list[Talk]) -> None:
-    marks, decode = marks_of(calls, learned_tokens(1)), encoding().decode
+    marks, decode = marks_of(calls, learned_tokens(1, sample=60)), encoding().decode
     pieces = token_table().pieces
     taken_apart = [found for talk in calls for _, found in copies_of(talk, requests_in(talk.tokens))]
     copies = [copy for found in taken_apart for copy in found]
@@ -110,7 +110,7 @@ def test_names_and_values_are_marked_with_their_sources(calls: list[Talk]) -> No
 
 
 def test_a_request_is_split_into_its_values_and_the_rest(calls: list[Talk]) -> None:
-    marks, decode = marks_of(calls, learned_tokens(1)), encoding().decode
+    marks, decode = marks_of(calls, learned_tokens(1, sample=60)), encoding().decode
     values = 0
     for row, talk in enumerate(calls):
         tags = {place: tag for _, place, tag in marks.tagged[marks.tagged[:, 0] == row].tolist()}
@@ -155,7 +155,7 @@ def test_a_value_is_held_by_its_further_tokens_and_by_a_name_after_it() -> None:
     text = "Show movies using New York City for user id and city Rome"
     talk = a_call("show_movies", text, {"user_id": "New York City", "city": "Rome"})
     begun = requests_in(talk.tokens)[0]
-    decode, marks = encoding().decode, marks_of([talk], learned_tokens(1))
+    decode, marks = encoding().decode, marks_of([talk], learned_tokens(1, sample=60))
     holding = [
         (place - begun, decode([talk.tokens[place]]), decode([token]))
         for _, place, token in marks.held.tolist()
@@ -178,7 +178,7 @@ def test_a_value_is_held_by_its_further_tokens_and_by_a_name_after_it() -> None:
 
 
 def test_words_to_identify_are_marked_at_their_sources(calls: list[Talk]) -> None:
-    marks, learned = marks_of(calls, learned_tokens(1)), set(learned_tokens(1).tolist())
+    marks, learned = marks_of(calls, learned_tokens(1, sample=60)), set(learned_tokens(1, sample=60).tolist())
     values = {(row, place) for row, place, tag in marks.tagged.tolist() if tag != NOTHING}
     assert len(marks.identified)
     for row, place, token in marks.identified.tolist():

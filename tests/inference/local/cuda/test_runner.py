@@ -116,20 +116,32 @@ SAMPLINGS = [
 ]
 
 
+REQUESTS = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
+
+
+@pytest.fixture(scope="module")
+async def wanted(model: GptOss) -> list[tuple[list[int], list[TokenLogprob]]]:
+    """The plain runner's answers, one request after another."""
+    one = plain(model, max_concurrent=1)
+    found = [await generated(one, *each) for each in REQUESTS]
+    await one.close()
+    return found
+
+
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("speculation", [False, True])
 async def test_all_samplings_run_concurrently_give_the_plain_runners_tokens(
-    model: GptOss, monkeypatch: pytest.MonkeyPatch, speculation: bool, padded: bool
+    model: GptOss,
+    wanted: list[tuple[list[int], list[TokenLogprob]]],
+    monkeypatch: pytest.MonkeyPatch,
+    speculation: bool,
+    padded: bool,
 ) -> None:
-    requests = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
-    one = plain(model, max_concurrent=1)
-    wanted = [await generated(one, *each) for each in requests]
-    await one.close()
     many = ahead(model, monkeypatch, padded=padded, max_concurrent=6, speculation=speculation)
-    found = await asyncio.gather(*(generated(many, *each) for each in requests))
+    found = await asyncio.gather(*(generated(many, *each) for each in REQUESTS))
     await many.close()
     for (_, sampling), (tokens, logprobs), (plain_tokens, plain_logprobs) in zip(
-        requests, found, wanted, strict=True
+        REQUESTS, found, wanted, strict=True
     ):
         assert tokens == plain_tokens, sampling
         assert [each.token for each in logprobs] == [each.token for each in plain_logprobs]
@@ -141,7 +153,7 @@ async def test_all_samplings_run_concurrently_give_the_plain_runners_tokens(
 async def test_little_memory_and_clients_that_disconnect_do_not_disturb_others(
     model: GptOss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampling = replace(SAMPLINGS[0], max_tokens=60)
+    sampling = replace(SAMPLINGS[0], max_tokens=40)
     requests = prompts(10)
     one = plain(model, max_concurrent=1)
     wanted = [(await generated(one, prompt, sampling))[0] for prompt in requests]
@@ -157,7 +169,7 @@ async def test_little_memory_and_clients_that_disconnect_do_not_disturb_others(
                     break
             return tokens
 
-    counts = [60, 3, 60, 1, 60, 60, 10, 60, 5, 60]
+    counts = [40, 3, 40, 1, 40, 40, 10, 40, 5, 40]
     found = await asyncio.gather(
         *(first_tokens(prompt, count) for prompt, count in zip(requests, counts, strict=True))
     )

@@ -13,7 +13,7 @@ from inference.engine import EngineFailed, Sampling
 from inference.local.sampling.sampler import Sampler
 from inference.ops import sampling as module
 
-DRAWS = 4000
+DRAWS = 2000
 
 
 def some_logits(size: int, seed: int = 0, spread: float = 2.0) -> Tensor:

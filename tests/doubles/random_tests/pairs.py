@@ -1,0 +1,18 @@
+"""Pairs of two parameters: half of them in every run, all of them in `make proofs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def pairs(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
+    """All pairs. Every other one has the marker `proof`; each value is in one of the rest."""
+    rows = list(second)
+    return [
+        pytest.param(one, other, marks=[pytest.mark.proof] if (at + place) % 2 else [])
+        for at, one in enumerate(first)
+        for place, other in enumerate(rows)
+    ]
