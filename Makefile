@@ -97,7 +97,7 @@ $(UV): | $(VENV)/.created
 # setuptools before the project, and no build isolation: constraints.txt pins every version that builds something.
 # The python tool's sandbox cannot write to .venv: the imports at the end compile what its kernels load.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt | $(UV)
-	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), in minutes the first time." >&2
+	@echo "Setting up $(VENV) with PyTorch for $(TORCH) (TORCH=cpu or cuda): $(SIZE_$(TORCH)), only the first time." >&2
 	@$(PIP) setuptools
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(TORCH_$(TORCH))
 	@$(INSTALL) --no-build-isolation --editable '.[$(EXTRAS_$(TORCH)),examples]'

@@ -45,7 +45,7 @@ def await_first_token(address: str) -> None:
 
 
 def start() -> float:
-    with serving() as server:
+    with serving(fresh=True) as server:
         await_first_token(server.url.removeprefix("http://"))
         return seconds_of_one(server.process.pid)
 
