@@ -33,7 +33,7 @@ def client(needed: str = "") -> OpenAI:
 
 def serve(*flags: str) -> str:
     """Starts a server for as long as this program runs; returns its base URL."""
-    quiet = ("--no-access-log", "--drain-delay", "0")
+    quiet = ("--log-level", "warning", "--drain-delay", "0")
     words = [sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", *quiet, *flags]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
