@@ -11,6 +11,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
+from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
 
@@ -26,7 +27,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pages = tmp_path_factory.mktemp("pages")
     (pages / "harbour.md").write_text("# The harbour\n\nHarbour depth is forty metres.\n\nShips come.\n")
     with serving(
-        inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}", python="bubblewrap")
+        inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}", python=sandbox_of_servers())
     ) as url:
         yield url
 

@@ -14,6 +14,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import serving
+from tests.tools.python.conftest import sandbox_of_servers
 
 MOST_BYTES = 300_000
 PICTURE = Path(__file__).parents[2] / "docs/images/playground.png"
@@ -22,7 +23,7 @@ PICTURE = Path(__file__).parents[2] / "docs/images/playground.png"
 @pytest.mark.browser
 @pytest.mark.usefixtures("sandboxed")
 def test_the_picture_shows_an_answer_with_its_tokens(visit: Callable[..., Any], shots: Path) -> None:
-    with serving(inference.load("tiny"), Settings(python="bubblewrap")) as url:
+    with serving(inference.load("tiny"), Settings(python=sandbox_of_servers())) as url:
         found = visit(url, viewport={"width": 1360, "height": 850}, color_scheme="light")
         page = found.open()
         page.get_by_role("button", name="Setup").click()

@@ -52,6 +52,11 @@ def needs_bubblewrap() -> None:
         _do_without_bubblewrap(refusal)
 
 
+def sandbox_of_servers() -> str:
+    """A setting of the python tool for a server that tests share, some of which need a sandbox."""
+    return "off" if _refusal_of_bubblewrap() else "bubblewrap"
+
+
 @cache
 def _refusal_of_bubblewrap() -> str | None:
     try:
