@@ -9,7 +9,6 @@ limit, idle ones end, then the one that holds the most. The watchdog bounds each
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
@@ -80,7 +79,7 @@ class SharedMemory:
         self._sessions = sessions
         self._budget = budget
         self._limits: dict[str, int] = {}  # by owner, as of the last call of `owner`
-        self._promised: Counter[Holder] = Counter()  # bytes that are not yet held
+        self._starting: set[Holder] = set()  # their kernels hold no memory yet
         self._turn = asyncio.Lock()
         self._checking: asyncio.Task[None] | None = None
 
@@ -97,19 +96,22 @@ class SharedMemory:
         return self._limits.get(owner)
 
     @asynccontextmanager
-    async def room(self, need: int, asking: Holder) -> AsyncIterator[None]:
-        """Enters when `need` bytes more are within the limits; they are the session's until it leaves."""
+    async def room_for_a_file(self, size: int, asking: Holder) -> AsyncIterator[None]:
+        """Enters when a file is within the limits. It is written before anybody else gets room."""
         async with self._turn:
-            limit = self._limits.get(asking.owner)
-            if limit is not None:
-                await self._make_room(need, asking, self._of(asking.owner), limit, _OWN)
-            await self._make_room(need, asking, self._sessions, self._limit, _ALL)
-            self._promised[asking] += need
+            await self._make_room(size, asking)
+            yield
+
+    @asynccontextmanager
+    async def room_for_a_kernel(self, asking: Holder) -> AsyncIterator[None]:
+        """Enters when a kernel is within the limits, and counts it while it starts."""
+        async with self._turn:
+            await self._make_room(FOR_A_KERNEL, asking)
+            self._starting.add(asking)
         try:
             yield
         finally:
-            self._promised[asking] -= need
-            self._promised += Counter()  # forgets sessions without any
+            self._starting.discard(asking)
 
     def kernel_started(self) -> None:
         """Checks the sums of owners with a limit for as long as any of their kernels lives."""
@@ -121,10 +123,16 @@ class SharedMemory:
             self._checking.cancel()
             await asyncio.wait({self._checking})
 
-    async def _make_room(
+    async def _make_room(self, need: int, asking: Holder) -> None:
+        limit = self._limits.get(asking.owner)
+        if limit is not None:
+            await self._end_idle_kernels(need, asking, self._of(asking.owner), limit, _OWN)
+        await self._end_idle_kernels(need, asking, self._sessions, self._limit, _ALL)
+
+    async def _end_idle_kernels(
         self, need: int, asking: Holder, sessions: Collection[Holder], limit: int, full: str
     ) -> None:
-        while _held(sessions) + sum(self._promised[each] for each in sessions) + need > limit:
+        while _held(sessions) + FOR_A_KERNEL * len(self._starting.intersection(sessions)) + need > limit:
             idle = [each for each in sessions if each.retirable and each is not asking]
             if not idle:
                 raise NoMemoryLeft(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from tools.python.channel import ChannelEnded
 from tools.python.kernel import Ended, Kernel
-from tools.python.memory import FOR_A_KERNEL, NoMemoryLeft, SharedMemory
+from tools.python.memory import NoMemoryLeft, SharedMemory
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
 from tools.python.sandboxes.sandbox import KernelConnection, Sandbox, SandboxError
@@ -139,7 +139,7 @@ class PythonSession:
         self.owner = self._shared.memory.owner()
         if self._kernel is None and self._data is None:
             await self._start_for(path)
-        async with self._shared.memory.room(len(content), self):
+        async with self._shared.memory.room_for_a_file(len(content), self):
             folder = self._folder()
             if folder is None:
                 raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
@@ -279,7 +279,7 @@ class PythonSession:
             connection = KernelConnection(secrets.token_hex(32))
             limit = shared.memory.limit_of(self.owner)
             sandbox = shared.sandbox if limit is None else shared.sandbox.within(limit)
-            async with shared.starts, shared.memory.room(FOR_A_KERNEL, self):
+            async with shared.starts, shared.memory.room_for_a_kernel(self):
                 box = await sandbox.start(connection, self._data)
         except BaseException:
             shared.slots.give(self)

@@ -9,6 +9,7 @@ import secrets
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -59,10 +60,11 @@ def sandbox_of_servers() -> str:
 
 @cache
 def _refusal_of_bubblewrap() -> str | None:
-    try:
-        asyncio.run(choose_sandbox("bubblewrap", limits=SMALL))
-    except ToolUnavailable as refusal:
+    with ThreadPoolExecutor(1) as thread:  # a browser's tests have an event loop in theirs
+        tested = thread.submit(lambda: asyncio.run(choose_sandbox("bubblewrap", limits=SMALL)))
+    if isinstance(refusal := tested.exception(), ToolUnavailable):
         return str(refusal)
+    tested.result()
     return None
 
 
