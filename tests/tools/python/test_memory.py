@@ -126,6 +126,14 @@ async def test_files_that_come_faster_than_memory_is_checked_stay_within_the_lim
     assert [file.path for file in await session.files()] == ["0.bin", "1.bin", "first.bin"]
 
 
+async def test_a_kernel_counts_while_it_starts(make_tool: MakeTool) -> None:
+    owners = Owners(make_tool, limited=FOR_A_KERNEL + 40 * MIB)
+    first, second = owners.open("limited"), owners.open("limited")
+    outputs = await asyncio.gather(call(first, "1"), call(second, "1"))
+    assert [output.failed for output in outputs] == [False, True]
+    assert "conversations of this client hold 136 MiB of memory" in outputs[1].text
+
+
 async def test_kernels_that_grow_together_beyond_the_limit_are_ended(make_tool: MakeTool) -> None:
     """Each is well within the limits of a kernel; only their sum is not."""
     owners = Owners(make_tool, limited=220 * MIB)
