@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test proofs recipe-test check lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs recipe-test check beside lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -131,7 +131,6 @@ check: $(VENV)/.developing
 	@rm -f $(BESIDE) $(BESIDE).failed
 	@$(MAKE) --no-print-directory --jobs=2 beside test || { cat $(BESIDE).failed >&2 2>/dev/null; exit 1; }
 
-.PHONY: beside
 beside:
 	@nice $(MAKE) --no-print-directory --jobs=1 types docs-site wheel-test harmony-compat > $(BESIDE) 2>&1 || { \
 		mv $(BESIDE) $(BESIDE).failed; echo "A check beside the tests failed; its output follows theirs." >&2; exit 1; }

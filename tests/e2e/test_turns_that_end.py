@@ -15,6 +15,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.contracts.embedded_model_contract import TIMER, WEATHER
+from tests.doubles.random_tests.pairs import pairs
 from tests.doubles.serving import serving
 
 REPETITION = 64
@@ -82,29 +83,22 @@ def check_response(response: dict[str, Any]) -> None:
         check_call(*call)
 
 
-def turns(questions: list[str], first: int) -> pytest.MarkDecorator:
-    """Half of the pairs, each question and both kinds of tools among them; the others are proofs."""
-    return pytest.mark.parametrize(
-        ("question", "tools"),
-        [
-            pytest.param(
-                question,
-                tools,
-                id=f"{question[:20]}-{'tools' if tools else 'no tools'}",
-                marks=[] if (place + bool(tools)) % 2 else pytest.mark.proof,
-            )
-            for place, question in enumerate(questions, first)
-            for tools in ([], TOOLS)
-        ],
-    )
+def turns(questions: list[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("question", "tools"), pairs(questions, (TOOLS, [])), ids=named)
 
 
-@turns(QUESTIONS, 0)
+def named(value: Any) -> str:
+    if isinstance(value, str):
+        return value[:20]
+    return "tools" if value else "no tools"
+
+
+@turns(QUESTIONS)
 def test_a_response_ends(url: str, question: str, tools: list[dict[str, Any]]) -> None:
     check_response(post(url, "responses", input=question, tools=tools, parallel_tool_calls=True))
 
 
-@turns(QUESTIONS[1:3], 0)  # not the pairs of the responses
+@turns(QUESTIONS[1:3])  # not the pairs of the responses
 def test_a_completion_ends(url: str, question: str, tools: list[dict[str, Any]]) -> None:
     functions = [
         {"type": "function", "function": {key: tool[key] for key in tool if key != "type"}} for tool in tools
