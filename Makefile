@@ -212,7 +212,7 @@ clients: $(CLIENTS)/.node $(ENVIRONMENTS:%=$(CLIENTS)/%/.installed)
 web-test: $(VENV)/.developing
 	@{ command -v chromium && command -v firefox-esr || { apt-get update -qq && apt-get install -y -qq chromium firefox-esr; }; } >/dev/null
 	@$(INSTALL) --no-build-isolation --editable '.[web-test]'
-	@$(BIN)/python -m pytest -m browser tests/web
+	@$(BIN)/python -m pytest -m browser tests/playground
 
 # LLAMA_SERVER=PATH VLLM=PATH: the program, if it is not on the path. Without it, the tests are skipped. Codex takes
 # part if `make clients` has installed it.

@@ -39,7 +39,7 @@ from gpt_oss_server.ops.keys.guard import KeyGuard
 from gpt_oss_server.ops.keys.guesses import Guesses
 from gpt_oss_server.ops.limits.guard import LimitGuard
 from gpt_oss_server.ops.observation import Observation
-from gpt_oss_server.pages.router import pages_router
+from gpt_oss_server.playground.router import pages_router
 from gpt_oss_server.responses.api import responses_router
 from gpt_oss_server.responses.conversations_api import conversations_router
 from gpt_oss_server.responses.service import ResponsesService

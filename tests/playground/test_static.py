@@ -12,14 +12,14 @@ from pathlib import PurePosixPath
 import httpx
 import pytest
 
+from gpt_oss_server.playground.files import STATIC, static_files
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.web.files import FOLDER, files
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 MOST_BYTES = 400_000
 MOST_LINES = 300
-MODULES = sorted(name for name in files() if name.endswith(".js") and not name.startswith("vendor/"))
+MODULES = sorted(name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/"))
 _IMPORT = re.compile(r'^(?:import|export)\b[^"\n]*"(\.[^"]+)";|^} from "(\.[^"]+)";', re.MULTILINE)
 
 
@@ -30,18 +30,18 @@ def client() -> Iterator[httpx.Client]:
 
 
 def test_all_files_together_are_small() -> None:
-    assert sum(len(file.plain) for file in files().values()) <= MOST_BYTES
+    assert sum(len(file.plain) for file in static_files().values()) <= MOST_BYTES
 
 
 def test_modules_are_short_and_import_each_other_only() -> None:
     for name in MODULES:
-        text = (FOLDER / name).read_text(encoding="utf-8")
+        text = (STATIC / name).read_text(encoding="utf-8")
         assert text.count("\n") <= MOST_LINES, name
         assert "http" not in "".join(re.findall(r"\bimport\b.*|\bfrom \".*", text)), name
         assert text.startswith("// "), f"{name} does not say what it is"
         for found in _IMPORT.findall(text):
             target = _joined(name, found[0] or found[1])
-            assert target in files(), f"{name} imports {target}"
+            assert target in static_files(), f"{name} imports {target}"
 
 
 def _joined(name: str, relative: str) -> str:
@@ -60,22 +60,22 @@ def test_every_module_is_used() -> None:
         name = waiting.pop()
         if name not in reached:
             reached.add(name)
-            text = (FOLDER / name).read_text(encoding="utf-8")
+            text = (STATIC / name).read_text(encoding="utf-8")
             waiting += [_joined(name, found[0] or found[1]) for found in _IMPORT.findall(text)]
     assert set(MODULES) <= reached
 
 
 def test_vendored_files_are_those_that_were_published() -> None:
-    listed = json.loads((FOLDER / "vendor/vendored.json").read_text())
-    vendored = {path.relative_to(FOLDER / "vendor").as_posix() for path in FOLDER.glob("vendor/**/*.js")}
+    listed = json.loads((STATIC / "vendor/vendored.json").read_text())
+    vendored = {path.relative_to(STATIC / "vendor").as_posix() for path in STATIC.glob("vendor/**/*.js")}
     assert {row["file"] for row in listed} == vendored
     for row in listed:
-        content = (FOLDER / "vendor" / row["file"]).read_bytes()
+        content = (STATIC / "vendor" / row["file"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == row["sha256"], row["file"]
         assert row["package"]
         assert row["version"]
         assert row["license"]
-        assert all((FOLDER / "vendor" / name).is_file() for name in row["license_files"])
+        assert all((STATIC / "vendor" / name).is_file() for name in row["license_files"])
 
 
 def test_the_page_has_no_inline_script_and_a_strict_policy(client: httpx.Client) -> None:
@@ -92,11 +92,11 @@ def test_files_are_compressed_and_asked_for_again_by_their_tag(client: httpx.Cli
     plain = client.get("/web/main.js", headers={"accept-encoding": "identity"})
     packed = client.get("/web/main.js", headers={"accept-encoding": "gzip"})
     assert packed.headers["content-encoding"] == "gzip"
-    assert plain.content == packed.content == (FOLDER / "main.js").read_bytes()
+    assert plain.content == packed.content == (STATIC / "main.js").read_bytes()
     assert plain.headers["etag"] != packed.headers["etag"]
     again = client.get("/web/main.js", headers={"if-none-match": packed.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    assert gzip.decompress(files()["main.js"].packed) == plain.content
+    assert gzip.decompress(static_files()["main.js"].packed or b"") == plain.content
 
 
 @pytest.mark.parametrize(

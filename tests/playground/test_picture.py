@@ -1,6 +1,6 @@
 """The picture of the playground in README: a real answer of the embedded model, with its tokens.
 
-`WEB_SHOTS=docs/images pytest -m browser tests/web/test_picture.py` takes it again.
+`WEB_SHOTS=docs/images pytest -m browser tests/playground/test_picture.py` takes it again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GET / and /docs. Both pages work without a network, and run no script but this package's own."""
+"""GET / and /web/…, and /docs. All pages work without a network, and run no script but this package's own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from starlette.responses import HTMLResponse, Response
 
 from gpt_oss_server import __version__
 from gpt_oss_server.errors import NotFound
-from gpt_oss_server.pages.files import KINDS, swagger_file
-from gpt_oss_server.pages.landing import landing_page
+from gpt_oss_server.playground.files import file_response, static_files, swagger_files
+from gpt_oss_server.playground.landing import landing_page
 from gpt_oss_server.serving.served import Served
-from gpt_oss_server.web.router import web_router
 
 _POLICY = {
     "content-security-policy": "default-src 'none'; connect-src 'self'; font-src 'self' data:; "
@@ -45,7 +44,7 @@ _REFERENCE = """\
 def pages_router(served: Served) -> APIRouter:
     router = APIRouter(include_in_schema=False)
     if served.settings.web == "on":
-        router.include_router(web_router())  # before the landing page, which it replaces
+        router.include_router(_playground_router())  # before the landing page, which it replaces
 
     @router.api_route("/", methods=["GET", "HEAD"])
     async def landing(request: Request) -> Response:
@@ -62,8 +61,24 @@ def pages_router(served: Served) -> APIRouter:
 
     @router.api_route("/docs/{name}", methods=["GET", "HEAD"])
     async def asset(name: str, request: Request) -> Response:
-        if name not in KINDS:
+        if (file := swagger_files().get(name)) is None:
             raise NotFound(f"The API reference has no file {name!r}.")
-        return swagger_file(name, request)
+        return file_response(file, request)
+
+    return router
+
+
+def _playground_router() -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def page(request: Request) -> Response:
+        return file_response(static_files()["index.html"], request)
+
+    @router.api_route("/web/{path:path}", methods=["GET", "HEAD"])
+    async def asset(path: str, request: Request) -> Response:
+        if (file := static_files().get(path)) is None:
+            raise NotFound(f"The playground has no file {path!r}.")
+        return file_response(file, request)
 
     return router

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from gpt_oss_server.pages.files import FOLDER
+from gpt_oss_server.playground.files import SWAGGER
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 
@@ -82,12 +82,12 @@ def test_the_reference_describes_this_server_s_own_document(client: httpx.Client
 
 
 def test_the_reference_s_files_are_those_that_were_published(client: httpx.Client) -> None:
-    vendored = json.loads((FOLDER / "vendored.json").read_text())
+    vendored = json.loads((SWAGGER / "vendored.json").read_text())
     assert (vendored["package"], vendored["license"]) == ("swagger-ui-dist", "Apache-2.0")
-    assert (FOLDER / "LICENSE").is_file()
+    assert (SWAGGER / "LICENSE").is_file()
     assert set(vendored["sha256"]) == {"swagger-ui-bundle.js", "swagger-ui.css"}
     for name, sha256 in vendored["sha256"].items():
-        stored = (FOLDER / f"{name}.gz").read_bytes()
+        stored = (SWAGGER / f"{name}.gz").read_bytes()
         assert len(stored) < LIMIT
         assert hashlib.sha256(gzip.decompress(stored)).hexdigest() == sha256
         packed = client.get(f"/docs/{name}")  # httpx accepts gzip, and unpacks
