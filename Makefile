@@ -8,7 +8,6 @@
 #   make docs             write the generated docs and pictures
 #   make docs-site        build the documentation as a site, in site/, and check its links
 #   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
-#   make recipe-test      train small models by the recipe of the embedded one
 #   make web-test         install Chromium and Firefox (Debian, as root) and Playwright, and test the playground
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make observers        run the tests with a real Prometheus
@@ -47,7 +46,7 @@ INSTALL = install() { \
 	test -x $(UV) && $(UV) pip install $(QUIET:-qq=--quiet) --python $(BIN)/python --constraint constraints.txt "$$@" || { \
 	echo "Without uv, pip installs, with its own configuration." >&2; $(PIP) "$$@"; }; }; install
 PACKAGES := gpt_oss_server inference tools
-SOURCES := $(PACKAGES) recipe tests examples docs
+SOURCES := $(PACKAGES) tests examples docs
 
 # The same order of sets in every test process: pytest-xdist compares the tests that its workers collect.
 export PYTHONHASHSEED ?= 0
@@ -59,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test proofs recipe-test check beside lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs check beside lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -109,10 +108,6 @@ $(VENV)/.developing: $(VENV)/.installed
 	@touch $@
 
 # --- checks ---
-
-# The embedded model's file is frozen and its recipe changes rarely: `make check` leaves its longer tests out.
-recipe-test: $(VENV)/.developing
-	@$(BIN)/python -m pytest -n 2 -m training tests/recipe
 
 # More workers than cores, as tests of processes wait. Each worker gets neighbours, which share servers, and steals
 # from another when it has none left.

@@ -3,7 +3,7 @@
 Other modules call only `checkpoint()`, which returns a folder in the Hugging Face layout that any loader
 reads. The package's compact file expands into it (expand.py). The folder's name contains that file's hash:
 when the model changes, a new folder is made and older ones stay. The model card (README.md) states what the
-model can do and how to retrain it; `recipe/` is how it was trained.
+model can do, and which commit has the recipe that trained it.
 """
 
 from __future__ import annotations

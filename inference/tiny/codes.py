@@ -11,7 +11,7 @@ for all tokens, one for each kind of code:
   same first piece (" San" from " Santos") and from itself without the space.
 - The first three and the last three letters, in either case. By them the model finds a word of a request in
   a name that is cut elsewhere (" pollen" in "_p" and "ollen", "Podcast" in " podcast").
-- The meaning, for common words (recipe/text/meanings.py). By it the model connects a room with a hotel,
+- The meaning, for common words. By it the model connects a room with a hotel,
   though no training conversation has both words.
 - Features of the spelling, among them a leading space.
 
@@ -41,14 +41,12 @@ BEGINNING, ENDING = (
 EDGES = (BEGINNING, ENDING)
 MEANING_DIM = 64
 MEANING = slice(ENDING.stop, ENDING.stop + MEANING_DIM)  # the word's vector, in whole numbers
-FIXED = MEANING.stop
 # Other kinds of codes hash ids that no token has.
 _OWN_IDS, _EDGE_IDS = 1 << 20, (1 << 21, 1 << 22)
 CODE_SEED = 0x9E3779B97F4A7C15
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.int8]
 
 
@@ -90,17 +88,3 @@ def own_codes(table: TokenTable, ids: Ints) -> Floats:
 def edge_codes(place: int, numbers: Ints) -> Floats:
     """The codes of the first (`place` 0) or the last (1) three letters."""
     return codes_of(np.where(numbers < 0, numbers, numbers + _EDGE_IDS[place]))
-
-
-def fixed_part(table: TokenTable, ids: Ints) -> Floats:
-    """The input of both maps, for `ids`."""
-    out = np.empty((len(ids), FIXED), dtype=np.float32)
-    for slot, at in enumerate(PIECES):
-        out[:, at] = codes_of(table.pieces[ids, slot])
-    out[:, OWN] = own_codes(table, ids)
-    out[:, SPELLING] = features_of(table.features[ids])
-    for place, at in enumerate(EDGES):
-        out[:, at] = edge_codes(place, table.edges[ids, place])
-    meanings = table.meanings[ids]
-    out[:, MEANING] = np.where(meanings[:, None] < 0, 0, table.vectors[meanings])
-    return out

@@ -2,13 +2,14 @@
 
 Takes `tiny.safetensors`: the layers in the checkpoint's form, the learned rows of the stock's tokens, the
 maps for every token's fixed part, and the table of fixed data. Writes config.json, generation_config.json and
-model.safetensors with 201,088 rows of embedding and head. It must not need the tokenizer or the recipe.
+model.safetensors with 201,088 rows of embedding and head. It must not need the tokenizer.
 """
 
 from __future__ import annotations
 
 import json
 import lzma
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,42 +36,41 @@ from inference.tiny.codes import (
     features_of,
     own_codes,
 )
-from inference.tiny.shape import Shape
 
 COMPACT = Path(__file__).parent / "tiny.safetensors"
 _PART = 8192  # tokens
 TEMPERATURE, TOP_P = 0.3, 0.95  # the second choice of so small a model is rarely right
 
 
-def _planes(numbers: Ints) -> bytes:
-    """Column by column, with all low bytes first: this order compresses best."""
-    turned = np.ascontiguousarray(numbers.T)
-    return b"".join((turned >> shift).astype(np.uint8).tobytes() for shift in (0, 8, 16, 24))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The sizes of the embedded model, by their names in config.json."""
+
+    num_hidden_layers: int = 7
+    hidden_size: int = 320
+    learned_size: int = 192  # the dimensions of a token's learned row; the layers use the others
+    intermediate_size: int = 128
+    num_attention_heads: int = 12
+    num_key_value_heads: int = 4
+    head_dim: int = 64  # a code fits into one head
+    num_local_experts: int = 8
+    num_experts_per_tok: int = 2
+    sliding_window: int = 128
+    swiglu_limit: float = 7.0
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 150_000.0
+    rope_factor: float = 32.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    original_context: int = 4096
+    context: int = 131_072
+    sliding_layers: tuple[int, ...] = (0, 2)  # these see only the window
 
 
 def _unplaned(data: bytes, columns: int) -> Ints:
     four = np.frombuffer(data, dtype=np.uint8).reshape(4, columns, VOCABULARY).astype(np.uint32)
     joined: Ints = (four[0] | four[1] << 8 | four[2] << 16 | four[3] << 24).astype(np.int32).T.copy()
     return joined
-
-
-def pack_table(table: TokenTable) -> dict[str, Tensor]:
-    """The table as compressed bytes."""
-    pieces = table.pieces.copy()
-    own = np.arange(VOCABULARY, dtype=np.int32)
-    pieces[pieces[:, 0] == own, 0] = -2  # most tokens are their own only piece
-    columns = {
-        "pieces": pieces,
-        "features": table.features[:, None],
-        "edges": table.edges,
-        "meanings": table.meanings[:, None],
-    }
-    packed = {name: _planes(numbers) for name, numbers in columns.items()}
-    packed["vectors"] = table.vectors.tobytes()
-    return {
-        f"table.{name}": torch.frombuffer(bytearray(lzma.compress(data, preset=9)), dtype=torch.uint8)
-        for name, data in packed.items()
-    }
 
 
 def unpack_table(tensors: dict[str, Tensor]) -> TokenTable:
@@ -90,12 +90,6 @@ def unpack_table(tensors: dict[str, Tensor]) -> TokenTable:
         unpacked("meanings", 1)[:, 0],
         np.frombuffer(data("vectors"), dtype=np.int8).reshape(-1, MEANING_DIM),
     )
-
-
-def pack_rows(name: str, rows: Tensor) -> dict[str, Tensor]:
-    """Rows as bytes, with a scale for each: half the size of bf16."""
-    scales = rows.abs().amax(1).clamp(min=1e-8) / 127
-    return {name: (rows / scales[:, None]).round().to(torch.int8), f"{name}.scales": scales.half()}
 
 
 def unpack_rows(name: str, tensors: dict[str, Tensor]) -> Tensor:
