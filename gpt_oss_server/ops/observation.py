@@ -18,7 +18,7 @@ from gpt_oss_server.ops.metrics.stores import measured
 from gpt_oss_server.ops.telemetry.telemetry import telemetry_of
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.kinds.table import Stores
+from gpt_oss_server.stores.keep import Stores
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

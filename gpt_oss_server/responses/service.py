@@ -259,7 +259,7 @@ class ResponsesService:
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
         await self._stop(response_id)
-        await self.background.logs.delete(response_id, owner())
+        await self.background.logs.of(owner()).delete(response_id)
         self.served.traces.forget(response_id)
         await self.served.store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
@@ -302,7 +302,7 @@ class ResponsesService:
 
     async def event_log(self, response_id: str, after: int) -> EventLog:
         """The log of a background response; it still holds all events after number `after`."""
-        log = await self.background.logs.open(response_id, owner())
+        log = await self.background.logs.of(owner()).open(response_id)
         if log is None:
             await self.retrieve(response_id)  # raises if there is no such response
             raise EventsForgotten(

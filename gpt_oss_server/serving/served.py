@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
-from functools import cached_property
 
 from gpt_oss_server.constraints.binding import Binding, bind, make_ready
 from gpt_oss_server.constraints.wanted import Wanted
@@ -33,8 +32,9 @@ from gpt_oss_server.serving.unknown_fields import header_of, treat_unknown_field
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.completions import Completions
-from gpt_oss_server.stores.kinds.table import Stores, stores_of
-from gpt_oss_server.stores.sealing import Sealer, server_sealer
+from gpt_oss_server.stores.keep import Stores
+from gpt_oss_server.stores.kinds.table import stores_of
+from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.tooling.bind import bind_tools
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
@@ -83,8 +83,6 @@ class Served:
         self.clock = clock
         self._tools = tools
         self._stopped = False
-        if self.settings.sealing_key_file is not None:
-            self._sealer  # noqa: B018 – an unusable key file must fail at start-up
 
     @property
     def store(self) -> Store:
@@ -99,14 +97,7 @@ class Served:
     @property
     def sealer(self) -> Sealer:
         """Seals data that clients keep for this server; another owner's client cannot use it."""
-        return self._sealer.of(owner())
-
-    @cached_property
-    def _sealer(self) -> Sealer:
-        """It reads its key at first use."""
-        if self.stores.sealing_secret is not None:
-            return Sealer(self.stores.sealing_secret)
-        return server_sealer(self.settings.sealing_key_file)
+        return self.stores.sealer.of(owner())
 
     def for_run(self, *, engine: Engine, ids: Ids, clock: Callable[[], float]) -> Served:
         """The same parts for one run, which has its own engine, ids and clock."""

@@ -64,7 +64,14 @@ NO_RECORDS = Records()
 
 
 class EventLogs(Protocol):
-    """The logs of all runs, by the id of the run. Readers find those of their own runs alone."""
+    """The logs of all runs, by the id of the run. As they are opened, they belong to the owner ""; see base.
+
+    Appending to a log and ending it is up to the process that holds the run, whoever the owner is.
+    """
+
+    def of(self, owner: str) -> EventLogs:
+        """The same logs as this owner sees them."""
+        ...
 
     @property
     def linger(self) -> float:
@@ -72,12 +79,7 @@ class EventLogs(Protocol):
         ...
 
     async def begin(
-        self,
-        run_id: str,
-        continuation: Continuation | None = None,
-        *,
-        owner: str = "",
-        most: int | None = None,
+        self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
         """Raises `UnknownParent` where the store does not hold the parent.
 
@@ -99,15 +101,15 @@ class EventLogs(Protocol):
         """Ends the log: readers end after its last event. The records are deleted."""
         ...
 
-    async def open(self, run_id: str, owner: str = "") -> EventLog | None:
+    async def open(self, run_id: str) -> EventLog | None:
         """The log of a run that is running, or that has ended and whose log is still kept."""
         ...
 
-    async def request_cancel(self, run_id: str, owner: str = "") -> None:
+    async def request_cancel(self, run_id: str) -> None:
         """Marks the run, so that its next `append` returns true, in any process."""
         ...
 
-    async def delete(self, run_id: str, owner: str = "") -> None:
+    async def delete(self, run_id: str) -> None:
         """Deletes the log of a run that has ended."""
         ...
 

@@ -8,9 +8,11 @@ even after the store has dropped it.
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
 
 from gpt_oss_server.stores.events import (
     NO_RECORDS,
@@ -78,84 +80,99 @@ class _Log:
         self._news = asyncio.Event()
 
 
+@dataclass(slots=True)
+class _Logs:
+    """The logs of all owners."""
+
+    running: dict[str, _Log] = field(default_factory=dict)
+    ended: OrderedDict[str, tuple[float, _Log]] = field(default_factory=OrderedDict)  # by the time of the end
+    bytes: int = 0
+
+
 class MemoryEventLogs:
+    linger = 0.0
+
     def __init__(self, *, max_bytes: int = 128 * 2**20, max_age: float = 600.0) -> None:
         self._max_bytes = max_bytes
         self._max_age = max_age
-        self._running: dict[str, _Log] = {}
-        self._ended: OrderedDict[str, tuple[float, _Log]] = (
-            OrderedDict()
-        )  # with the time of its end; oldest first
-        self.bytes = 0  # of all logs
+        self._logs = _Logs()
+        self._owner = ""
 
-    linger = 0.0
+    def of(self, owner: str) -> MemoryEventLogs:
+        if owner == self._owner:
+            return self
+        seen = copy.copy(self)  # shares all but the owner
+        seen._owner = owner
+        return seen
+
+    @property
+    def used_bytes(self) -> int:
+        return self._logs.bytes
 
     async def begin(
-        self,
-        run_id: str,
-        continuation: Continuation | None = None,
-        *,
-        owner: str = "",
-        most: int | None = None,
+        self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
         self._forget_old()
-        if most is not None and sum(log.owner == owner for log in self._running.values()) >= most:
+        running = self._logs.running
+        if most is not None and sum(log.owner == self._owner for log in running.values()) >= most:
             raise TooManyRuns(most)
-        log = self._running[run_id] = _Log(owner)
+        log = running[run_id] = _Log(self._owner)
         return log
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
     ) -> bool:
-        log = self._running[run_id]
+        log = self._logs.running[run_id]
         before = log.bytes
         log.append(first, events)
-        self.bytes += log.bytes - before
-        if self.bytes > self._max_bytes:
+        self._logs.bytes += log.bytes - before
+        if self.used_bytes > self._max_bytes:
             self._shrink()
         return log.cancelled
 
     async def end(self, run_id: str) -> None:
-        log = self._running.pop(run_id)
+        log = self._logs.running.pop(run_id)
         log.end()
-        self._ended[run_id] = (time.monotonic(), log)
+        self._logs.ended[run_id] = (time.monotonic(), log)
 
-    async def open(self, run_id: str, owner: str = "") -> EventLog | None:
+    async def open(self, run_id: str) -> EventLog | None:
         self._forget_old()
-        log = self._running.get(run_id)
-        if log is None and run_id in self._ended:
-            log = self._ended[run_id][1]
-        return log if log is not None and log.owner == owner else None
+        return self._own(self._logs.running.get(run_id)) or self._ended(run_id)
 
-    async def request_cancel(self, run_id: str, owner: str = "") -> None:
-        if run_id in self._running and self._running[run_id].owner == owner:
-            self._running[run_id].cancelled = True
+    async def request_cancel(self, run_id: str) -> None:
+        if (log := self._own(self._logs.running.get(run_id))) is not None:
+            log.cancelled = True
 
-    async def delete(self, run_id: str, owner: str = "") -> None:
-        if run_id in self._ended and self._ended[run_id][1].owner == owner:
+    async def delete(self, run_id: str) -> None:
+        if self._ended(run_id) is not None:
             self._drop(run_id)
 
     async def close(self) -> None:
-        for run_id in list(self._ended):
+        for run_id in list(self._logs.ended):
             self._drop(run_id)
 
+    def _ended(self, run_id: str) -> _Log | None:
+        return self._own(self._logs.ended.get(run_id, (0.0, None))[1])
+
+    def _own(self, log: _Log | None) -> _Log | None:
+        return log if log is not None and log.owner == self._owner else None
+
     def _drop(self, run_id: str) -> None:
-        if run_id in self._ended:
-            self.bytes -= self._ended.pop(run_id)[1].bytes
+        self._logs.bytes -= self._logs.ended.pop(run_id)[1].bytes
 
     def _shrink(self) -> None:
-        while self.bytes > self._max_bytes and self._ended:
-            self._drop(next(iter(self._ended)))
-        while self.bytes > self._max_bytes and self._running:
-            log = max(self._running.values(), key=lambda log: log.bytes)
+        while self.used_bytes > self._max_bytes and self._logs.ended:
+            self._drop(next(iter(self._logs.ended)))
+        while self.used_bytes > self._max_bytes and self._logs.running:
+            log = max(self._logs.running.values(), key=lambda log: log.bytes)
             before = log.bytes
             log.forget_half()
-            self.bytes += log.bytes - before
+            self._logs.bytes += log.bytes - before
 
     def _forget_old(self) -> None:
         oldest = time.monotonic() - self._max_age
-        while self._ended:
-            run_id, (ended_at, _) = next(iter(self._ended.items()))
+        while self._logs.ended:
+            run_id, (ended_at, _) = next(iter(self._logs.ended.items()))
             if ended_at > oldest:
                 return
             self._drop(run_id)

@@ -17,6 +17,8 @@ import logging
 import os
 import secrets
 import tempfile
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,12 +37,19 @@ _log = logging.getLogger(__name__)
 
 
 class Sealer:
-    def __init__(self, secret: bytes) -> None:
-        self._key = hashlib.sha256(secret).digest()
+    def __init__(self, secret: bytes | Callable[[], bytes]) -> None:
+        """A function is called at first use."""
+        self._secret = secret
+
+    @cached_property
+    def _key(self) -> bytes:
+        return hashlib.sha256(self._secret if isinstance(self._secret, bytes) else self._secret()).digest()
 
     def of(self, owner: str) -> Sealer:
         """A sealer whose texts only this owner's can open; "" is the owner of this one."""
-        return Sealer(hmac.digest(self._key, b"owner " + owner.encode(), "sha256")) if owner else self
+        if not owner:
+            return self
+        return Sealer(lambda: hmac.digest(self._key, b"owner " + owner.encode(), "sha256"))
 
     def seal(self, purpose: str, content: bytes) -> str:
         salt = secrets.token_bytes(_SALT)
@@ -72,20 +81,22 @@ class Sealer:
 def server_sealer(key_file: str | None) -> Sealer:
     """A sealer with the key in `key_file`, else in the user's state folder. It creates a missing file.
 
-    A `key_file` that cannot be used is an error. Without a usable state folder, the key lasts as long as the
-    server runs.
+    A `key_file` that cannot be used is an error. The state folder is read at first use; without a usable one,
+    the key lasts as long as the server runs.
     """
-    if key_file is not None:
-        return Sealer(_named_key(key_file))
+    return Sealer(_own_key if key_file is None else _named_key(key_file))
+
+
+def _own_key() -> bytes:
     try:
-        return Sealer(_read_or_make(state_folder() / _FILE))
+        return _read_or_make(state_folder() / _FILE)
     except (OSError, SettingsError, RuntimeError) as error:  # RuntimeError: no home folder
         _log.warning(
             "The key for sealed items cannot be saved (%s), so items stay readable until this server ends. "
             "Use --sealing-key-file to choose a place for the key.",
             error,
         )
-        return Sealer(secrets.token_bytes(_LEAST))
+        return secrets.token_bytes(_LEAST)
 
 
 def saved_secret() -> bytes | None:

@@ -115,21 +115,22 @@ class EventLogContract:
 
     async def test_an_owner_finds_its_own_logs_alone(self) -> None:
         logs = await self.make()
-        await logs.begin("run", owner="alice")
+        alice, bob = logs.of("alice"), logs.of("bob")
+        await alice.begin("run")
         await logs.append("run", 0, events(0, 3))
-        for other in ("bob", ""):
-            assert await logs.open("run", other) is None
-            await logs.request_cancel("run", other)
+        for other in (bob, logs):
+            assert await other.open("run") is None
+            await other.request_cancel("run")
         assert await logs.append("run", 3, events(3, 4)) is False
-        await logs.request_cancel("run", "alice")
+        await alice.request_cancel("run")
         assert await logs.append("run", 4, events(4, 5)) is True
         await logs.end("run")
-        await logs.delete("run", "bob")
-        log = await logs.open("run", "alice")
+        await bob.delete("run")
+        log = await alice.open("run")
         assert log is not None
         assert await read(log) == events(0, 5)
-        await logs.delete("run", "alice")
-        assert await logs.open("run", "alice") is None
+        await alice.delete("run")
+        assert await alice.open("run") is None
         await logs.close()
 
     async def test_an_owner_has_no_more_runs_than_it_may(self) -> None:
@@ -137,14 +138,14 @@ class EventLogContract:
 
         async def begin(number: int) -> bool:
             try:
-                await logs.begin(f"run_{number}", owner="alice", most=3)
+                await logs.of("alice").begin(f"run_{number}", most=3)
             except TooManyRuns:
                 return False
             return True
 
         begun = await asyncio.gather(*map(begin, range(12)))
         assert sum(begun) == 3
-        await logs.begin("other", owner="bob", most=1)
+        await logs.of("bob").begin("other", most=1)
         first = f"run_{begun.index(True)}"
         await logs.end(first)
         assert await begin(12) is True

@@ -12,7 +12,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Records
-from gpt_oss_server.stores.kinds.table import Stores
+from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
@@ -40,15 +40,10 @@ class RecordingLogs(SqlEventLogs):
     appended = Appended()
 
     async def begin(
-        self,
-        run_id: str,
-        continuation: Continuation | None = None,
-        *,
-        owner: str = "",
-        most: int | None = None,
+        self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
         self.appended = Appended(run_id, continuation)
-        return await super().begin(run_id, continuation, owner=owner, most=most)
+        return await super().begin(run_id, continuation, most=most)
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS

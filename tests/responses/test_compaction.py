@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -308,7 +309,8 @@ async def test_another_servers_compaction_and_a_changed_one_are_refused(
     api: Make, encoding: Encoding
 ) -> None:
     here, there = api(Summariser(encoding)), api(Summariser(encoding))
-    there.service.served._sealer = Sealer(b"another key, as another server has")
+    served, another = there.service.served, Sealer(b"another key, as another server has")
+    served.stores = replace(served.stores, sealer=another)
     items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
     [compaction] = (await here.create(input=items))["output"]
     question = {"role": "user", "content": "?"}

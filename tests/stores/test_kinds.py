@@ -8,7 +8,9 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import OPTIONS, Settings, SettingsError, read_settings
 from gpt_oss_server.stores.kinds.table import KINDS, open_store
 from gpt_oss_server.stores.memory import MemoryStore
+from tests.contracts.completions_contract import completion
 from tests.doubles.serving import scripted
+from tests.doubles.stored import stored
 
 
 def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
@@ -44,3 +46,18 @@ def test_memory_has_no_place() -> None:
 def test_the_setting_accepts_every_kind() -> None:
     [option] = [option for option in OPTIONS if option.name == "store"]
     assert all(option.kind.holds(kind) for kind in KINDS)
+
+
+async def test_what_an_owner_keeps_is_its_own() -> None:
+    stores = open_store("memory", Settings())
+    alice, bob = stores.of("alice"), stores.of("bob")
+    await alice.responses.put(stored("resp_1"))
+    await alice.completions.put(completion(1))
+    await alice.events.begin("run")
+    sealed = alice.sealer.seal("reasoning", b"a thought")
+    assert await alice.used_bytes() > 0
+    assert await bob.used_bytes() == 0
+    assert await bob.events.open("run") is None
+    assert await alice.events.open("run") is not None
+    assert [keep.sealer.open("reasoning", sealed) for keep in (alice, bob)] == [b"a thought", None]
+    await stores.close()

@@ -17,7 +17,7 @@ from gpt_oss_server.ops.metrics.figures import Figures
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.events import EventLogs
-from gpt_oss_server.stores.kinds.table import Stores
+from gpt_oss_server.stores.keep import Stores
 
 
 def measured(stores: Stores, figures: Figures) -> Stores:

@@ -6,19 +6,17 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
 from gpt_oss_server.stores.base import Store, StoreSize
-from gpt_oss_server.stores.completions import Completions, MemoryCompletions
-from gpt_oss_server.stores.events import Claims, EventLogs
+from gpt_oss_server.stores.completions import MemoryCompletions
+from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.places import sqlite_file
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory_events import MemoryEventLogs
-from gpt_oss_server.stores.sealing import new_secret, saved_secret
+from gpt_oss_server.stores.sealing import Sealer, new_secret, saved_secret, server_sealer
 from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.commands.statistics import statistics
 from gpt_oss_server.stores.sql.completions import SqlCompletions
@@ -34,37 +32,11 @@ _MOST_IN_MEMORY = 10_000
 _BYTES_IN_MEMORY = 512 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """All stores of one server."""
-
-    responses: Store  # also of conversations
-    events: EventLogs  # of background runs
-    completions: Completions = field(default_factory=MemoryCompletions)
-    claims: Claims | None = None  # None: no other process can continue a run
-    sealing_secret: bytes | None = None  # None: the key is in a file
-    allowances: Allowances = field(default_factory=MemoryAllowances)
-    sweeper: Sweeper | None = None  # None: the store keeps its bounds by itself
-    size: Callable[[], Awaitable[StoreSize]] | None = None  # what the store holds now; None: not known
-    traces: SqlTraces | None = None  # None: traces end with the process
-
-    def start(self) -> None:
-        """Begins work that no request waits for."""
-        if self.sweeper is not None:
-            self.sweeper.start()
-
-    async def close(self) -> None:
-        if self.sweeper is not None:
-            await self.sweeper.close()
-        await self.events.close()
-        await self.responses.close()
-
-
 def stores_of(settings: Settings, responses: Store | None = None) -> Stores:
     """The stores that the settings name, or the caller's own store with event logs in memory."""
     if responses is None:  # compared with None, as an empty store is falsy
         return open_store(settings.store, settings)
-    return Stores(responses, _event_logs_in_memory(settings))
+    return Stores(responses, _event_logs_in_memory(settings), sealer=server_sealer(settings.sealing_key_file))
 
 
 def open_store(place: str, settings: Settings) -> Stores:
@@ -97,7 +69,13 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         max_conversation_age=settings.store_max_conversation_age,
     )
     completions = MemoryCompletions(most=settings.store_max_responses or _MOST_IN_MEMORY)
-    return Stores(responses, _event_logs_in_memory(settings), completions, size=responses.size)
+    return Stores(
+        responses,
+        _event_logs_in_memory(settings),
+        completions,
+        server_sealer(settings.sealing_key_file),
+        size=responses.size,
+    )
 
 
 def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
@@ -112,19 +90,20 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         return StoreSize(held.responses, held.conversations, held.bytes)
 
     held = Held()
-    secret = None
     if settings.sealing_key_file is None:
-        # A server that changes from memory to a database goes on with its key.
+        # A server that changes from memory to a database continues with its key.
         candidate = saved_secret() or new_secret()
-        secret = database.write_now(lambda tx: shared_secret(tx, "sealing", candidate))
+        sealer = Sealer(database.write_now(lambda tx: shared_secret(tx, "sealing", candidate)))
+    else:
+        sealer = server_sealer(settings.sealing_key_file)
     return Stores(
         SqlStore(database, guard=held.guard),
         logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
         SqlCompletions(database),
+        sealer,
         claims=logs,
-        sealing_secret=secret,
         allowances=SqlAllowances(database),
-        sweeper=Sweeper(database, bounds_of(settings)),
+        sweeper=Sweeper(database, bounds_of(settings)).repeated(),
         size=size,
         traces=SqlTraces(database),
     )

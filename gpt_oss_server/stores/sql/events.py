@@ -7,6 +7,7 @@ looks when `elsewhere` says so.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 
@@ -56,26 +57,29 @@ class SqlEventLogs:
         self._lease = lease
         self._news: dict[str, asyncio.Event] = {}  # of the runs that are held here
         self._elsewhere = Elsewhere(database)
+        self._owner = ""
+
+    def of(self, owner: str) -> SqlEventLogs:
+        if owner == self._owner:
+            return self
+        seen = copy.copy(self)  # shares all but the owner
+        seen._owner = owner
+        return seen
 
     def start(self, wake: Callable[[], None]) -> None:
         self._elsewhere.start(wake)
 
     async def begin(
-        self,
-        run_id: str,
-        continuation: Continuation | None = None,
-        *,
-        owner: str = "",
-        most: int | None = None,
+        self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
         request = None if continuation is None else continuation.request
         parent = None if continuation is None else number_of(continuation.parent)
-        run = runs.NewRun(run_id, parent, request, owner, most)
+        run = runs.NewRun(run_id, parent, request, self._owner, most)
         fence = await self._database.write(
             lambda tx: runs.begin_run(tx, run, self._replica, self._lease), durable=True
         )
         self._take(run_id, fence)
-        return self._log(run_id, owner)
+        return self._log(run_id)
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
@@ -93,15 +97,15 @@ class SqlEventLogs:
         await self._database.write(lambda tx: runs.end_run(tx, run_id, fence))
         self._let_go(run_id)
 
-    async def open(self, run_id: str, owner: str = "") -> EventLog | None:
-        state = await self._database.read(lambda tx: runs.log_state(tx, run_id, owner))
-        return None if state is None else self._log(run_id, owner)
+    async def open(self, run_id: str) -> EventLog | None:
+        state = await self._database.read(lambda tx: runs.log_state(tx, run_id, self._owner))
+        return None if state is None else self._log(run_id)
 
-    async def request_cancel(self, run_id: str, owner: str = "") -> None:
-        await self._database.write(lambda tx: runs.request_cancel(tx, run_id, owner))
+    async def request_cancel(self, run_id: str) -> None:
+        await self._database.write(lambda tx: runs.request_cancel(tx, run_id, self._owner))
 
-    async def delete(self, run_id: str, owner: str = "") -> None:
-        await self._database.write(lambda tx: runs.delete_own_ended(tx, key_of(run_id), owner))
+    async def delete(self, run_id: str) -> None:
+        await self._database.write(lambda tx: runs.delete_own_ended(tx, key_of(run_id), self._owner))
 
     # --- which process runs what ---------------------------------------------------------------------
 
@@ -149,9 +153,9 @@ class SqlEventLogs:
     async def close(self) -> None:
         """The database is closed by the store of responses."""
 
-    def _log(self, run_id: str, owner: str) -> SqlEventLog:
+    def _log(self, run_id: str) -> SqlEventLog:
         news = self._news.get
-        return SqlEventLog(self._database, run_id, owner, lambda: news(run_id), self._elsewhere)
+        return SqlEventLog(self._database, run_id, self._owner, lambda: news(run_id), self._elsewhere)
 
     def _take(self, run_id: str, fence: int) -> None:
         self._held.fences[run_id] = fence

@@ -64,14 +64,10 @@ class Sweeper:
     def __init__(self, database: Database, bounds: Bounds) -> None:
         self._database = database
         self._bounds = bounds
-        self._repeated = Repeated(self.sweep, _SECONDS, "Old entries could not be deleted")
 
-    def start(self) -> None:
-        """Call it in the event loop."""
-        self._repeated.start()
-
-    async def close(self) -> None:
-        await self._repeated.close()
+    def repeated(self) -> Repeated:
+        """Sweeps, again and again."""
+        return Repeated(self.sweep, _SECONDS, "Old entries could not be deleted")
 
     async def sweep(self) -> int:
         """Deletes all that exceeds the bounds now, and returns how many entries."""

@@ -64,7 +64,7 @@ class BackgroundRuns(Generic[R]):
         self.check_room()
         self._starting += 1
         try:
-            log = await self.logs.begin(run.id, continuation, owner=run.owner, most=most)
+            log = await self.logs.of(run.owner).begin(run.id, continuation, most=most)
         except TooManyRuns as error:
             raise RateLimitExceeded(
                 f"This API key has {error.most} background responses at work, as many as it may. Please try "
@@ -90,7 +90,7 @@ class BackgroundRuns(Generic[R]):
         """Waits for a run of this process to end; marks a run of another process as cancelled."""
         found = self._running.get(run_id)
         if found is None:
-            await self.logs.request_cancel(run_id, owner)
+            await self.logs.of(owner).request_cancel(run_id)
         elif found.run.owner == owner:
             await found.stop()
 

@@ -221,6 +221,6 @@ async def test_transactions_in_each_other_s_way_run_again(postgres: Postgres) ->
 async def test_servers_of_one_database_share_the_sealing_key(postgres: Postgres) -> None:
     settings = Settings(store=postgres.new_database())
     here, there = open_store(settings.store, settings), open_store(settings.store, settings)
-    assert here.sealing_secret == there.sealing_secret is not None
+    assert there.sealer.open("reasoning", here.sealer.seal("reasoning", b"a thought")) == b"a thought"
     for stores in (here, there):
         await stores.close()

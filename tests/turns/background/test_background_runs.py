@@ -64,7 +64,7 @@ def runs(
 
 def bytes_of(background: BackgroundRuns[CountingRun]) -> int:
     assert isinstance(background.logs, MemoryEventLogs)
-    return background.logs.bytes
+    return background.logs.used_bytes
 
 
 def expected(start: int, end: int, text: str = "") -> list[bytes]:

@@ -1,0 +1,76 @@
+"""What lasts: all stores of a server, and one owner's view of them.
+
+Takes the opened stores. Returns for an owner a `Keep`: its responses, conversations, chat completions and
+background runs, and the key that seals its items. It must not know which kind of store it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
+from gpt_oss_server.stores.base import Store, StoreSize
+from gpt_oss_server.stores.completions import Completions, MemoryCompletions
+from gpt_oss_server.stores.events import Claims, EventLogs
+from gpt_oss_server.stores.repeated import Repeated
+from gpt_oss_server.stores.sealing import Sealer, server_sealer
+
+
+class StoredTraces(Protocol):
+    async def get(self, response_id: str) -> bytes | None:
+        """The packed trace of a response. Check first that the response belongs to the reader."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What lasts, as one owner sees it."""
+
+    owner: str
+    responses: Store  # also conversations
+    completions: Completions
+    events: EventLogs  # of background runs
+    sealer: Sealer
+    traces: StoredTraces | None  # None: traces end with the process
+
+    async def used_bytes(self) -> int:
+        """About how much the owner has stored."""
+        return await self.responses.used_bytes() + await self.completions.used_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """All stores of one server."""
+
+    responses: Store  # also conversations
+    events: EventLogs  # of background runs
+    completions: Completions = field(default_factory=MemoryCompletions)
+    sealer: Sealer = field(default_factory=lambda: server_sealer(None))
+    claims: Claims | None = None  # None: no other process can continue a run
+    allowances: Allowances = field(default_factory=MemoryAllowances)
+    sweeper: Repeated | None = None  # None: the store keeps its bounds by itself
+    size: Callable[[], Awaitable[StoreSize]] | None = None  # what the store holds now; None: unknown
+    traces: StoredTraces | None = None  # None: traces end with the process
+
+    def of(self, owner: str) -> Keep:
+        return Keep(
+            owner,
+            self.responses.of(owner),
+            self.completions.of(owner),
+            self.events.of(owner),
+            self.sealer.of(owner),
+            self.traces,
+        )
+
+    def start(self) -> None:
+        """Begins work that no request waits for."""
+        if self.sweeper is not None:
+            self.sweeper.start()
+
+    async def close(self) -> None:
+        if self.sweeper is not None:
+            await self.sweeper.close()
+        await self.events.close()
+        await self.responses.close()
