@@ -20,10 +20,10 @@ from generate_pages.python_api import python_api_page
 from generate_pages.script import script_page
 
 from gpt_oss_server.cli.parser import COMMANDS, build_parser
-from gpt_oss_server.ops.metrics import vllm_names
-from gpt_oss_server.ops.metrics.table import PREFIX, TABLE
-from gpt_oss_server.options import Option
+from gpt_oss_server.observe.metrics import vllm_names
+from gpt_oss_server.observe.metrics.table import PREFIX, TABLE
 from gpt_oss_server.settings import OPTIONS
+from gpt_oss_server.settings.options import Option
 from inference.bench.roofline import kept_bytes, weight_bytes
 from inference.shapes import SHAPES
 

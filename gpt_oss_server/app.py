@@ -20,33 +20,33 @@ from gpt_oss_server.own_packages import require_own_packages
 
 require_own_packages()  # before the imports that would fail without a reason
 
-from gpt_oss_server.chat.api import chat_router
-from gpt_oss_server.chat.service import ChatService
-from gpt_oss_server.completions.api import completions_router
-from gpt_oss_server.containers.api import containers_router
+from gpt_oss_server.apis.chat.api import chat_router
+from gpt_oss_server.apis.chat.service import ChatService
+from gpt_oss_server.apis.completions.api import completions_router
+from gpt_oss_server.apis.containers.api import containers_router
+from gpt_oss_server.apis.models.api import models_router
+from gpt_oss_server.apis.responses.api import responses_router
+from gpt_oss_server.apis.responses.conversations_api import conversations_router
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.apis.responses.socket.api import socket_router
+from gpt_oss_server.apis.responses.traces import traces_router
+from gpt_oss_server.caller.guesses import Guesses
 from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
 from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.edge import Edge
-from gpt_oss_server.http.hosts import HostGuard, Hosts
+from gpt_oss_server.http.guards.hosts import HostGuard, Hosts
+from gpt_oss_server.http.guards.keys import KeyGuard
+from gpt_oss_server.http.guards.limits import LimitGuard
+from gpt_oss_server.http.guards.origins import OriginGuard, Origins
 from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi.document import describe
-from gpt_oss_server.http.origins import OriginGuard, Origins
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.ops.health.api import health_router
-from gpt_oss_server.ops.health.counted_engine import checked
-from gpt_oss_server.ops.health.state import Health
-from gpt_oss_server.ops.keys.guard import KeyGuard
-from gpt_oss_server.ops.keys.guesses import Guesses
-from gpt_oss_server.ops.limits.guard import LimitGuard
-from gpt_oss_server.ops.observation import Observation
+from gpt_oss_server.observe.health.api import health_router
+from gpt_oss_server.observe.health.counted_engine import checked
+from gpt_oss_server.observe.health.state import Health
+from gpt_oss_server.observe.observation import Observation
 from gpt_oss_server.playground.router import pages_router
-from gpt_oss_server.responses.api import responses_router
-from gpt_oss_server.responses.conversations_api import conversations_router
-from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.responses.socket.api import socket_router
-from gpt_oss_server.responses.traces import traces_router
-from gpt_oss_server.serving.models_api import models_router
-from gpt_oss_server.serving.served import Served
+from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds.table import stores_of

@@ -14,8 +14,8 @@ from typing import Any, cast
 import httpx
 
 from generate_pages.markdown import json_block
+from gpt_oss_server.apis.containers.sessions import Container, Metadata
 from gpt_oss_server.app import create_app
-from gpt_oss_server.containers.sessions import Container, Metadata
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.settings import Settings

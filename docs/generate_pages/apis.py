@@ -13,15 +13,15 @@ from generate_pages import fields
 from generate_pages.answers import container_examples, examples
 from generate_pages.markdown import NOTE, code, sentence, table
 from generate_pages.operations import paths
-from gpt_oss_server.chat.request import CreateChatCompletion
-from gpt_oss_server.chat.stored import UpdateCompletion
-from gpt_oss_server.completions.request import CreateCompletion
-from gpt_oss_server.completions.tokens import DetokenizeRequest, TokenizeOptions
+from gpt_oss_server.apis.chat.request import CreateChatCompletion
+from gpt_oss_server.apis.chat.stored import UpdateCompletion
+from gpt_oss_server.apis.completions.request import CreateCompletion
+from gpt_oss_server.apis.completions.tokens import DetokenizeRequest, TokenizeOptions
+from gpt_oss_server.apis.responses.conversations import CreateConversation, CreateItems, UpdateConversation
+from gpt_oss_server.apis.responses.input.reader import HANDLERS
+from gpt_oss_server.apis.responses.request import INCLUDABLE, CreateResponse
 from gpt_oss_server.hosted.container_names import CreateContainer
 from gpt_oss_server.hosted.table import BY_TYPE
-from gpt_oss_server.responses.conversations import CreateConversation, CreateItems, UpdateConversation
-from gpt_oss_server.responses.input.reader import HANDLERS
-from gpt_oss_server.responses.request import INCLUDABLE, CreateResponse
 from gpt_oss_server.tooling.requested import READERS
 
 _ERRORS = "The [errors](../errors.md) have codes of their own."

@@ -10,8 +10,8 @@ from typing import Any
 
 from generate_pages.markdown import NOTE, code, json_block, table
 from generate_pages.samples import Samples, samples
-from gpt_oss_server.item_builder import Item, ItemBuilder
-from gpt_oss_server.responses.stream import EVENTS
+from gpt_oss_server.apis.responses.stream import EVENTS
+from gpt_oss_server.items.builder import Item, ItemBuilder
 
 EVENTS_HEAD = f"""{NOTE}
 # Responses: events

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.apis.responses.items.compaction import CompactionBuilder
+from gpt_oss_server.apis.responses.items.reasoning import REASONING_EVENTS
+from gpt_oss_server.apis.responses.items.routes import Detail, HostedCalls, item_route
+from gpt_oss_server.apis.responses.items.tool_builders import McpListBuilder
+from gpt_oss_server.apis.responses.stream import ResponseStream, Status, error_event
 from gpt_oss_server.errors import EventsForgotten, GenerationFailed
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.ids import CountingIds
-from gpt_oss_server.item_builder import Event, Item, ItemBuilder
-from gpt_oss_server.responses.items.compaction import CompactionBuilder
-from gpt_oss_server.responses.items.reasoning import REASONING_EVENTS
-from gpt_oss_server.responses.items.routes import Detail, HostedCalls, item_route
-from gpt_oss_server.responses.items.tool_builders import McpListBuilder
-from gpt_oss_server.responses.stream import ResponseStream, Status, error_event
+from gpt_oss_server.items.builder import Event, Item, ItemBuilder
 from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from gpt_oss_server.turns.logprobs import Speller

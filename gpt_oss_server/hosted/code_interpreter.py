@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gpt_oss_server.caller.access import ACCESS
+from gpt_oss_server.caller.owner import OWNER
 from gpt_oss_server.hosted.container_names import container_id, container_of
 from gpt_oss_server.hosted.tool import HostedCall, HostedTool, Maker, PastCall, Tool
-from gpt_oss_server.http.owner import OWNER
-from gpt_oss_server.item_builder import Event, EventTexts, Item, ItemBuilder
+from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.json_values import dicts_of
-from gpt_oss_server.ops.keys.access import ACCESS
 from gpt_oss_server.settings import Settings
 from tools.sessions import SessionLimits
 from tools.tool import ToolOutput

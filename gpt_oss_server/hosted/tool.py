@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from gpt_oss_server.harmony.events import Channel
-from gpt_oss_server.item_builder import Item, ItemBuilder
+from gpt_oss_server.items.builder import Item, ItemBuilder
 from gpt_oss_server.settings import Settings
 from tools.toolbox import Offer
 

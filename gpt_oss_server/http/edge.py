@@ -20,11 +20,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gpt_oss_server.caller.arrival import ARRIVED
+from gpt_oss_server.caller.labels import LABELS, labels_of
+from gpt_oss_server.caller.owner import OWNER, owner_of
+from gpt_oss_server.caller.record import RECORD, RequestRecord
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.http.arrival import ARRIVED
-from gpt_oss_server.http.labels import LABELS, labels_of
-from gpt_oss_server.http.owner import OWNER, owner_of
-from gpt_oss_server.ops.logs.record import RECORD, RequestRecord
 
 HEADER = "x-request-id"
 _STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")

@@ -15,8 +15,8 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gpt_oss_server.caller.record import client_left
 from gpt_oss_server.http.keepalive import pump
-from gpt_oss_server.ops.logs.record import client_left
 
 Event = dict[str, Any]
 T = TypeVar("T")

@@ -1,4 +1,1 @@
-"""What an operator needs around the APIs: who may use them and how much, health, logs, figures, traces.
-
-Each folder is a room of its own. None of them changes an answer.
-"""
+"""What an operator checks on a machine before a server starts."""

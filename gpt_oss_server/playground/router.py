@@ -12,7 +12,7 @@ from gpt_oss_server import __version__
 from gpt_oss_server.errors import NotFound
 from gpt_oss_server.playground.files import file_response, static_files, swagger_files
 from gpt_oss_server.playground.landing import landing_page
-from gpt_oss_server.serving.served import Served
+from gpt_oss_server.runs.served import Served
 
 _POLICY = {
     "content-security-policy": "default-src 'none'; connect-src 'self'; font-src 'self' data:; "

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from gpt_oss_server.caller.access import ACCESS, MCP
 from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
 from gpt_oss_server.hosted.table import BY_NAMESPACE, HOSTED_TOOLS
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.ops.keys.access import ACCESS, MCP
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import RequestTools
 from gpt_oss_server.tooling.toolset import Toolset

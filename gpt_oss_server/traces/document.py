@@ -18,7 +18,7 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.library import harmony_library
 from gpt_oss_server.traces.reading import reading_of
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
-from gpt_oss_server.turns.watching import GenerationSpan
+from gpt_oss_server.turns.watch import GenerationSpan
 from inference.engine import EngineInfo
 from inference.script_file import TRACE_FORMAT
 

@@ -17,7 +17,7 @@ from gpt_oss_server.stores.sql.codec import decode_tokens, encode_tokens, pack, 
 from gpt_oss_server.traces.prompts import TracedPrompt
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
 from gpt_oss_server.turns.transcript import ToolRun
-from gpt_oss_server.turns.watching import GenerationSpan
+from gpt_oss_server.turns.watch import GenerationSpan
 
 _FASTEST = 1
 

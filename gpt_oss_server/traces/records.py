@@ -17,7 +17,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.traces.prompts import TracedPrompt, traced
 from gpt_oss_server.turns.transcript import ToolRun, Transcript
-from gpt_oss_server.turns.watching import GenerationSpan
+from gpt_oss_server.turns.watch import GenerationSpan
 
 _RUNNING = 4096  # records whose runs have not ended; a run that is abandoned before it begins never does
 _OF_TOKEN = 4

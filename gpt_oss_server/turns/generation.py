@@ -30,7 +30,7 @@ from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
 from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
 from gpt_oss_server.turns.stop_ids import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
-from gpt_oss_server.turns.watching import with_trace
+from gpt_oss_server.turns.watch import with_trace
 from inference.engine import Finish, Sampling, Step
 from inference.grammar import Grammar
 

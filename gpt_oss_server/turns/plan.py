@@ -7,17 +7,19 @@ from typing import Protocol
 
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.harmony.decoder import Recipients
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.options import AUTO
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.settings.options import AUTO
 from inference.engine import Engine, EngineInfo, Sampling
 from tools.tool import ToolOutput
 
 # Of a model that loops, where the operator chose no limit.
 _OUTPUT = 16_384
 _REPETITION = 256
+_WORD = "Hi"
+_DATE = "2026-01-01"  # every date takes as many tokens
 
 
 class TurnTools(Protocol):
@@ -70,3 +72,15 @@ def default_output_limit(info: EngineInfo, settings: Settings) -> int | None:
     if limit == AUTO:
         return _OUTPUT if info.loops else None
     return limit
+
+
+def least_context(settings: Settings) -> int:
+    """The shortest context for a conversation: question, reasoning and answer of one word each."""
+    renderer = Renderer(load_encoding())
+    conversation = (
+        renderer.system(effort="medium", date=_DATE, identity=settings.identity),
+        renderer.user(_WORD),
+        renderer.reasoning(_WORD),
+        renderer.answer(_WORD),
+    )
+    return sum(len(segment.tokens) for segment in conversation)

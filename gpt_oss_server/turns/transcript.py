@@ -16,7 +16,7 @@ from gpt_oss_server.harmony.events import MessageFinished, Slip
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
-from gpt_oss_server.turns.watching import UNWATCHED, MeasuredSpan, Watch, generating
+from gpt_oss_server.turns.watch import UNWATCHED, MeasuredSpan, Watch, generating
 from inference.engine import Step, TokenLogprob
 
 

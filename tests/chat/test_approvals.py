@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.chat.service import ChatService
+from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import ToolsetMaker

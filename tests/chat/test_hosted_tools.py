@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.chat.service import ChatService
+from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.tooling.toolset import Toolset
 from tests.doubles.apis.chat_asking import HI, check_chunks, service_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.completions.api import start
+from gpt_oss_server.apis.completions.api import start
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from gpt_oss_server.cli.line.flags import add_flags
-from gpt_oss_server.options import Option
 from gpt_oss_server.settings import (
     OPTIONS,
     Configuration,
@@ -19,8 +18,9 @@ from gpt_oss_server.settings import (
     misspelt_variables,
     read_configuration,
 )
-from gpt_oss_server.settings_sources import reads_file
-from gpt_oss_server.shown_settings import as_json, as_toml, is_hidden
+from gpt_oss_server.settings.options import Option
+from gpt_oss_server.settings.shown import as_json, as_toml, is_hidden
+from gpt_oss_server.settings.sources import reads_file
 from tests.doubles.commands import run
 
 PREFIX = "GPT_OSS_SERVER_"

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.cli.commands.http_server import listen
-from gpt_oss_server.ops.drain.drain import ExitCode
+from gpt_oss_server.observe.health.drain import ExitCode
 from tests.doubles.commands import ANSWER, COMMAND, script
 from tests.doubles.processes.forked import Command
 from tests.doubles.server_process import serving

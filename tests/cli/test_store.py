@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from tests.doubles.commands import run
 from tests.doubles.engines.replay import ReplayEngine

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.completions.api import start
-from gpt_oss_server.completions.run import CompletionRun, _Choice
+from gpt_oss_server.apis.completions.api import start
+from gpt_oss_server.apis.completions.run import CompletionRun, _Choice
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.serving.served import Served
+from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
 from inference.scripted import ScriptedEngine

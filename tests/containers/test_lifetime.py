@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpt_oss_server.containers.sessions import Containers
+from gpt_oss_server.apis.containers.sessions import Containers
 from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.tooling.toolset import Toolset

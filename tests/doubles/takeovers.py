@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Records
 from gpt_oss_server.stores.keep import Stores

@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 from gpt_oss_server.app import create_app
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.http.hosts import Hosts
+from gpt_oss_server.http.guards.hosts import Hosts
 from gpt_oss_server.settings import Settings, SettingsError
 from tests.doubles.serving import scripted, serving
 

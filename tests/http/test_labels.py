@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import httpx
 import pytest
 
+from gpt_oss_server.caller.labels import labels_of, with_session
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.http.labels import labels_of, with_session
 from gpt_oss_server.settings import Settings
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import serving

@@ -21,7 +21,7 @@ from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
 from gpt_oss_server.cli.line.flags import settle_words
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.settings import OPTIONS, read_configuration, read_settings
-from gpt_oss_server.settings_sources import variables_of
+from gpt_oss_server.settings.sources import variables_of
 from tests.doubles.pages.blocks import ROOT, RUN_ELSEWHERE, SHELLS, Block, blocks, commands, words_of
 
 BLOCKS = list(blocks())

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import CountingIds
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.stores.events import EventLog
 from tests.doubles.apis.bodies import BODY
 from tests.doubles.apis.services import responses_service

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.chat.writers import BETWEEN_MESSAGES
+from gpt_oss_server.apis.chat.writers import BETWEEN_MESSAGES
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import EngineFailed
 from tests.doubles.apis.chat_asking import CLOCK, TOOL, check_chunks, chunks_of

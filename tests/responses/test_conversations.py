@@ -10,10 +10,10 @@ import pytest
 from openai.types.conversations import Conversation, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
+from gpt_oss_server.apis.responses.conversations import Conversations
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.ids import random_ids
-from gpt_oss_server.responses.conversations import Conversations
 from gpt_oss_server.stores.base import ConversationPart
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore

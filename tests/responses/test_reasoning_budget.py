@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.apis.responses.request import parse_request
+from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.request import parse_request
-from gpt_oss_server.responses.run import Run
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.tooling.toolset import Toolset
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step

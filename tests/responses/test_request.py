@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.apis.responses.request import parse_request
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.responses.request import parse_request
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"temperature": "1"}, "temperature", "expected a number, but got a string"),

@@ -10,14 +10,14 @@ import pytest
 from openai import OpenAI
 from pydantic import BaseModel
 
+from gpt_oss_server.apis.responses.request import parse_request
+from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.constraints import binding
 from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
-from gpt_oss_server.responses.request import parse_request
-from gpt_oss_server.responses.run import Run
 from gpt_oss_server.tooling.form import answer_format, wanted_of
 from gpt_oss_server.tooling.hosted import HostedTools
 from gpt_oss_server.tooling.requested import parse_tools

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import inference.scripted
+from gpt_oss_server.apis.responses.blueprint import Blueprint
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.blueprint import Blueprint
 from gpt_oss_server.stores.base import Append, StoredResponse
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.tooling.toolset import Toolset
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream

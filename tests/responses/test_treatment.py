@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.apis.responses.request import parse_request
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.responses.request import parse_request
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.chat_asking import completion_of, replaying
 from tests.doubles.apis.services import responses_service

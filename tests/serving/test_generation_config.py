@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.chat.request import parse_request as parse_chat
-from gpt_oss_server.completions.request import parse_request as parse_completion
+from gpt_oss_server.apis.chat.request import parse_request as parse_chat
+from gpt_oss_server.apis.completions.request import parse_request as parse_completion
+from gpt_oss_server.apis.responses.request import parse_request as parse_response
 from gpt_oss_server.errors import UnsupportedField
-from gpt_oss_server.responses.request import parse_request as parse_response
 
 CONFIG: dict[str, Any] = {
     "max_new_tokens": 20,

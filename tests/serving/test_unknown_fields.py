@@ -12,10 +12,10 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from gpt_oss_server.chat.request import CreateChatCompletion
+from gpt_oss_server.apis.chat.request import CreateChatCompletion
+from gpt_oss_server.http import unknown_fields
+from gpt_oss_server.http.unknown_fields import HEADER
 from gpt_oss_server.http.unserved import WITHOUT_EFFECT
-from gpt_oss_server.serving import unknown_fields
-from gpt_oss_server.serving.unknown_fields import HEADER
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 

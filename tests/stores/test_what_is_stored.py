@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore

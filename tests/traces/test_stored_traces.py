@@ -23,7 +23,7 @@ from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord
 from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
 from gpt_oss_server.turns.transcript import ToolRun, Transcript
-from gpt_oss_server.turns.watching import MeasuredSpan
+from gpt_oss_server.turns.watch import MeasuredSpan
 from tests.doubles.serving import scripted, serving
 from tests.doubles.stored import stored
 from tests.traces.test_traces import CALL, HELLO, TOOL, created, trace_of

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from gpt_oss_server.turns.merging import merged
+from gpt_oss_server.turns.merged import merged
 
 
 class Sources:

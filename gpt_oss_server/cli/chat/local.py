@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item
 from gpt_oss_server.cli.terminal.introduction import introduction
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.responses.service import ResponsesService
 
 
 class LocalTalker:

@@ -156,9 +156,9 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
         return
     if args.url_key:
         raise CommandLineError("--api-key is the key of a server; name it with --url.")
+    from gpt_oss_server.apis.responses.service import ResponsesService
     from gpt_oss_server.cli.chat.local import LocalTalker
-    from gpt_oss_server.responses.service import ResponsesService
-    from gpt_oss_server.serving.served import Served
+    from gpt_oss_server.runs.served import Served
 
     with asyncio.Runner() as runner:
         tools = chat_tools.toolset_maker(args, settings)

@@ -7,10 +7,10 @@ import json
 
 from gpt_oss_server.cli.line.flags import add_flags, add_model
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.options import Option
 from gpt_oss_server.settings import OPTIONS, Configuration, Settings
-from gpt_oss_server.settings_sources import CONFIG
-from gpt_oss_server.shown_settings import as_json, as_toml, is_hidden
+from gpt_oss_server.settings.options import Option
+from gpt_oss_server.settings.shown import as_json, as_toml, is_hidden
+from gpt_oss_server.settings.sources import CONFIG
 
 EXAMPLES = """\
 examples:

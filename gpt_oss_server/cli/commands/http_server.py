@@ -30,8 +30,8 @@ from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.http.connections.tls import Tls, tls_of
 from gpt_oss_server.http.late_app import LateApp
-from gpt_oss_server.ops.drain.drain import BackgroundWork, Drain, ExitCode
-from gpt_oss_server.ops.health.state import Health
+from gpt_oss_server.observe.health.drain import BackgroundWork, Drain, ExitCode
+from gpt_oss_server.observe.health.state import Health
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
 from inference.engine import EngineInfo

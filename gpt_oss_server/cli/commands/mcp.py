@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _serve(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.cli.commands.http_server import listen, url_of
-    from gpt_oss_server.ops.logs.setup import set_up_logging
+    from gpt_oss_server.observe.logs.setup import set_up_logging
     from tools.mcp.serve import serve
 
     set_up_logging(settings)

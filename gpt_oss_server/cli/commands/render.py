@@ -22,7 +22,7 @@ from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
 
 if TYPE_CHECKING:
-    from gpt_oss_server.serving.served import Served
+    from gpt_oss_server.runs.served import Served
     from gpt_oss_server.tooling.toolset import ToolsetMaker
 
 EXAMPLES = """\
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.serving.served import Served
+    from gpt_oss_server.runs.served import Served
 
     settings = replace(settings, served_model_name=("*",))
     served = Served(PromptsOnly(), settings, tools=_tools(settings))
@@ -76,8 +76,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 async def _rendered(served: Served, request: dict[str, Any]) -> list[int]:
     """The prompt of a request of either API, which differ in where the conversation is."""
-    from gpt_oss_server.chat.service import ChatService
-    from gpt_oss_server.responses.service import ResponsesService
+    from gpt_oss_server.apis.chat.service import ChatService
+    from gpt_oss_server.apis.responses.service import ResponsesService
 
     service = ResponsesService(served)
     try:

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     start = Start(settings)
     start.begin()
     from gpt_oss_server.cli.commands.http_server import listen, serve_until_stopped
-    from gpt_oss_server.ops.logs.setup import set_up_logging
+    from gpt_oss_server.observe.logs.setup import set_up_logging
 
     set_up_logging(settings)
     # The port comes before the model: loading can take minutes, and a taken port should fail immediately.

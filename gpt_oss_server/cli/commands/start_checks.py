@@ -22,8 +22,8 @@ _SECONDS = 20.0  # for a tool server's first answer; one that a package manager 
 
 
 def check_start(settings: Settings) -> None:
-    from gpt_oss_server.ops.telemetry.telemetry import check_telemetry
-    from gpt_oss_server.serving.served import keyring_of
+    from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
+    from gpt_oss_server.runs.served import keyring_of
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.tooling.toolset import ToolsetMaker
 
@@ -45,7 +45,7 @@ def check_context(tokens: int | None, settings: Settings) -> None:
     """
     if tokens is None:
         return
-    from gpt_oss_server.serving.least_context import least_context
+    from gpt_oss_server.turns.plan import least_context
 
     least = least_context(settings)
     if tokens >= least:

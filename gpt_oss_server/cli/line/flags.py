@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gpt_oss_server.options import Kind, Option
 from gpt_oss_server.settings import OPTIONS, SettingsError
-from gpt_oss_server.settings_sources import CONFIG, file_flag, reads_file
+from gpt_oss_server.settings.options import Kind, Option
+from gpt_oss_server.settings.sources import CONFIG, file_flag, reads_file
 from inference.naming.model_names import names_model
 
 _SHOWN_ALIASES = ("-m",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpt_oss_server.options import SettingsError
+from gpt_oss_server.settings.options import SettingsError
 
 
 class CommandLineError(Exception):

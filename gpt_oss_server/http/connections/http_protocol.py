@@ -22,11 +22,11 @@ import httptools
 from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from gpt_oss_server.caller.owner import new_connection, set_connection
+from gpt_oss_server.caller.record import log_refused_connection
 from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, InvalidHttp, RequestTimeout
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
 from gpt_oss_server.http.edge import HEADER, new_request_id
-from gpt_oss_server.http.owner import new_connection, set_connection
-from gpt_oss_server.ops.logs.record import log_refused_connection
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 _LINGERING = 2.0  # seconds in which a refused client's bytes are dropped, so that it reads the answer

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpt_oss_server.options import SettingsError
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.settings_sources import file_of
+from gpt_oss_server.settings.options import SettingsError
+from gpt_oss_server.settings.sources import file_of
 
 if TYPE_CHECKING:
     from cryptography import x509

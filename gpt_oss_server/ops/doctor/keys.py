@@ -5,9 +5,9 @@ from __future__ import annotations
 import stat
 
 from gpt_oss_server.ops.doctor.finding import Finding, missing, ok
-from gpt_oss_server.serving.served import keyring_of
+from gpt_oss_server.runs.served import keyring_of
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.settings_sources import file_of
+from gpt_oss_server.settings.sources import file_of
 from tools.addresses import is_of_this_machine
 
 _CHECK = "keys"

@@ -13,7 +13,7 @@ from gpt_oss_server.http.connections.tls import tls_of
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.ops.doctor.finding import Check, Finding, missing, ok
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.shown_settings import without_secrets
+from gpt_oss_server.settings.shown import without_secrets
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.kinds.places import kept_where
 from gpt_oss_server.stores.kinds.table import stores_of

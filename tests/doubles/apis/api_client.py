@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.app import create_app
-from gpt_oss_server.responses.service import ResponsesService
 from gpt_oss_server.settings import Settings
 from tests.doubles.waiting import until_found
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gpt_oss_server.chat.fold import Folded
-from gpt_oss_server.chat.service import ChatService
+from gpt_oss_server.apis.chat.fold import Folded
+from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.ids import CountingIds
-from gpt_oss_server.serving.served import Served
+from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine
 from tests.doubles.engines.replay import ReplayEngine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpt_oss_server.chat.service import ChatService
+from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.tooling.toolset import Toolset
 from tests.doubles.apis.chat_asking import service_of
 from tests.doubles.serving import scripted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpt_oss_server.responses.service import ResponsesService
-from gpt_oss_server.serving.served import Served
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine
 

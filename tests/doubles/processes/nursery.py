@@ -39,9 +39,9 @@ _MODULES = (
         for module in ("local", "loop", "remote", "reading", "history", "functions")
     ),
     "gpt_oss_server.app",
-    "gpt_oss_server.chat.service",
+    "gpt_oss_server.apis.chat.service",
     "gpt_oss_server.cli.main",
-    "gpt_oss_server.ops.logs.setup",
+    "gpt_oss_server.observe.logs.setup",
     "gpt_oss_server.stores.kinds.table",
     "inference.remote.address",
     "inference.scripted",

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.ops.drain.drain import ExitCode
+from gpt_oss_server.observe.health.drain import ExitCode
 from tests.doubles.commands import ANSWER, script
 from tests.doubles.server_process import Served, serving
 

@@ -13,8 +13,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from gpt_oss_server.app import create_app
-from gpt_oss_server.ops.keys.guard import KeyGuard
-from gpt_oss_server.ops.limits.guard import LimitGuard
+from gpt_oss_server.http.guards.keys import KeyGuard
+from gpt_oss_server.http.guards.limits import LimitGuard
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 

@@ -11,9 +11,9 @@ from openai import OpenAI
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from gpt_oss_server.ops.keys import guesses as guesses_module
-from gpt_oss_server.ops.keys.guesses import Guesses
-from gpt_oss_server.ops.keys.key_file import digest_of
+from gpt_oss_server.caller import guesses as guesses_module
+from gpt_oss_server.caller.guesses import Guesses
+from gpt_oss_server.caller.key_file import digest_of
 from gpt_oss_server.settings import Settings
 from tests.doubles.observing.figures import scraped_at
 from tests.doubles.serving import scripted, serving

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from gpt_oss_server.ops.keys.access import Access, KeyLimits
-from gpt_oss_server.ops.keys.key_file import digest_of, read_keys
+from gpt_oss_server.caller.access import Access, KeyLimits
+from gpt_oss_server.caller.key_file import digest_of, read_keys
 from gpt_oss_server.settings import SettingsError
 
 KEY, OTHER = "sk-2b7e151628aed2a6", "sk-9f86d081884c7d65"

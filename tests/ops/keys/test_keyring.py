@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.ops.keys.keyring import Keyring
+from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.settings import Settings, SettingsError
 from tests.doubles.waiting import until_found
 

@@ -65,7 +65,7 @@ def test_a_start_that_fails_is_an_object_too(tmp_path: Path) -> None:
 def test_an_exception_that_nothing_catches_is_an_object_too() -> None:
     code = (
         "import threading, warnings\n"
-        "from gpt_oss_server.ops.logs.setup import set_up_logging\n"
+        "from gpt_oss_server.observe.logs.setup import set_up_logging\n"
         "from gpt_oss_server.settings import Settings\n"
         "set_up_logging(Settings(log_format='json'))\n"
         "warnings.warn('careful')\n"

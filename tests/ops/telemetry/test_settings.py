@@ -15,8 +15,8 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gpt_oss_server.ops.telemetry.destinations import SIGNALS, is_sent, url_of
-from gpt_oss_server.ops.telemetry.telemetry import check_telemetry
+from gpt_oss_server.observe.telemetry.destinations import SIGNALS, is_sent, url_of
+from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
 from gpt_oss_server.settings import Settings, SettingsError
 from tests.doubles.server_process import serving
 
@@ -144,7 +144,7 @@ def test_without_its_packages_the_extra_is_named() -> None:
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Hidden())\n"
         "from gpt_oss_server.settings import Settings\n"
-        "from gpt_oss_server.ops.telemetry.telemetry import telemetry_of\n"
+        "from gpt_oss_server.observe.telemetry.telemetry import telemetry_of\n"
         "telemetry_of(Settings(otel_endpoint='http://127.0.0.1:4318'))\n"
     )
     done = subprocess.run([sys.executable, "-c", hides], capture_output=True, text=True)

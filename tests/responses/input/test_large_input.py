@@ -15,7 +15,7 @@ from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import FunctionTool, Renderer
-from gpt_oss_server.turns.prompting import Head, fitted_layout
+from gpt_oss_server.turns.prompt import Head, fitted_layout
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 

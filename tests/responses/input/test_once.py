@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.apis.responses import request
+from gpt_oss_server.apis.responses.refused import RefusedRun
 from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.responses import request
-from gpt_oss_server.responses.refused import RefusedRun
 from gpt_oss_server.tooling import requested
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted

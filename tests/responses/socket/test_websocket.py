@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from gpt_oss_server.responses.socket.connection import MAX_LANES
+from gpt_oss_server.apis.responses.socket.connection import MAX_LANES
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.connection import MAX_RESPONSES
 from tests.doubles.engines.replay import ReplayEngine

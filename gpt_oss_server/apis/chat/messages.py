@@ -1,0 +1,287 @@
+"""Renders chat messages as Harmony segments: one handler per role, in one table.
+
+Takes the request's `messages`. Returns the segments of the conversation, and the start of the answer where
+the request continues its last message. Content that a text model cannot read becomes a note in the prompt; a
+message that would silently change the conversation gets a 400 that names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt_oss_server.apis.chat.answers import answered_by, answers_of
+from gpt_oss_server.apis.chat.consents import Consents, EarlierCall
+from gpt_oss_server.apis.chat.executed import ran_here, segments_of
+from gpt_oss_server.content.pairing import in_order_of_calls
+from gpt_oss_server.content.parts import text_of
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.harmony.history import Segment, last_answer
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.harmony.unanswered import CUT_OFF
+from gpt_oss_server.http.validation import json_text, json_type, text_field
+
+Message = Mapping[str, Any]
+_NO_WORD = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The start of an answer, given by the request."""
+
+    reasoning: str = ""
+    content: str | None = None  # None: the answer continues the reasoning
+
+
+@dataclass(slots=True)
+class ReadMessages:
+    """The state of reading a conversation, message by message."""
+
+    renderer: Renderer
+    segments: list[Segment] = field(default_factory=list)
+    calls: dict[str, EarlierCall] = field(default_factory=dict)  # by tool_call_id
+    begun: Begun | None = None
+    before_call: bool = False  # a later message of the assistant calls a tool
+    names_users: bool = False  # several users take part, so headers carry their names
+    executed: set[int] = field(default_factory=set)  # indices of segments that an answer replaces
+    # Calls of hosted tools that need the user's approval.
+    consents: Consents = field(default_factory=Consents)
+
+    def execute(self, segment: Segment) -> None:
+        self.executed.add(len(self.segments))
+        self.segments.append(segment)
+
+    def close_cut_call(self, call_id: str, where: str) -> None:
+        """Lets the model read why a cut call has no result. A whole call needs one, unless it waits here."""
+        call = self.calls[call_id]
+        if call.recipient in self.consents.servers:
+            return
+        if call.is_whole:
+            raise InvalidRequest(
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+                f"'tool_call_id'. The following tool_call_ids did not have response messages: {call_id}",
+                param=where,
+            )
+        self.segments.append(self.renderer.tool_result(call.recipient, CUT_OFF))
+
+    def drop_answered(self) -> None:
+        """Drops hosted calls before the newest answer; otherwise every page read stays in the prompt."""
+        answer = last_answer(self.segments)
+        self.segments = [
+            segment
+            for place, segment in enumerate(self.segments)
+            if place > answer or place not in self.executed
+        ]
+
+
+def read_messages(
+    messages: Sequence[Any],
+    renderer: Renderer,
+    *,
+    continues_last: bool,
+    servers: Collection[str] = (),
+    missing: Collection[str] = (),
+) -> ReadMessages:
+    """`servers`: recipients of MCP tools that run here. `missing`: why servers are unavailable."""
+    conversation = ReadMessages(renderer, consents=Consents(servers, missing, messages))
+    conversation.names_users = len(_users(messages)) > 1
+    before_call = _before_calls(messages)
+    answers = answers_of(messages)
+    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=answered_by)
+    for index, message in placed:
+        if index in answers.replaced:
+            continue
+        where = f"messages[{index}]"
+        if not isinstance(message, dict):
+            raise InvalidRequest(
+                f"`{where}` must be a message object, but is {json_type(message)}.", param=where
+            )
+        conversation.before_call = before_call[index]
+        if continues_last and index == len(messages) - 1:
+            conversation.begun = _begun(message, where)
+        else:
+            _handler(message, where)(message, where, conversation)
+            for call_id in answers.unanswered.get(index, ()):
+                conversation.close_cut_call(call_id, where)
+    conversation.drop_answered()
+    return conversation
+
+
+def _ids_of_calls(message: Any) -> list[str]:
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    return [each for each in ids if isinstance(each, str)]
+
+
+def _before_calls(messages: Sequence[Any]) -> list[bool]:
+    """For each message, whether a call follows in the same run of assistant messages: it is a preamble."""
+    found, call_follows = [], False
+    for message in reversed(messages):
+        found.append(call_follows)
+        if not isinstance(message, dict) or message.get("role") != "assistant":
+            call_follows = False
+        elif message.get("tool_calls") or message.get("function_call"):
+            call_follows = True
+    return found[::-1]
+
+
+def _users(messages: Sequence[Any]) -> set[str | None]:
+    of_users = [each for each in messages if isinstance(each, dict) and each.get("role") == "user"]
+    return {_word(message.get("name")) for message in of_users}
+
+
+def _word(name: Any) -> str | None:
+    """The name, reduced to the characters that a header can carry."""
+    return _NO_WORD.sub("_", name)[:64] or None if isinstance(name, str) else None
+
+
+def _handler(message: Message, where: str) -> Handler:
+    role = message.get("role")
+    handler = _HANDLERS.get(role) if isinstance(role, str) else None
+    if handler is None:
+        raise InvalidRequest(
+            f"`{where}.role` must be one of {', '.join(_HANDLERS)}, not {role!r}.", param=f"{where}.role"
+        )
+    return handler
+
+
+def _content(message: Message, where: str) -> str:
+    if "content" not in message:
+        raise InvalidRequest(f"`{where}.content` is missing.", param=f"{where}.content")
+    _check_no_audio(message["content"], f"{where}.content")
+    return text_of(message["content"], f"{where}.content")
+
+
+def _check_no_audio(content: Any, where: str) -> None:
+    """No note can replace speech: a picture accompanies a question, but speech is the question."""
+    for index, part in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(part, dict) and part.get("type") == "input_audio":
+            raise UnsupportedField(
+                f"`{where}[{index}]`: this model cannot hear. Send a transcript as text.",
+                param=f"{where}[{index}].type",
+            )
+
+
+def _user(message: Message, where: str, conversation: ReadMessages) -> None:
+    name = message.get("name") if conversation.names_users else None
+    conversation.segments.append(conversation.renderer.user(_content(message, where), name=_word(name)))
+
+
+def _developer(message: Message, where: str, conversation: ReadMessages) -> None:
+    conversation.segments.append(conversation.renderer.developer_message(_content(message, where)))
+
+
+def _assistant(message: Message, where: str, conversation: ReadMessages) -> None:
+    """Adds reasoning, hosted calls, text, then client calls. Text before a call is a preamble."""
+    renderer, add = conversation.renderer, conversation.segments.append
+    ran = ran_here(message)
+    for recipient, output in conversation.consents.results(ran):
+        add(renderer.tool_result(recipient, output))
+    if reasoning := _reasoning(message, where):
+        add(renderer.reasoning(reasoning))
+    for segment in segments_of(ran, renderer):
+        conversation.execute(segment)
+    content = text_of(message.get("content"), f"{where}.content")
+    content = content or text_of(message.get("refusal"), f"{where}.refusal")
+    calls = [conversation.consents.addressed(call) for call in _calls(message, where)]
+    if content or not (reasoning or calls or ran):
+        is_preamble = bool(calls) or conversation.before_call
+        add(renderer.preamble(content) if is_preamble else renderer.answer(content))
+    for call in calls:
+        conversation.calls[call.id] = call
+        add(renderer.call(call.recipient, call.arguments, content_type=call.content_type))
+
+
+def _reasoning(message: Message, where: str) -> str:
+    for key in ("reasoning", "reasoning_content"):
+        if text := text_of(message.get(key), f"{where}.{key}"):
+            return text
+    return ""
+
+
+def _calls(message: Message, where: str) -> list[EarlierCall]:
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise InvalidRequest(f"`{where}.tool_calls` must be an array.", param=f"{where}.tool_calls")
+    read = [_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)]
+    old = message.get("function_call")
+    if old is not None:
+        name, arguments = _function(old, f"{where}.function_call", "arguments")
+        read.append(EarlierCall(f"function:{name}", f"functions.{name}", arguments, "json"))
+    return read
+
+
+def _call(call: Any, where: str) -> EarlierCall:
+    if not isinstance(call, dict):
+        raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
+    call_id = text_field(call, "id", where)
+    if call.get("type") == "custom":
+        name, given = _function(call.get("custom"), f"{where}.custom", "input")
+        return EarlierCall(call_id, f"functions.{name}", given, None)
+    name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
+    return EarlierCall(call_id, f"functions.{name}", arguments, "json")
+
+
+def _function(value: Any, where: str, key: str) -> tuple[str, str]:
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"`{where}` must be an object with name and {key}.", param=where)
+    return text_field(value, "name", where), json_text(value, key, where)
+
+
+def _tool(message: Message, where: str, conversation: ReadMessages) -> None:
+    call_id = message.get("tool_call_id")
+    call = conversation.calls.get(call_id) if isinstance(call_id, str) else None
+    recipient = call.recipient if call is not None else None
+    if recipient is None and isinstance(message.get("name"), str):
+        recipient = f"functions.{message['name']}"
+    if recipient is None:
+        raise InvalidRequest(
+            f"`{where}.tool_call_id`: no call with id {call_id!r} comes before this result. Also send the "
+            "assistant's message with its tool_calls.",
+            param=f"{where}.tool_call_id",
+        )
+    result = _result(message, where, conversation)
+    if result is not None:
+        conversation.segments.append(conversation.renderer.tool_result(recipient, result))
+
+
+def _result(message: Message, where: str, conversation: ReadMessages) -> str | None:
+    """The call's result; None where the user approves the call, and it runs here."""
+    if message.get("approve") is None:
+        return _content(message, where)
+    if not isinstance(message.get("tool_call_id"), str):
+        raise InvalidRequest(
+            f"`{where}.tool_call_id` must be the id of the call that `approve` answers.",
+            param=f"{where}.tool_call_id",
+        )
+    reason = text_of(message.get("content"), f"{where}.content")
+    return conversation.consents.answer(message, reason, where)
+
+
+def _old_function(message: Message, where: str, conversation: ReadMessages) -> None:
+    recipient = f"functions.{text_field(message, 'name', where)}"
+    conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
+
+
+def _begun(message: Message, where: str) -> Begun:
+    if message.get("role") != "assistant" or message.get("tool_calls") or message.get("function_call"):
+        raise InvalidRequest(
+            "`continue_final_message` needs a last message from the assistant that has no calls.",
+            param="continue_final_message",
+        )
+    reasoning = _reasoning(message, where)
+    content = text_of(message.get("content"), f"{where}.content")
+    return Begun(reasoning, None if reasoning and not content else content)
+
+
+Handler = Callable[[Message, str, ReadMessages], None]
+_HANDLERS: dict[str, Handler] = {
+    "system": _developer,
+    "developer": _developer,
+    "user": _user,
+    "assistant": _assistant,
+    "tool": _tool,
+    "function": _old_function,
+}

@@ -1,0 +1,219 @@
+"""Prepares a chat request: the exact prompt, the start of the answer, and the sampling parameters.
+
+Takes a validated request, its tools, the engine's facts and the settings. Returns a frozen `PreparedChat`, or
+raises an error before anything is generated. `/tokenize` uses it too, so it counts the model's exact prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from gpt_oss_server.apis.chat.engines import Engines, check_beams_alone
+from gpt_oss_server.apis.chat.messages import Begun, read_messages
+from gpt_oss_server.apis.chat.request import CreateChatCompletion
+from gpt_oss_server.constraints.binding import Binding
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.decoder import Recipients
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.tooling.form import AnswerFormat
+from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
+from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.turns.prompt import (
+    Head,
+    Thinking,
+    check_can_fit,
+    fitted_layout,
+    sampling_of,
+    thinking_of,
+    with_verbosity,
+)
+from inference.engine import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedChat:
+    request: CreateChatCompletion
+    engines: Engines
+    prompt: tuple[int, ...]  # ends with the cue
+    prefill: tuple[int, ...]  # the start of the answer, where the request gives one
+    sampling: Sampling
+    recipients: Recipients
+    tools: RequestTools
+    hosted: HostedTools
+    approved: tuple[tuple[str, str], ...]  # (recipient, arguments) of calls that the user has just approved
+    wanted: Wanted  # the form of the turn
+    thinking: Thinking
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that enforce `wanted`
+
+    def sampling_of(self, choice: int) -> Sampling:
+        """Gives each choice its own seed; otherwise all choices would be the same."""
+        seed = None if self.sampling.seed is None else self.sampling.seed + choice
+        return replace(self.sampling, seed=seed)
+
+
+def prepare(
+    request: CreateChatCompletion,
+    tools: RequestTools,
+    hosted: HostedTools,
+    form: tuple[AnswerFormat, Wanted],
+    *,
+    engines: Engines,
+    settings: Settings,
+    encoding: Encoding,
+    renderer: Renderer,
+    date: str,
+) -> PreparedChat:
+    answer, wanted = form
+    if request.truncate_prompt_tokens is None:
+        parts = (request.messages, request.tools, request.response_format)
+        check_can_fit(engines.info.context_length, "messages", *parts)
+    conversation = read_messages(
+        request.messages,
+        renderer,
+        continues_last=bool(request.continue_final_message),
+        servers=hosted.names,
+        missing=hosted.missing.values(),
+    )
+    prefill = _prefill(_begun(request, conversation.begun, wanted), renderer)
+    approved = tuple(conversation.consents.approved)
+    if approved:
+        _check_approved_run_once(request, begun=bool(prefill))
+    thinking = _thinking(request, hosted, engines, settings)
+    bounds = thinking.budget is not None
+    wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param=request.begin_param)
+    head = _head(request, thinking, answer, tools, hosted, settings=settings, renderer=renderer, date=date)
+    context = engines.info.context_length - len(prefill)
+    prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
+    hosted.resume_from(shown, encoding)
+    length = len(prompt) + len(prefill)
+    sampling = _sampling(request, engines, settings, encoding, length)
+    return PreparedChat(
+        request=request,
+        engines=engines,
+        prompt=prompt,
+        prefill=prefill,
+        sampling=sampling,
+        recipients=known_recipients(tools, hosted),
+        tools=tools,
+        hosted=hosted,
+        approved=approved,
+        wanted=wanted,
+        thinking=thinking,
+    )
+
+
+def _sampling(
+    request: CreateChatCompletion, engines: Engines, settings: Settings, encoding: Encoding, prompt: int
+) -> Sampling:
+    return sampling_of(
+        request,
+        engines.info,
+        settings,
+        prompt=prompt,
+        limit=request.limit,
+        encoding=encoding,
+        logprobs=request.scores,
+        debug=request.debug,
+    )
+
+
+def _thinking(
+    request: CreateChatCompletion, hosted: HostedTools, engines: Engines, settings: Settings
+) -> Thinking:
+    effort = request.effort or settings.default_reasoning_effort
+    thinking = thinking_of(effort, request.reasoning_budget, settings)
+    if engines.beams is not None:
+        check_beams_alone(hosted, thinking)
+    return thinking
+
+
+def _head(
+    request: CreateChatCompletion,
+    thinking: Thinking,
+    answer: AnswerFormat,
+    tools: RequestTools,
+    hosted: HostedTools,
+    *,
+    settings: Settings,
+    renderer: Renderer,
+    date: str,
+) -> Head:
+    template = request.template
+    system = renderer.system(
+        effort=thinking.effort,
+        date=template.date or template.current_date or date,
+        identity=template.identity or template.model_identity or settings.identity,
+        builtin_tools=hosted.in_system_message,
+        function_tools=bool(tools.functions),
+    )
+    return Head(
+        renderer,
+        system,
+        instructions=with_verbosity(None, request.verbosity),
+        tools=tools.functions,
+        namespaces=(*tools.namespaces, *hosted.in_developer_message),
+        response_formats=answer.declared,
+    )
+
+
+def _prompt(
+    request: CreateChatCompletion, head: Head, messages: tuple[Segment, ...], *, context: int
+) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+    """The prompt and the messages in it. Where the request allows it, messages are cut to fit the context."""
+    most = request.truncate_prompt_tokens
+    layout, shown = fitted_layout(
+        head,
+        messages,
+        context=context,
+        most=None if most in (None, -1) else most,
+        truncates=most is not None,
+        answer=request.limit,
+        param="messages",
+    )
+    return tuple(layout.tokens()), shown
+
+
+def _check_approved_run_once(request: CreateChatCompletion, *, begun: bool) -> None:
+    if (request.n or 1) > 1:
+        raise InvalidRequest("A call that the user approves is made once, so `n` must be 1.", param="n")
+    if begun:
+        raise InvalidRequest(
+            "The calls that the request approves run before the answer, so leave out the answer's start.",
+            param=request.begin_param,
+        )
+
+
+def _begun(request: CreateChatCompletion, continued: Begun | None, wanted: Wanted) -> Begun | None:
+    prefix = request.response_prefix
+    begun = continued if prefix is None else Begun(content=prefix)
+    if begun is not None and begun.content is not None and wanted.must_call:
+        raise InvalidRequest(
+            f"The request begins the answer, but `{wanted.choice_param}` requires a call in its place. Leave "
+            "one of them out.",
+            param=request.begin_param,
+        )
+    if prefix is not None and continued is not None:
+        raise InvalidRequest(
+            "`response_prefix` and `continue_final_message` both set how the answer begins: send one.",
+            param="response_prefix",
+        )
+    return begun
+
+
+def _prefill(begun: Begun | None, renderer: Renderer) -> tuple[int, ...]:
+    """The ids after the cue: ordinary messages, the last without its end token."""
+    if begun is None:
+        return ()
+    messages: list[Segment] = [renderer.reasoning(begun.reasoning)] if begun.reasoning else []
+    if begun.content is not None:
+        messages.append(renderer.answer(begun.content))
+    return _open_ended(messages, len(renderer.cue))
+
+
+def _open_ended(messages: Sequence[Segment], cue: int) -> tuple[int, ...]:
+    return tuple(token for message in messages for token in message.tokens)[cue:-1]

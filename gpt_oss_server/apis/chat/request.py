@@ -1,0 +1,230 @@
+"""The body of POST /v1/chat/completions: the fields that are served, and those that are refused by name.
+
+Takes decoded JSON. Returns a frozen `CreateChatCompletion`, or raises a 400 that names the field and the
+remedy. Accepts unknown fields, but never ignores a known field that would change the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http.fields import (
+    Body,
+    Boolean,
+    Effort,
+    Integer,
+    Verbosity,
+    optional,
+    read_body,
+    required,
+)
+from gpt_oss_server.http.generation_config import with_generation_config
+from gpt_oss_server.http.shared_fields import (
+    Budget,
+    ChoiceFields,
+    FormFields,
+    GenerationFields,
+    TurnFields,
+    check_metadata,
+    check_stops,
+    check_stream_options,
+)
+from gpt_oss_server.http.unserved import (
+    EMPTY,
+    NEVER,
+    SAMPLERS_NOT_SERVED,
+    TEMPLATES_NOT_SERVED,
+    TRUE,
+    NotServed,
+    only,
+)
+from gpt_oss_server.turns.beams import check_best_of
+from gpt_oss_server.turns.biases import check_bias
+
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    **TEMPLATES_NOT_SERVED,
+    "audio": (NEVER, "This model writes text only."),
+    "modalities": (only(["text"]), "This model writes text only."),
+    "moderation": (NEVER, "Leave it out."),
+    "documents": (EMPTY, "Put the documents' text into a message."),
+    "data_sources": (EMPTY, "Put the documents' text into a message."),
+    "truncation_side": (only("left"), "truncate_prompt_tokens drops the oldest turns."),
+    "skip_special_tokens": (TRUE, 'Send metadata {"__debug": true} to see special tokens.'),
+    "think": (NEVER, "Use reasoning_effort."),
+    "format": (EMPTY, "Use response_format."),
+    "prompt": (NEVER, "Send `messages`, or use /v1/completions."),
+    "input": (NEVER, "This is a field of the Responses API; send `messages`."),
+    "instructions": (NEVER, "This is a field of the Responses API; send a system message."),
+    "system": (NEVER, "Send a system message."),
+    "text": (EMPTY, "This is a field of the Responses API; use response_format and verbosity."),
+    "previous_response_id": (NEVER, "This is a field of the Responses API; send all messages."),
+    "conversation": (NEVER, "This is a field of the Responses API; send all messages."),
+    "max_output_tokens": (NEVER, "Use max_completion_tokens."),
+}
+_EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
+
+
+class TemplateOptions(Body):
+    """The `chat_template_kwargs` that Harmony's system message can state, under all their names."""
+
+    reasoning_effort: Effort | None = optional("The same as the request's `reasoning_effort`.")
+    identity: str | None = optional("Replaces the first line of the system message.")
+    model_identity: str | None = optional("The same as `identity`.")
+    date: str | None = optional("Replaces the date in the system message.")
+    current_date: str | None = optional("The same as `date`.")
+    builtin_tools: list[Literal["browser", "python"]] | None = optional(
+        "Offers the browser or python of this server."
+    )
+    enable_thinking: Boolean | None = optional("With false, the effort is `none`.")
+    thinking: Boolean | None = optional("The same as `enable_thinking`.")
+
+
+class Thinking(Body):
+    """Reasoning as Anthropic's API and those like it switch it."""
+
+    type: Literal["enabled", "disabled", "adaptive"] = required(
+        "With `disabled`, the effort is `none`; `enabled` and `adaptive` leave it as it is."
+    )
+    budget_tokens: Budget | None = optional("The most tokens of reasoning.")
+
+
+class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationFields):
+    """A request for a chat completion. Every field may be left out except `messages`."""
+
+    not_served: ClassVar[NotServed] = _NOT_SERVED
+    described: ClassVar[Mapping[str, type[Body]]] = {
+        **FormFields.described,
+        "chat_template_kwargs": TemplateOptions,
+    }
+
+    messages: list[Any] = required("The conversation so far.")
+    functions: list[dict[str, Any]] | None = optional("The old form of `tools`.")
+    function_call: str | dict[str, Any] | None = optional("The old form of `tool_choice`.")
+    web_search_options: dict[str, Any] | None = optional("Offers the browser of this server.")
+    max_tokens: Annotated[Integer, Field(ge=1)] | None = optional("The old name of `max_completion_tokens`.")
+    max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = optional(
+        "The most tokens of output, reasoning included."
+    )
+    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = optional(
+        "Drops the oldest turns until the prompt has at most this many tokens; -1: until it fits."
+    )
+    logprobs: Boolean | None = optional("Each token of `content` gets its log-probability.")
+    logprobs_include: list[Literal["reasoning", "tool_calls"]] | None = optional(
+        "Log-probabilities of reasoning and of the arguments of calls too."
+    )
+    reasoning_effort: Effort | None = optional(
+        "How much the model reasons. Left out: `--default-reasoning-effort`."
+    )
+    include_reasoning: Boolean | None = optional("With false, the answer leaves out the reasoning.")
+    enable_thinking: Boolean | None = optional("With false, the effort is `none`.")
+    thinking: Thinking | None = optional("Reasoning as Anthropic's API has it.")
+    preamble_field: Literal["content", "reasoning"] | None = optional(
+        "Where a preamble before a call is shown. Left out: `--chat-preamble-field`."
+    )
+    verbosity: Verbosity | None = optional("Requests a shorter or longer answer by a line in the prompt.")
+    response_format: dict[str, Any] | None = optional(
+        "The form of the answer: `text`, `json_object` or `json_schema`."
+    )
+    chat_template_kwargs: TemplateOptions | None = optional("Values of the system message.")
+    add_generation_prompt: Boolean | None = optional(
+        "Left out or true: the model begins a message. False needs `continue_final_message`."
+    )
+    continue_final_message: Boolean | None = optional(
+        "The model continues the last message instead of beginning one."
+    )
+    response_prefix: str | None = optional("The text with which the answer begins.")
+
+    @property
+    def template(self) -> TemplateOptions:
+        return self.chat_template_kwargs or TemplateOptions()
+
+    @property
+    def effort(self) -> Effort | None:
+        nested = self.reasoning.effort if self.reasoning else None
+        return self.reasoning_effort or nested or self.template.reasoning_effort or self._switched_effort
+
+    @property
+    def _switched_effort(self) -> Effort | None:
+        """The effort of a request that switches reasoning off instead of choosing one."""
+        template = self.template
+        switches = (self.enable_thinking, template.enable_thinking, template.thinking)
+        is_off = False in switches or (self.thinking is not None and self.thinking.type == "disabled")
+        return "none" if is_off else None
+
+    @property
+    def reasoning_budget(self) -> int | None:
+        budget = super().reasoning_budget
+        if budget is None and self.thinking is not None and self.thinking.type == "enabled":
+            return self.thinking.budget_tokens
+        return budget
+
+    def preamble_place(self, default: str) -> str:
+        """The field for preambles; where the answer has a form, `content` holds nothing else."""
+        return self.preamble_field or ("reasoning" if self.has_form else default)
+
+    @property
+    def has_form(self) -> bool:
+        return bool(self.forms) or (self.response_format or {}).get("type", "text") != "text"
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def scores(self) -> int | None:
+        """The number of alternatives for each token's log-probability; None: no log-probabilities."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+    @property
+    def allows_parallel_calls(self) -> bool:
+        """False unless the request allows them; `functions` has room for one call."""
+        return self.parallel_tool_calls is True and self.functions is None
+
+    @property
+    def begin_param(self) -> str:
+        """The field that begins the answer, if any does."""
+        return "response_prefix" if self.response_prefix is not None else "continue_final_message"
+
+    @property
+    def offers_tools(self) -> bool:
+        return "none" not in (self.tool_choice, self.function_call)
+
+
+def parse_request(body: object) -> CreateChatCompletion:
+    """The validated body; raises a 400 that names the fault."""
+    request = read_body(
+        with_generation_config(body, CreateChatCompletion, "max_completion_tokens"),
+        CreateChatCompletion,
+        _EXAMPLE,
+    )
+    check_stops(request.stops)
+    check_metadata(request.metadata)
+    check_bias(request.logit_bias)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
+    check_best_of(request)
+    if not request.messages:
+        raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
+    if request.top_logprobs and not request.logprobs:
+        raise InvalidRequest("`top_logprobs` needs `logprobs` to be true.", param="top_logprobs")
+    if request.logprobs_include and not request.logprobs:
+        raise InvalidRequest("`logprobs_include` needs `logprobs` to be true.", param="logprobs_include")
+    if request.tools is not None and request.functions is not None:
+        raise InvalidRequest("`functions` is the old form of `tools`: send one of them.", param="functions")
+    if request.continue_final_message and request.add_generation_prompt:
+        raise InvalidRequest(
+            "`continue_final_message` and `add_generation_prompt` exclude each other: the first continues an "
+            "answer, the second starts one.",
+            param="add_generation_prompt",
+        )
+    if request.add_generation_prompt is False and not request.continue_final_message:
+        raise InvalidRequest(
+            "`add_generation_prompt` is false, so there is nothing to generate. Set continue_final_message "
+            "to continue the last message, or leave it out.",
+            param="add_generation_prompt",
+        )
+    return request

@@ -1,0 +1,294 @@
+"""Runs one chat completion and yields it as batches of chunks.
+
+Takes a `PreparedChat`. Yields batches of chunks: each choice begins with its role and ends with its finish
+reason; the usage follows where the request wants it. After a failure the client still receives all generated
+text, and the last chunk is the error. Closing the iterator cancels every choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpt_oss_server.apis.chat.fold import Folded
+from gpt_oss_server.apis.chat.prepare import PreparedChat
+from gpt_oss_server.apis.chat.stream import ChoiceStream, Form
+from gpt_oss_server.apis.chat.usage import usage_of
+from gpt_oss_server.apis.chat.writers import ChunkPart
+from gpt_oss_server.caller.record import note_answer
+from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.errors import ApiError, from_exception
+from gpt_oss_server.http.shared_fields import shown_metadata
+from gpt_oss_server.runs.counters import outcome
+from gpt_oss_server.runs.observed import Usage
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.turns.debug import debug_metadata, log_turn
+from gpt_oss_server.turns.events import TurnFinished
+from gpt_oss_server.turns.logprobs import Speller
+from gpt_oss_server.turns.merged import merged
+from gpt_oss_server.turns.plan import TurnPlan
+from gpt_oss_server.turns.prompt import ignored_fields
+from gpt_oss_server.turns.stop_ids import own_stops
+from gpt_oss_server.turns.transcript import Transcript
+from gpt_oss_server.turns.turn import Turn
+from inference.engine import Finish
+
+Chunk = dict[str, Any]
+Keep = Callable[[Chunk], Awaitable[None]]
+_REASONING_FIELDS = {
+    "both": ("reasoning", "reasoning_content"),
+    "reasoning": ("reasoning",),
+    "reasoning_content": ("reasoning_content",),
+}
+
+
+@dataclass(slots=True)
+class _Choice:
+    transcript: Transcript
+    turn: Turn
+    stream: ChoiceStream
+    hosted: HostedTools
+    finish: Finish = Finish.STOP
+    ended: bool = False
+    shown: int = 0  # tokens whose ids have been sent, where the request wants ids
+
+
+class ChatRun:
+    """Iterate once over `chunks()`; `error` is then set if it failed."""
+
+    def __init__(
+        self,
+        prepared: PreparedChat,
+        served: Served,
+        completion_id: str,
+        keep: Keep | None = None,
+        spending: Spending | None = None,
+    ) -> None:
+        """`keep` stores the completion; `spending` holds the tokens that were reserved for it."""
+        self._keep = keep
+        self._spending = spending or no_spending()
+        self._kept = Folded()
+        self.request = prepared.request
+        self.error: ApiError | None = None
+        self.ignored: Sequence[str] = ignored_fields(
+            self.request, served.engine.info, logprobs=self.request.scores
+        )
+        self._prepared = prepared
+        self._served = served
+        self._id = completion_id
+        self._created = int(served.clock())
+        self._model = prepared.request.model or served.model_names[0]
+        self._observed = served.observed("chat", completion_id, prepared.request.model)
+        self._observed.usage = lambda: Usage.of(self._usage())
+        self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
+        self._has_begun = False
+        self._prompt_scores: list[Any] | None = None
+
+    async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
+        sources = [self._generate(choice) for choice in self._choices]
+        with self._observed.running():
+            try:
+                try:
+                    async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
+                        async for parts in batches:
+                            chunks = self._chunks(parts)
+                            if self._keep is not None:
+                                self._fold(chunks)
+                            yield chunks
+                    self._prompt_scores = await self._scores_of_prompt()
+                    if self._keep is not None:
+                        await self._keep({**self._kept.completion(), "usage": self._usage()})
+                except Exception as error:
+                    self.error = from_exception(error, f"The chat completion {self._id}")
+                yield self._end()
+            finally:
+                self._note()
+                self._spending.settle(self._usage()["total_tokens"])
+                for choice in self._choices:
+                    await choice.hosted.close(keeps_conversation=False)
+
+    def _note(self) -> None:
+        finishes = {str(choice.finish) for choice in self._choices if choice.ended}
+        note_answer(
+            response_id=self._id,
+            model=self._model,
+            finish="failed" if self.error is not None else ",".join(sorted(finishes)) or "in_progress",
+            usage=self._usage(),
+            error=self.error,
+        )
+
+    async def wait(self) -> dict[str, Any]:
+        """The completion once it has ended; raises the error if it failed."""
+        folded = Folded()
+        async with aclosing(self.chunks()) as batches:
+            async for batch in batches:
+                for chunk in batch:
+                    if self.error is None:
+                        folded.feed(chunk)
+        if self.error is not None:
+            raise self.error
+        return {**folded.completion(), "usage": self._usage()}
+
+    def _fold(self, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            self._kept.feed(chunk)
+
+    def _choice(self, index: int) -> _Choice:
+        prepared, served = self._prepared, self._served
+        hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
+        transcript = Transcript(prepared.prompt)
+        plan = TurnPlan(
+            engine=prepared.engines.of(index),
+            encoding=served.encoding,
+            renderer=served.renderer,
+            sampling=prepared.sampling_of(index),
+            recipients=prepared.recipients,
+            tools=hosted,
+            approved=prepared.approved,
+            binding=prepared.binding,
+            reasoning_budget=prepared.thinking.budget,
+            parallel=prepared.wanted.parallel,
+            hidden_stops=own_stops(prepared.sampling, shown=bool(self.request.include_stop_str_in_output)),
+            limits=served.turn_limits,
+        )
+        turn = Turn(plan, transcript)
+        return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
+
+    def _form(self, hosted: HostedTools) -> Form:
+        request, served, settings = self.request, self._served, self._served.settings
+        fields = _REASONING_FIELDS[settings.chat_reasoning_field]
+        return Form(
+            new_call_id=lambda: served.ids("call"),
+            runs_here=hosted.runs,
+            approvals=hosted.approvals,
+            approved=len(self._prepared.approved),
+            cite=hosted.cite,
+            answers_json=self._prepared.wanted.answer is not None,
+            reasoning_fields=() if request.include_reasoning is False else fields,
+            preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",
+            stops=request.stops,
+            shows_stop=bool(request.include_stop_str_in_output),
+            speller=self._speller() if self._shows_scores else None,
+            scored=frozenset(request.logprobs_include or ()),
+            old_calls=request.functions is not None,
+            custom=frozenset(
+                recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"
+            ),
+        )
+
+    async def _generate(self, choice: _Choice) -> AsyncGenerator[list[ChunkPart], None]:
+        stream = choice.stream
+        self._observed.add(choice.transcript)
+        begun = choice.turn.prefill(self._prepared.prefill)
+        choice.shown = len(self._prepared.prefill)
+        yield [*stream.start(), *stream.feed(begun, silently=not self.request.echo)]
+        async with aclosing(choice.turn.events()) as turn:
+            async for batch in turn:
+                if type(last := batch[-1]) is TurnFinished:
+                    choice.finish = last.finish
+                if parts := stream.feed(batch):
+                    yield self._with_ids(choice, parts)
+                if stream.stopped:
+                    break
+        if choice.finish is not Finish.LENGTH and not stream.stopped:
+            await choice.turn.check_form()  # the client already has the text when this error reaches it
+        choice.ended = True
+        repeats = choice.transcript.repetition is not None
+        end = stream.finish(choice.finish, choice.turn.stopped_by, repeats=repeats)
+        yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
+
+    def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:
+        """Adds the ids of the tokens that these parts, and the headers before them, consist of."""
+        if self.request.return_token_ids:
+            tokens = choice.transcript.tokens
+            parts[-1]["token_ids"] = tokens[choice.shown :]
+            choice.shown = len(tokens)
+        return parts
+
+    def _chunks(self, parts: Sequence[ChunkPart]) -> list[Chunk]:
+        chunks = [
+            {
+                "id": self._id,
+                "object": "chat.completion.chunk",
+                "created": self._created,
+                "model": self._model,
+                "choices": [part],
+            }
+            for part in parts
+        ]
+        if self.request.return_token_ids and not self._has_begun:
+            chunks[0]["prompt_token_ids"] = [*self._prepared.prompt, *self._prepared.prefill]
+        self._has_begun = True
+        if self.request.stream and self.request.includes_usage:
+            counts = self.request.counts_usage
+            for chunk, part in zip(chunks, parts, strict=True):
+                chunk["usage"] = self._usage_so_far(part) if counts else None
+        return chunks
+
+    def _end(self) -> list[Chunk]:
+        """The last chunks, after all choices ended or one failed: pending text, then usage or the error."""
+        last: list[Chunk] = []
+        if self.error is not None:
+            for choice in self._choices:
+                if not choice.ended:
+                    last += self._chunks(choice.stream.feed(choice.turn.close()))
+            last.append(dict(self.error.body()))
+        else:
+            last += self._closing_chunk()
+        self._log()
+        return last
+
+    def _closing_chunk(self) -> list[Chunk]:
+        """The chunk without choices, unless it would hold nothing."""
+        [chunk] = self._chunks([{"index": 0}])
+        chunk["choices"] = []
+        if self.request.includes_usage:
+            chunk["usage"] = self._usage()
+        is_whole = not self.request.stream
+        if self.request.metadata is not None and (is_whole or self.request.debug):
+            chunk["metadata"] = self._metadata()
+        if self._prompt_scores is not None:
+            chunk["prompt_logprobs"] = self._prompt_scores
+        wanted = is_whole or self.request.includes_usage or chunk.keys() & {"metadata", "prompt_logprobs"}
+        return [chunk] if wanted else []
+
+    async def _scores_of_prompt(self) -> list[Any] | None:
+        scored, top = self._prepared.engines.scored, self.request.prompt_logprobs
+        if scored is None or top is None:
+            return None
+        return await asyncio.to_thread(scored.as_json, self._speller(), top)  # a long prompt takes a while
+
+    @property
+    def _shows_scores(self) -> bool:
+        """Whether the client requested log-probabilities and the engine has them. Debugging uses them too."""
+        return self.request.scores is not None and self._prepared.sampling.logprobs is not None
+
+    def _speller(self) -> Speller:
+        return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
+
+    def _metadata(self) -> dict[str, Any]:
+        metadata = shown_metadata(self.request.metadata)
+        if self.request.debug:
+            for index, choice in enumerate(self._choices):
+                after = f"_{index}" if index else ""
+                debug = debug_metadata(self._served.encoding, choice.transcript)
+                metadata |= {f"{key}{after}": value for key, value in debug.items()}
+        return metadata
+
+    def _usage(self) -> dict[str, Any]:
+        return usage_of([choice.transcript for choice in self._choices])
+
+    def _usage_so_far(self, part: ChunkPart) -> dict[str, Any]:
+        """The usage of the part's choice alone, as in vLLM; that of all choices follows at the end."""
+        return usage_of([self._choices[part["index"]].transcript])
+
+    def _log(self) -> None:
+        served = self._served
+        for choice in self._choices:
+            status = outcome(choice.finish, self.error)
+            self._observed.turn_ended(status, choice.transcript.departures, self.error)
+            log_turn(self._id, served.encoding, choice.transcript, with_text=served.settings.log_prompts)

@@ -1,0 +1,50 @@
+"""The tools of a chat request, from every field that declares some.
+
+Takes `tools`, `functions`, `web_search_options` and the built-in tools of `chat_template_kwargs`. Returns the
+tools as `tooling.requested` reads them, or raises a 400 that names the field as the client sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpt_oss_server.apis.chat.request import CreateChatCompletion
+from gpt_oss_server.errors import UnsupportedField
+from gpt_oss_server.hosted.table import BY_NAMESPACE
+from gpt_oss_server.tooling.client_tools import function_tool
+from gpt_oss_server.tooling.dialect import NESTED
+from gpt_oss_server.tooling.requested import RequestTools, read_tool
+
+
+def read_tools(request: CreateChatCompletion) -> RequestTools:
+    read = RequestTools(offered=request.offers_tools)
+    for index, tool in enumerate(request.tools or ()):
+        read_tool(tool, f"tools[{index}]", read, NESTED)
+    for index, function in enumerate(request.functions or ()):
+        read.declare(function_tool(function, f"functions[{index}]"))
+    if request.web_search_options is not None:
+        read_tool(_web_search(request.web_search_options), "web_search_options", read)
+    for name in request.template.builtin_tools or ():
+        read_tool({"type": BY_NAMESPACE[name].types[0]}, "chat_template_kwargs.builtin_tools", read)
+    _check_forms(read)
+    return read
+
+
+def _web_search(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tool that `web_search_options` declares; they nest the user's location one object deeper."""
+    location = options.get("user_location")
+    inner = location.get("approximate") if isinstance(location, Mapping) else None
+    place = {"user_location": inner} if isinstance(inner, Mapping) else {}
+    return {**options, **place, "type": "web_search"}
+
+
+def _check_forms(tools: RequestTools) -> None:
+    for tool in tools.clients.values():
+        if tool.kind not in ("function", "custom") or tool.namespace is not None:
+            kind = tool.kind if tool.namespace is None else "namespace"
+            raise UnsupportedField(
+                f"`tools`: Chat Completions cannot represent calls of tools of type {kind!r}. Declare a "
+                "function, or use the Responses API.",
+                param="tools",
+            )

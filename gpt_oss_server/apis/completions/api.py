@@ -1,0 +1,80 @@
+"""POST /v1/completions, /tokenize and /detokenize, GET /tokenizer_info: reads requests, sends the answers."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.apis.completions.form import grammar_of
+from gpt_oss_server.apis.completions.request import CreateCompletion, parse_request, prompts_of, truncated
+from gpt_oss_server.apis.completions.run import CompletionRun
+from gpt_oss_server.apis.completions.tokenizer_info import tokenizer_info
+from gpt_oss_server.apis.completions.tokens import (
+    ChatPrompt,
+    DetokenizeRequest,
+    TokenizeOptions,
+    detokenize,
+    tokenize,
+)
+from gpt_oss_server.caller.limiter import reserve
+from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.large_work import in_thread_if_large, json_answer
+from gpt_oss_server.runs.chunks import answer
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.turns.prompt import check_can_fit
+
+
+def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
+    """`chat_prompt` renders the prompt of a chat request for /tokenize."""
+    router = APIRouter()
+    limit, keep_alive = served.settings.max_body_bytes, served.settings.keep_alive
+
+    @router.post("/v1/completions", openapi_extra=documented(CreateCompletion))
+    async def create(request: Request) -> Response:
+        body = await read_json(request, limit)
+        run = await start(body, served)
+        headers = served.headers_for(body, CreateCompletion)
+        streams = bool(run.request.stream)
+        return await answer(run, request, streams=streams, keep_alive=keep_alive, headers=headers)
+
+    @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
+    async def to_tokens(request: Request) -> Response:
+        return await json_answer(await tokenize(await read_json(request, limit), served, chat_prompt))
+
+    @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
+    async def to_text(request: Request) -> Response:
+        body = await read_json(request, limit)
+        return await json_answer(await in_thread_if_large(lambda: detokenize(body, served), body))
+
+    @router.get("/tokenizer_info")
+    async def info() -> Response:
+        return JSONResponse(tokenizer_info(served))
+
+    return router
+
+
+async def start(body: object, served: Served) -> CompletionRun:
+    """Does all work before the first token: after it returns, only the engine can fail."""
+    request = await in_thread_if_large(lambda: parse_request(body), body)
+    served.treat_unknown_fields(body, CreateCompletion)
+    if request.model is not None:
+        served.check_model(request.model)
+    served.check_room()
+
+    info = served.engine.info
+
+    def encode() -> list[list[int]]:
+        if isinstance(request.prompt, str) and request.truncate_prompt_tokens is None:
+            check_can_fit(info.context_length, "prompt", request.prompt)
+        most = served.settings.max_choices // max(request.n or 1, request.best_of or 1)
+        prompts = prompts_of(request.prompt, served.encoding, info.vocab_size, most)
+        return [truncated(prompt, request, info.context_length) for prompt in prompts]
+
+    prompts = await in_thread_if_large(encode, request.prompt)
+    grammar = await grammar_of(request, served)
+    choices = len(prompts) * max(request.n or 1, request.best_of or 1)
+    most = choices * info.context_length
+    spending = await reserve(sum(map(len, prompts)), choices * request.limit, most)
+    return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1), grammar, spending)

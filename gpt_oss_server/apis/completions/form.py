@@ -1,0 +1,37 @@
+"""The form of a plain completion: the grammar that its engine enforces.
+
+Takes a validated request and what all APIs share. Returns a grammar, None for free text, or raises a 400 that
+names the field.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpt_oss_server.apis.completions.request import CreateCompletion
+from gpt_oss_server.constraints.binding import bind_plain
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.errors import UnsupportedField
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.tooling.answer_form import requested_answer
+from gpt_oss_server.tooling.dialect import NESTED
+from inference.grammar import Grammar
+
+
+async def grammar_of(request: CreateCompletion, served: Served) -> Grammar | None:
+    answer = requested_answer(request, request.response_format, "response_format", NESTED, served.encoding)
+    wanted = Wanted(answer=answer.form, banned=answer.banned)
+    if not wanted.binds:
+        return None
+    param, info = wanted.param, served.engine.info
+    if request.use_beam_search:
+        raise UnsupportedField(
+            f"`{param}` has no effect in a beam search of a plain completion. Leave one out.", param=param
+        )
+    if not info.enforces_grammar:
+        raise UnsupportedField(
+            f"`{param}` needs an engine that enforces grammars, which the model {info.name!r} does not. "
+            "Leave it out.",
+            param=param,
+        )
+    return await asyncio.to_thread(bind_plain, wanted, served.encoding)

@@ -1,0 +1,156 @@
+"""The body of POST /v1/completions: a prompt as text or ids, which the model continues without Harmony.
+
+Takes decoded JSON. Returns a frozen `CreateCompletion`, or raises a 400 that names the field and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
+from gpt_oss_server.http.fields import Boolean, Integer, optional, read_body, required
+from gpt_oss_server.http.generation_config import with_generation_config
+from gpt_oss_server.http.shared_fields import (
+    Alternatives,
+    ChoiceFields,
+    FormFields,
+    GenerationFields,
+    check_stops,
+    check_stream_options,
+)
+from gpt_oss_server.http.unserved import (
+    EMPTY,
+    NEVER,
+    SAMPLERS_NOT_SERVED,
+    TEMPLATES_NOT_SERVED,
+    NotServed,
+    only,
+)
+from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.turns.beams import check_best_of
+from gpt_oss_server.turns.biases import check_bias
+
+_EXAMPLE = '{"prompt": "Once upon a time"}'
+DEFAULT_MAX_TOKENS = 16  # OpenAI's default for this API
+
+
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    **TEMPLATES_NOT_SERVED,
+    "suffix": (only(""), "This model only continues a prompt; leave it out."),
+    "messages": (NEVER, "Send `prompt`, or use /v1/chat/completions."),
+    "prompt_embeds": (EMPTY, "Send the prompt as text or token ids."),
+    "chat_template_kwargs": (EMPTY, "A plain prompt has no template."),
+    "tools": (EMPTY, "Use /v1/chat/completions."),
+    "max_completion_tokens": (NEVER, "Use max_tokens."),
+    "max_output_tokens": (NEVER, "Use max_tokens."),
+}
+
+
+class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
+    not_served: ClassVar[NotServed] = _NOT_SERVED
+
+    prompt: str | list[Any] = required("A text, its token ids, or a list of either.")
+    max_tokens: Annotated[Integer, Field(ge=0)] | None = optional(
+        "The most tokens of output; 0 with `echo` returns the prompt's scores alone. Left out: 16."
+    )
+    skip_special_tokens: Boolean | None = optional(
+        "With false, the text spells special tokens out. Left out: it leaves them out."
+    )
+    logprobs: Alternatives | None = optional(
+        "The log-probability of each token, and of this many of the likeliest alternatives."
+    )
+    truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = optional(
+        "Keeps this many tokens of the prompt; -1: as many as leave room for the answer."
+    )
+    truncation_side: Literal["left", "right"] | None = optional(
+        "The end of the prompt that is cut. Left out: the beginning."
+    )
+    response_format: dict[str, Any] | None = optional(
+        "The form of the text: `text`, `json_object` or `json_schema`."
+    )
+
+    @property
+    def limit(self) -> int:
+        """The most tokens to sample. Without any, a single one still reads the prompt."""
+        return DEFAULT_MAX_TOKENS if self.max_tokens is None else max(self.max_tokens, 1)
+
+
+def parse_request(body: object) -> CreateCompletion:
+    request = read_body(
+        with_generation_config(body, CreateCompletion, "max_tokens"), CreateCompletion, _EXAMPLE
+    )
+    check_stops(request.stops)
+    check_stream_options(request.stream_options, streams=bool(request.stream))
+    check_best_of(request)
+    check_bias(request.logit_bias)
+    if request.max_tokens == 0 and not request.echo:
+        raise InvalidRequest(
+            "`max_tokens` is 0, so there is nothing to return without `echo`.", param="max_tokens"
+        )
+    return request
+
+
+def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int, most: int) -> list[list[int]]:
+    """The ids of each prompt; there may be `most`. `given` is a text, its ids, or a list of either."""
+    if isinstance(given, str) or (given and all(_is_id(token) for token in given)):
+        given = [given]
+    if not given:
+        raise InvalidRequest("`prompt` is empty: send a text or token ids.", param="prompt")
+    if len(given) > most:
+        raise InvalidRequest(
+            f"`prompt` has {len(given):,} prompts, but with this `n` (or `best_of`) a request may have "
+            f"{most:,} at most. Send them in several requests.",
+            param="prompt",
+        )
+    return [_ids(one, f"prompt[{index}]", encoding, vocabulary) for index, one in enumerate(given)]
+
+
+def truncated(prompt: list[int], request: CreateCompletion, context: int) -> list[int]:
+    """The part of a prompt that `truncate_prompt_tokens` keeps: the end, or the start on request."""
+    most = request.truncate_prompt_tokens
+    if most is None:
+        return prompt
+    if most == 0:
+        raise InvalidRequest(
+            "`truncate_prompt_tokens` is 0, so there is nothing to continue.", param="truncate_prompt_tokens"
+        )
+    # As many as leave room for the answer; at least one token.
+    kept = max(context - request.limit, 1) if most == -1 else most
+    return prompt[:kept] if request.truncation_side == "right" else prompt[-kept:]
+
+
+def encode_prompt(text: str, encoding: Encoding) -> list[int]:
+    """Encodes a whole prompt. The client writes all of it, so a special token's spelling is that token."""
+    return [token for piece in without_long_runs(text) for token in encoding.encode_special(piece)]
+
+
+def check_ids(ids: Iterable[Any], where: str, vocabulary: int) -> None:
+    for token in ids:
+        if not _is_id(token) or not 0 <= token < vocabulary:
+            raise InvalidRequest(
+                f"`{where}` must be token ids below {vocabulary}, but has {token!r:.60}.", param=where
+            )
+
+
+def _ids(one: Any, where: str, encoding: Encoding, vocabulary: int) -> list[int]:
+    if isinstance(one, str):
+        ids = encode_prompt(one, encoding)
+    elif isinstance(one, list):
+        check_ids(one, where, vocabulary)
+        ids = one
+    else:
+        raise InvalidRequest(
+            f"`{where}` must be a text or an array of token ids, but is {json_type(one)}.", param=where
+        )
+    if not ids:
+        raise InvalidRequest(f"`{where}` is empty: there is nothing to continue.", param=where)
+    return ids
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

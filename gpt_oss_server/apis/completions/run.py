@@ -1,0 +1,308 @@
+"""Runs one request for plain completions.
+
+Takes prompts as ids and the request's sampling parameters. Yields batches of chunks, or returns all of them
+as one object. Choice j of prompt i has the index i * n + j. Closing the iterator cancels every choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpt_oss_server.apis.completions.request import CreateCompletion
+from gpt_oss_server.apis.completions.text import LegacyLogprobs, PlainText
+from gpt_oss_server.caller.record import note_answer
+from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
+from gpt_oss_server.runs.counters import outcome
+from gpt_oss_server.runs.observed import Usage
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.turns.beams import beam_search, check_beams_fit
+from gpt_oss_server.turns.logprobs import Speller
+from gpt_oss_server.turns.merged import merged
+from gpt_oss_server.turns.prompt import ignored_fields, sampling_of
+from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
+from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
+from gpt_oss_server.turns.stops import StopFilter
+from gpt_oss_server.turns.watch import MeasuredSpan, generating, with_trace
+from inference.beams import BeamSearch
+from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
+from inference.grammar import Grammar
+
+Chunk = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is counted of a choice; it outlives the choice, which holds more."""
+
+    position: int  # of its prompt
+    sampled: int = 0
+    cached: int = 0
+    finish: Finish = Finish.STOP
+    generations: list[MeasuredSpan] = field(default_factory=list)  # one, once it has begun
+
+
+@dataclass(slots=True)
+class _Choice:
+    index: int
+    position: int  # of its prompt
+    prompt: Sequence[int]
+    sampling: Sampling
+    engine: Engine
+    scored: ScoredPrompt | None  # scores the prompt; it is `engine`, or a beam search samples from it
+    ids: list[int] = field(default_factory=list)  # sampled since the last chunk
+    has_begun: bool = False
+    hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
+    stopped_by: int | None = None  # a stop id of the request's own
+    seen: _Seen = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seen = _Seen(self.position)
+
+
+class CompletionRun:
+    """Iterate once over `chunks()`; `error` is then set if it failed."""
+
+    def __init__(
+        self,
+        request: CreateCompletion,
+        prompts: Sequence[Sequence[int]],
+        served: Served,
+        completion_id: str,
+        grammar: Grammar | None = None,
+        spending: Spending | None = None,
+    ) -> None:
+        """`spending` holds the tokens that were reserved for it."""
+        self._spending = spending or no_spending()
+        self.request = request
+        self.error: ApiError | None = None
+        self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
+        self._prompts = prompts
+        self._served = served
+        self._head = {
+            "id": completion_id,
+            "object": "text_completion",
+            "created": int(served.clock()),
+            "model": request.model or served.model_names[0],
+        }
+        self._check_lengths()
+        self._sampling = sampling_of(
+            request,
+            served.engine.info,
+            served.settings,
+            prompt=0,
+            limit=request.limit,
+            encoding=served.encoding,
+            logprobs=request.logprobs,
+        )
+        self._sampling = replace(self._sampling, grammar=grammar)
+        self._scored(served.engine)  # raises, like the next, where the engine cannot serve the request
+        search = beam_search(request, served.engine)
+        for prompt in prompts:
+            check_beams_fit(search, len(prompt), request.max_tokens)
+        self._observed = served.observed("completions", completion_id, request.model)
+        self._observed.usage = lambda: Usage.of(self._usage())
+        self._begun: list[_Seen] = []
+
+    async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
+        # A generator: each choice is made when it begins.
+        sources = (
+            self._generate(choice)
+            for position in range(len(self._prompts))
+            for choice in self._choices_of(position)
+        )
+        with self._observed.running():
+            try:
+                async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
+                    async for batch in batches:
+                        yield batch
+            except Exception as error:
+                self.error = from_exception(error, f"The completion {self._head['id']}")
+                self._observed.turn_ended(outcome(None, self.error), error=self.error)
+            finally:
+                self._note()
+                self._spending.settle(self._usage()["total_tokens"])
+            if self.error is not None:
+                yield [dict(self.error.body())]
+            elif self.request.includes_usage:
+                yield [{**self._head, "choices": [], "usage": self._usage()}]
+
+    def _note(self) -> None:
+        finishes = {str(seen.finish) for seen in self._begun}
+        note_answer(
+            response_id=str(self._head["id"]),
+            model=str(self._head["model"]),
+            finish="failed" if self.error is not None else ",".join(sorted(finishes)),
+            usage=self._usage(),
+            error=self.error,
+        )
+
+    async def wait(self) -> dict[str, Any]:
+        parts: dict[int, list[dict[str, Any]]] = {}
+        async with aclosing(self.chunks()) as batches:
+            async for batch in batches:
+                for chunk in batch:
+                    for choice in chunk.get("choices", ()):
+                        parts.setdefault(choice["index"], []).append(choice)
+        if self.error is not None:
+            raise self.error
+        choices = [_whole(parts[index]) for index in sorted(parts)]
+        return {**self._head, "choices": choices, "usage": self._usage()}
+
+    def _choices_of(self, position: int) -> Iterator[_Choice]:
+        """The choices of one prompt, each made when it begins. One beam search yields all of them."""
+        prompt, count = self._prompts[position], self.request.n or 1
+        room = self._served.engine.info.context_length - len(prompt)
+        most = min(self._sampling.max_tokens or room, room)
+        least = min(self._sampling.min_tokens, most)
+        sampling = replace(self._sampling, max_tokens=most, min_tokens=least)
+        hidden = own_stops(sampling, shown=bool(self.request.include_stop_str_in_output))
+        search, of_beams = self._beams_of(prompt)
+        for number in range(count):
+            index = position * count + number
+            if search is not None:
+                engine = search.engine_of(number)
+                yield _Choice(index, position, prompt, sampling, engine, of_beams, hidden=hidden)
+                continue
+            scored = self._scored(self._served.engine)
+            seed = None if sampling.seed is None else sampling.seed + index
+            own = replace(sampling, seed=seed)
+            engine = scored or self._served.engine
+            yield _Choice(index, position, prompt, own, engine, scored, hidden=hidden)
+
+    def _beams_of(self, prompt: Sequence[int]) -> tuple[BeamSearch | None, ScoredPrompt | None]:
+        if not self.request.use_beam_search:
+            return None, None
+        scored = self._scored(self._served.engine)
+        return beam_search(self.request, scored or self._served.engine), scored
+
+    def _scored(self, engine: Engine) -> ScoredPrompt | None:
+        request = self.request
+        if request.echo and request.logprobs is not None:
+            return scored_prompt(engine, max(request.logprobs, request.prompt_logprobs or 0), "logprobs")
+        top = request.prompt_logprobs
+        return None if top is None else scored_prompt(engine, top, "prompt_logprobs")
+
+    def _check_lengths(self) -> None:
+        context = self._served.engine.info.context_length
+        for prompt in self._prompts:
+            if len(prompt) >= context:
+                raise ContextLengthExceeded(str(ContextOverflow(len(prompt), context)), param="prompt")
+
+    async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
+        text = self._text(choice)
+        self._begun.append(choice.seen)
+        if self.request.echo and self.request.logprobs is None:
+            yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
+        watch = self._observed.watch
+        with generating(watch, 0, time.monotonic, lambda: choice.seen.sampled) as span:
+            choice.seen.generations.append(span)
+            self._observed.turns.append(choice.seen)
+            read = span.reads.append
+            sampling = with_trace(choice.sampling, span.trace)
+            async with aclosing(choice.engine.generate(choice.prompt, sampling)) as steps:
+                async for step in steps:
+                    read(time.monotonic())
+                    if span.first is None:
+                        span.first_step(step, len(choice.prompt), span.reads[-1])
+                    if self.request.echo and choice.scored is not None and not choice.has_begun:
+                        yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
+                    choice.seen.cached += step.cached_tokens
+                    if self.request.max_tokens == 0:  # the client wants only the prompt's scores
+                        choice.seen.finish = Finish.LENGTH
+                        break
+                    if chunk := self._feed(choice, text, step):
+                        yield [chunk]
+                    if text.stopped is not None:
+                        choice.seen.finish = Finish.STOP
+                        break
+        self._observed.turn_ended(outcome(choice.seen.finish, None))
+        yield [await self._last(choice, text)]
+
+    def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
+        choice.seen.sampled += len(step.tokens)
+        choice.ids += step.tokens
+        choice.seen.finish = step.finish or choice.seen.finish
+        step, choice.stopped_by = without_own_stop(step, choice.hidden)
+        shown, scores = text.feed(step)
+        return self._chunk(choice, shown, scores) if shown else None
+
+    async def _last(self, choice: _Choice, text: PlainText) -> Chunk:
+        shown, scores = text.close()
+        last = self._chunk(choice, shown, scores)
+        part, top = last["choices"][0], self.request.prompt_logprobs
+        part["finish_reason"] = str(choice.seen.finish)
+        part["stop_reason"] = choice.stopped_by if text.stopped is None else text.stopped
+        if top is not None and choice.scored is not None:
+            # Spelling the scores of a long prompt takes a while.
+            part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
+        return last
+
+    def _text(self, choice: _Choice) -> PlainText:
+        request = self.request
+        return PlainText(
+            self._served.encoding,
+            StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
+            shows_special=request.skip_special_tokens is False,
+            speller=None if choice.sampling.logprobs is None else self._speller(),
+            top=request.logprobs or 0,
+        )
+
+    def _speller(self) -> Speller:
+        return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
+
+    def _chunk(self, choice: _Choice, text: str, scores: LegacyLogprobs | None = None) -> Chunk:
+        part = {
+            "index": choice.index,
+            "text": text,
+            "logprobs": scores.as_json() if scores is not None else None,
+            "finish_reason": None,
+        }
+        if self.request.return_token_ids:
+            part["token_ids"], choice.ids = choice.ids, []
+            if not choice.has_begun:
+                part["prompt_token_ids"] = list(choice.prompt)
+        choice.has_begun = True
+        chunk: Chunk = {**self._head, "choices": [part]}
+        options = self.request.stream_options
+        if options and options.include_usage:
+            chunk["usage"] = self._usage_so_far(choice) if options.continuous_usage_stats else None
+        return chunk
+
+    def _usage(self) -> dict[str, Any]:
+        """The tokens of all choices that began, those that were cut off included."""
+        begun = self._begun
+        given = sum(len(self._prompts[position]) for position in {each.position for each in begun})
+        # The tokens of a prompt count once; they count as cached if none of its choices computed them.
+        cached: dict[int, int] = {}
+        for each in begun:
+            cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
+        return _counted(given, sum(each.sampled for each in begun), sum(cached.values()))
+
+    def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
+        """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
+        return _counted(len(choice.prompt), choice.seen.sampled, choice.seen.cached)
+
+
+def _counted(given: int, made: int, cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": given,
+        "completion_tokens": made,
+        "total_tokens": given + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Merges the chunks of a choice: joins texts and lists, and keeps the last value of all other fields."""
+    scores = [part["logprobs"] for part in parts if part["logprobs"] is not None]
+    joined = {key: [entry for each in scores for entry in each[key]] for key in scores[0]} if scores else None
+    whole = {key: value for part in parts for key, value in part.items()}
+    if "token_ids" in whole:
+        whole["token_ids"] = [token for part in parts for token in part["token_ids"]]
+    return {**whole, "text": "".join(part["text"] for part in parts), "logprobs": joined}

@@ -1,0 +1,95 @@
+"""Converts texts and messages to token ids and back: /tokenize and /detokenize.
+
+The bodies and answers have vLLM's shapes. `content` is llama.cpp's name for a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gpt_oss_server.apis.completions.request import check_ids, encode_prompt
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.http.fields import Body, Boolean, optional, read_body, required
+from gpt_oss_server.http.large_work import in_thread_if_large
+from gpt_oss_server.http.validation import json_type
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.turns.prompt import check_can_fit
+
+ChatPrompt = Callable[[object], Awaitable[list[int]]]
+"""The body of a chat request → the model's prompt."""
+
+
+class TokenizeOptions(Body):
+    """The body holds `prompt` or `content`, or `messages` and any other field of a chat request."""
+
+    prompt: str | None = optional("The text.")
+    content: str | None = optional("The same as `prompt`.")
+    with_pieces: Boolean | None = optional("Returns each token with its text.")
+    messages: list[Any] | None = optional(
+        "Messages of a chat, whose whole prompt is returned. Any field of a chat request may go with them."
+    )
+    model: str | None = optional("The model to use. Left out: the one that this server serves.")
+    return_token_strs: Boolean | None = optional("Returns the text of each token too.")
+    add_generation_prompt: Boolean | None = optional("With false, the prompt ends with the last message.")
+    continue_final_message: Boolean | None = optional("The prompt ends within the last message.")
+
+
+class DetokenizeRequest(Body):
+    tokens: list[Any] = required("The token ids.")
+    model: str | None = optional("The model to use. Left out: the one that this server serves.")
+
+
+async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dict[str, Any]:
+    request = read_body(body, TokenizeOptions, '{"prompt": "Hello"}')
+    if request.model is not None:
+        served.check_model(request.model)
+    if request.messages is not None:
+        tokens = await _of_messages(body, request, served, chat_prompt)
+    elif (text := request.content if request.prompt is None else request.prompt) is not None:
+        check_can_fit(served.engine.info.context_length, "prompt", text)
+        given = text
+        tokens = await in_thread_if_large(lambda: encode_prompt(given, served.encoding), text)
+    else:
+        raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
+    strings: list[str] | None = None
+    if request.return_token_strs:
+        decode = served.encoding.decode
+        strings = await in_thread_if_large(lambda: [decode([token]) for token in tokens], tokens)
+    return {
+        "count": len(tokens),
+        "max_model_len": served.engine.info.context_length,
+        "tokens": [_piece(token, served.encoding) for token in tokens] if request.with_pieces else tokens,
+        "token_strs": strings,
+    }
+
+
+def detokenize(body: object, served: Served) -> dict[str, Any]:
+    request = read_body(body, DetokenizeRequest, '{"tokens": [200006]}')
+    if request.model is not None:
+        served.check_model(request.model)
+    check_ids(request.tokens, "tokens", served.engine.info.vocab_size)
+    text = served.encoding.decode(request.tokens)
+    return {"prompt": text, "content": text}
+
+
+def _piece(token: int, encoding: Encoding) -> dict[str, Any]:
+    """A token with its text, or with its bytes if it is only a part of a character."""
+    raw = encoding.token_bytes([token])
+    try:
+        return {"id": token, "piece": raw.decode()}
+    except UnicodeDecodeError:
+        return {"id": token, "piece": list(raw)}
+
+
+async def _of_messages(
+    body: object, options: TokenizeOptions, served: Served, chat_prompt: ChatPrompt
+) -> list[int]:
+    """The prompt of the chat request, without the cue where the request generates nothing."""
+    if not isinstance(body, dict):
+        raise InvalidRequest(f"The request body must be an object, but is {json_type(body)}.")
+    without_cue = options.add_generation_prompt is False and not options.continue_final_message
+    chat_request = {key: value for key, value in body.items() if key != "add_generation_prompt"}
+    tokens = await chat_prompt(chat_request)
+    return tokens[: -len(served.renderer.cue)] if without_cue else tokens

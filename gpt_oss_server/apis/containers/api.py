@@ -1,0 +1,99 @@
+"""The routes of the containers API.
+
+Takes HTTP requests and returns JSON about containers and files, and the bytes of files. The model wrote the
+files in /mnt/data, so the bytes are served as an attachment that no browser interprets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.apis.containers.sessions import Containers
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.owner import OWNER
+from gpt_oss_server.hosted.container_names import CreateContainer, parse_container
+from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.uploads import read_upload
+from gpt_oss_server.tooling.toolset import ToolsetMaker
+
+
+def containers_router(
+    service: ResponsesService, tools: ToolsetMaker, clock: Callable[[], float] = time.time
+) -> APIRouter:
+    router = APIRouter(prefix="/v1/containers")
+    containers = Containers(service, tools, clock)
+    _add_containers(router, containers, service)
+    _add_files(router, containers, service)
+    return router
+
+
+def _add_containers(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
+    @router.post("", openapi_extra=documented(CreateContainer))
+    async def create(request: Request) -> Response:
+        body = parse_container(await read_json(request, service.served.settings.max_body_bytes))
+        created = await containers.create(service.served.ids("cntr"), body.name, OWNER.get())
+        return JSONResponse(created.as_json())
+
+    @router.get("")
+    async def listed(request: Request) -> Response:
+        found = [each.as_json() for each in await containers.of_owner(OWNER.get())]
+        name = request.query_params.get("name")
+        matching = [each for each in found if name in (None, each["name"])]
+        return JSONResponse(page(matching, request.query_params))
+
+    @router.get("/{container}")
+    async def retrieve(container: str) -> Response:
+        return JSONResponse((await containers.find(container)).as_json())
+
+    @router.delete("/{container}")
+    async def delete(container: str) -> Response:
+        await containers.delete(container)
+        return JSONResponse({"id": container, "object": "container.deleted", "deleted": True})
+
+
+def _add_files(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
+    @router.get("/{container}/files")
+    async def files(container: str, request: Request) -> Response:
+        found = await containers.find(container)
+        listed = sorted(await found.files(), key=lambda info: info.modified)
+        return JSONResponse(page([found.file_as_json(info) for info in listed], request.query_params))
+
+    @router.post("/{container}/files")
+    async def upload(container: str, request: Request) -> Response:
+        name, content = await read_upload(request, service.served.settings.max_body_bytes)
+        found = await containers.find_to_fill(container)
+        return JSONResponse(found.file_as_json(await found.put(name, content)))
+
+    @router.get("/{container}/files/{file}")
+    async def retrieve_file(container: str, file: str) -> Response:
+        found = await containers.find(container)
+        return JSONResponse(found.file_as_json(await found.file(file)))
+
+    @router.get("/{container}/files/{file}/content")
+    async def content(container: str, file: str) -> Response:
+        found = await containers.find(container)
+        info = await found.file(file)
+        return _attachment(info.path, await found.read(info))
+
+    @router.delete("/{container}/files/{file}")
+    async def delete_file(container: str, file: str) -> Response:
+        found = await containers.find(container)
+        await found.remove(await found.file(file))
+        return JSONResponse({"id": file, "object": "container.file.deleted", "deleted": True})
+
+
+def _attachment(path: str, content: bytes) -> Response:
+    name = quote(path.rpartition("/")[2], safe="")
+    headers = {
+        "content-disposition": f"attachment; filename*=UTF-8''{name}",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(content, media_type="application/octet-stream", headers=headers)

@@ -1,0 +1,244 @@
+"""Containers: the python sessions of conversations, found by their ids, and their files.
+
+Takes `cntr_…`, the id that a conversation's calls report as their container, and names and bytes of files.
+Returns `Container`s, their JSON and that of their files, and the files' bytes. A container lives as long as
+the python session of its conversation. Whoever has its id may use it, unless requests need keys: then only
+its owner may. A list has only those that its reader created.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.access import ACCESS
+from gpt_oss_server.errors import (
+    ContainerFileNotFound,
+    ContainerNotFound,
+    EngineUnavailable,
+    InvalidRequest,
+    ToolNotAvailable,
+    TooManyContainers,
+)
+from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
+from gpt_oss_server.hosted.container_names import IDLE_MINUTES, container_id
+from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from tools.sessions import TooManySessions
+from tools.tool import ToolUnavailable
+
+if TYPE_CHECKING:
+    from tools.python import FileInfo, PythonSession
+
+_FOLDER = "/mnt/data/"
+_PYTHON = CodeInterpreter.namespace
+
+
+@dataclass(slots=True)
+class Metadata:
+    """What this module records of a session beyond the session itself."""
+
+    since: float
+    used: float = 0.0  # when a client last used it: its files, or only its description
+    name: str | None = None
+    owner: str | None = None  # who created it; None: a conversation's calls did
+    uploaded: set[str] = field(default_factory=set)
+
+
+class Containers:
+    """Finds containers by their ids."""
+
+    def __init__(self, service: ResponsesService, tools: ToolsetMaker, clock: Callable[[], float]) -> None:
+        self._service = service
+        self._tools = tools
+        self._clock = clock
+        self._metadata: WeakKeyDictionary[PythonSession, Metadata] = WeakKeyDictionary()
+
+    async def find(self, container: str) -> Container:
+        """Finds a container for use: as with OpenAI's, every use resets the idle time."""
+        _check_allowed()
+        toolset = await self._tools.ready()
+        conversation = toolset.conversation_of(container, _PYTHON)
+        session = _session(toolset, conversation)
+        if session is None:
+            raise ContainerNotFound(self._why_missing(container), param="container_id")
+        metadata = await self._metadata_of(session, conversation)
+        toolset.toolbox.touch(conversation, _PYTHON)
+        metadata.used = self._clock()
+        return Container(container, session, metadata, self._clock)
+
+    def _why_missing(self, container: str) -> str:
+        is_shared = self._service.served.stores.claims is not None  # other servers may use the same store
+        place = " on this server" if is_shared else ""
+        why = (
+            f"There is no container {container!r}{place}. Its conversation did not use python, has ended, or "
+            "was idle for so long that its files are gone."
+        )
+        return f"{why} Files stay with the server that ran the python." if is_shared else why
+
+    async def of_owner(self, owner: str) -> list[Container]:
+        """The open containers that this owner created, the oldest first."""
+        toolset = await self._tools.ready()
+        own: list[Container] = []
+        for conversation in toolset.toolbox.conversations(_PYTHON):
+            session = _session(toolset, conversation)
+            metadata = self._metadata.get(session) if session is not None else None
+            if session is not None and metadata is not None and metadata.owner == owner:
+                own.append(Container(container_id(conversation), session, metadata, self._clock))
+        return sorted(own, key=lambda each: each.metadata.since)
+
+    async def find_to_fill(self, container: str) -> Container:
+        """The same, but where python is off, the error names the setting."""
+        await self._ready_with_python()
+        return await self.find(container)
+
+    async def create(self, conversation: str, name: str | None, owner: str) -> Container:
+        """Opens a container without a conversation; `conversation` is the unused name of one."""
+        _open_session(await self._ready_with_python(), conversation)
+        created = await self.find(container_id(conversation))
+        created.metadata.name, created.metadata.owner = name, owner
+        return created
+
+    async def delete(self, container: str) -> None:
+        """Ends the conversation's python, whose next call starts afresh; its other tools continue."""
+        await self.find(container)
+        toolset = await self._tools.ready()
+        toolset.toolbox.forget(toolset.conversation_of(container, _PYTHON), _PYTHON)
+
+    async def _ready_with_python(self) -> Toolset:
+        _check_allowed()
+        toolset = await self._tools.ready()
+        if _PYTHON not in toolset.local:
+            raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
+        return toolset
+
+    async def _metadata_of(self, session: PythonSession, conversation: str) -> Metadata:
+        metadata = self._metadata.get(session)
+        if metadata is None:
+            since = await self._stored_since(conversation)
+            metadata = Metadata(self._clock() if since is None else since)
+            self._metadata[session] = metadata
+        return metadata
+
+    async def _stored_since(self, conversation: str) -> float | None:
+        """When the stored response or conversation of this id was created; None if none is stored."""
+        store = self._service.served.store
+        if (response := await store.get(conversation)) is not None:
+            return float(response.response["created_at"])
+        named = await store.get_conversation(conversation)
+        return None if named is None else named.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One conversation's python session, and its files."""
+
+    id: str
+    session: PythonSession
+    metadata: Metadata
+    clock: Callable[[], float]
+
+    def as_json(self) -> dict[str, Any]:
+        last_call = self.session.last_used
+        ran = self.clock() - (time.monotonic() - last_call) if last_call else 0.0
+        return {
+            "id": self.id,
+            "object": "container",
+            "name": self.metadata.name or self.id,
+            "status": "running",
+            "created_at": int(self.metadata.since),
+            "last_active_at": int(max(ran, self.metadata.used, self.metadata.since)),
+            "expires_after": {"anchor": "last_active_at", "minutes": IDLE_MINUTES},
+        }
+
+    def file_as_json(self, info: FileInfo) -> dict[str, Any]:
+        return {
+            "id": self._file_id(info.path),
+            "object": "container.file",
+            "container_id": self.id,
+            "created_at": int(info.modified),
+            "bytes": info.size,
+            "path": _FOLDER + info.path,
+            "source": "user" if info.path in self.metadata.uploaded else "assistant",
+        }
+
+    async def files(self) -> list[FileInfo]:
+        return await self.session.files()
+
+    async def file(self, file_id: str) -> FileInfo:
+        for info in await self.files():
+            if self._file_id(info.path) == file_id:
+                return info
+        raise ContainerFileNotFound(
+            f"There is no file {file_id!r} in the container {self.id!r}. List its files to see their ids.",
+            param="file_id",
+        )
+
+    async def read(self, info: FileInfo) -> bytes:
+        from tools.python import FileRefused
+
+        try:
+            return await self.session.read(info.path)
+        except FileRefused as refusal:
+            raise InvalidRequest(str(refusal), param="file_id") from refusal
+
+    async def remove(self, info: FileInfo) -> None:
+        from tools.python import FileRefused
+
+        try:
+            await self.session.remove(info.path)
+        except FileRefused as refusal:
+            raise InvalidRequest(str(refusal), param="file_id") from refusal
+        self.metadata.uploaded.discard(info.path)
+
+    async def put(self, name: str, content: bytes) -> FileInfo:
+        from tools.python import FileRefused, NoMemoryLeft
+
+        try:
+            await self.session.write(name, content)
+        except NoMemoryLeft as refusal:
+            raise TooManyContainers(f"The file cannot be stored: {refusal}.", param="file") from refusal
+        except FileRefused as refusal:
+            raise InvalidRequest(str(refusal), param="file") from refusal
+        path = _plain(name)
+        self.metadata.uploaded.add(path)
+        return await self.file(self._file_id(path))
+
+    def _file_id(self, path: str) -> str:
+        """Derived from the path, so that a file keeps its id when its content changes."""
+        return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
+
+
+def _check_allowed() -> None:
+    ACCESS.get().check_tool(_PYTHON, param=None)
+
+
+def _session(toolset: Toolset, conversation: str) -> PythonSession | None:
+    if not conversation or _PYTHON not in toolset.local:
+        return None
+    from tools.python import PythonSession
+
+    session = toolset.toolbox.session(conversation, _PYTHON)
+    return session if isinstance(session, PythonSession) else None  # another server may run python
+
+
+def _open_session(toolset: Toolset, conversation: str) -> None:
+    try:
+        toolset.toolbox.open(conversation, _PYTHON)
+    except TooManySessions as error:
+        whose = "You have" if error.of_owner else "All clients together have"
+        raise TooManyContainers(
+            f"{whose} as many containers as this server allows. Delete one, or try again later: a container "
+            f"ends after {IDLE_MINUTES} minutes without use."
+        ) from error
+    except ToolUnavailable as error:
+        raise EngineUnavailable(str(error)) from error
+
+
+def _plain(name: str) -> str:
+    """The path under which the folder lists a file of this name."""
+    return "/".join(step for step in name.removeprefix(_FOLDER).split("/") if step not in ("", "."))

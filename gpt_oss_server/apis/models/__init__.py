@@ -1,0 +1,1 @@
+"""The models that this server serves, as OpenAI's API lists them."""

@@ -1,0 +1,149 @@
+"""The routes of the Responses API: they translate between HTTP and the service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.apis.responses.listing import listed_input
+from gpt_oss_server.apis.responses.refused import RefusedRun
+from gpt_oss_server.apis.responses.request import CompactResponse, CreateResponse, check_included
+from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.apis.responses.stream import error_event
+from gpt_oss_server.errors import InvalidOutput, InvalidRequest
+from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.large_work import json_answer
+from gpt_oss_server.http.sse import EventStream, encode, unless_gone
+from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.runs.chunks import headers_for
+from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
+
+
+def responses_router(service: ResponsesService) -> APIRouter:
+    router = APIRouter()
+    _add_responses(router, service)
+    _add_related(router, service)
+    return router
+
+
+def _add_responses(router: APIRouter, service: ResponsesService) -> None:
+    """The routes that create, retrieve and delete a response."""
+    keep_alive = service.served.settings.keep_alive
+
+    def headers_of(run: Run | RefusedRun, body: object) -> dict[str, str]:
+        return {**headers_for(run.ignored), **service.served.headers_for(body, CreateResponse)}
+
+    def logged(log: EventLog, after: int = -1, headers: dict[str, str] | None = None) -> Response:
+        # The log holds encoded events.
+        return EventStream(lambda: _read(log, after), bytes, headers, keep_alive=keep_alive)
+
+    @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
+    async def create(request: Request) -> Response:
+        body = await read_json(request, service.served.settings.max_body_bytes)
+        if isinstance(body, dict) and body.get("stream") and not body.get("background"):
+            streamed = await service.start_streamed(body, outlives=True)
+            headers = headers_of(streamed, body)
+            if isinstance(streamed, Run) and streamed.outlives:
+                return logged(await service.run_in_background(streamed), headers=headers)
+            return EventStream(
+                streamed.events,
+                encode,
+                headers,
+                keep_alive=keep_alive,
+                beat=streamed.still_in_progress,
+            )
+        run = await service.start(body)
+        headers = headers_of(run, body)
+        if not run.request.background:
+            return await _whole(run, request, headers)
+        log = await service.run_in_background(run)
+        if run.request.stream:
+            return logged(log, headers=headers)
+        return JSONResponse(run.response, headers=headers)
+
+    @router.get("/v1/responses/{response_id}")
+    async def retrieve(response_id: str, request: Request) -> Response:
+        # The request that created the response decided what it includes; this only rejects unknown names.
+        check_included(_included(request))
+        if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
+            after = _sequence_number(request.query_params.get("starting_after"))
+            return logged(await service.event_log(response_id, after), after)
+        return JSONResponse((await service.retrieve(response_id)).response)
+
+    @router.delete("/v1/responses/{response_id}")
+    async def delete(response_id: str) -> Response:
+        return JSONResponse(await service.delete(response_id))
+
+
+def _add_related(router: APIRouter, service: ResponsesService) -> None:
+    """The routes around a response: its input items, cancellation, compaction, counting and rendering."""
+
+    @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
+    async def input_tokens(request: Request) -> Response:
+        count = await service.count(await read_json(request, service.served.settings.max_body_bytes))
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": count})
+
+    @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
+    async def compact(request: Request) -> Response:
+        body = await read_json(request, service.served.settings.max_body_bytes)
+        compacted = await unless_gone(request.receive, service.compact(body))
+        if compacted is None:
+            return Response(status_code=499)  # the client has disconnected
+        return JSONResponse(compacted, headers=service.served.headers_for(body, CompactResponse))
+
+    @router.post("/v1/responses/{response_id}/cancel")
+    async def cancel(response_id: str) -> Response:
+        return JSONResponse(await service.cancel(response_id))
+
+    @router.get("/v1/responses/{response_id}/input_items")
+    async def input_items(response_id: str, request: Request) -> Response:
+        check_included(_included(request))
+        store, query = service.served.store, request.query_params
+        return await json_answer(await listed_input(store, service.retrieve, response_id, query))
+
+    @router.post("/render", openapi_extra=documented(CreateResponse))
+    async def render(request: Request) -> Response:
+        rendered = await service.render(await read_json(request, service.served.settings.max_body_bytes))
+        return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
+
+
+async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
+    """The log's events. An error event ends the stream if the reader's next event is gone or never came."""
+    at = after
+    try:
+        async with aclosing(log.read(after)) as batches:
+            async for batch in batches:
+                at += len(batch)
+                yield batch
+        if at == after >= 0 and not await has_event(log, after):  # the run ended before it got that far
+            raise past_the_end(after)
+    except InvalidRequest as error:
+        yield [encode(error_event(error, at + 1))]
+
+
+def _included(request: Request) -> list[str]:
+    return [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
+
+
+def _sequence_number(given: str | None) -> int:
+    if given is None:
+        return -1
+    if (number := whole_number(given)) is None:
+        raise InvalidRequest("`starting_after` must be the number of an event.", param="starting_after")
+    return number
+
+
+async def _whole(run: Run, request: Request, headers: dict[str, str]) -> Response:
+    response = await unless_gone(request.receive, run.wait())
+    if response is None:
+        return Response(status_code=499)  # nobody reads it: the client has disconnected
+    if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
+        kept = f" The output up to then is in the response {response['id']}." if run.kept else ""
+        raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
+    return JSONResponse(response, headers=headers)

@@ -1,0 +1,186 @@
+"""Background responses that outlive their process: recorded while they run, and built again elsewhere.
+
+Takes the runs that a process has lost. Returns them as runs that repeat what they did and then go on, and the
+current state of those that run in other processes. Without shared runs (`Stores.claims`), it does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pydantic_core import from_json
+
+from gpt_oss_server.apis.responses.blueprint import Blueprint, new_seed
+from gpt_oss_server.apis.responses.conversations import Conversations
+from gpt_oss_server.apis.responses.past import Past
+from gpt_oss_server.apis.responses.prepare import Prepared
+from gpt_oss_server.apis.responses.request import CreateResponse
+from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.takeover import Takeover
+from gpt_oss_server.caller.access import owner
+from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
+from gpt_oss_server.http.sse import encode
+from gpt_oss_server.ids import SeededIds
+from gpt_oss_server.runs.background.runs import BackgroundRuns
+from gpt_oss_server.runs.background.tape import Tape, TapedEngine
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.stores.base import StoredResponse
+from gpt_oss_server.stores.events import Claimed, Continuation
+
+_CANCEL_SECONDS = 10.0  # that another server has to end a run
+_LOOK_SECONDS = 0.05
+
+
+class Prepare(Protocol):
+    async def __call__(
+        self, request: CreateResponse, response_id: str, *, served: Served, past: Past
+    ) -> Prepared: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A run that is recorded from its beginning."""
+
+    seed: str
+    tape: Tape
+    served: Served
+
+    def continuation(self, run: Run, prepared: Prepared) -> Continuation:
+        return Blueprint.of(run, prepared, self.seed).continuation
+
+
+class Continuing:
+    def __init__(
+        self,
+        served: Served,
+        background: BackgroundRuns[Run],
+        conversations: Conversations,
+        prepare: Prepare,
+    ) -> None:
+        self._served = served
+        self._background = background
+        self._conversations = conversations
+        self._prepare = prepare
+        self._claims = served.stores.claims
+        self._takeover: Takeover | None = None
+
+    def start(self) -> None:
+        """Call it in the event loop."""
+        if self._claims is not None:
+            lease = self._served.settings.background_lease
+            self._takeover = Takeover(self._background, self._claims, self.build, self.fail, lease=lease)
+            self._takeover.start()
+
+    async def drained(self) -> None:
+        """Takes over no more runs, and returns when those of this process have ended."""
+        if self._takeover is not None:
+            self._takeover.claims_more = False
+        await self._background.ended()
+
+    async def end_late_work(self) -> int:
+        """Leaves runs to others, and ends all other work: each response gets its terminal event.
+
+        Returns the number of background runs that others cannot continue.
+        """
+        await self.close()
+        left = self._background.count
+        await self._served.stop()
+        return left
+
+    async def close(self) -> None:
+        """Takes over no more runs, and leaves those of this process to others."""
+        if self._takeover is not None:
+            await self._takeover.close()
+        await self._background.hand_over()
+
+    def new_recording(self) -> Recording | None:
+        """A recording for a new run; None if nothing could continue it."""
+        if self._claims is None:
+            return None
+        seed, tape = new_seed(), Tape()
+        return Recording(seed, tape, self._for_run(seed, tape, self._served.clock))
+
+    async def build(self, claimed: Claimed) -> Run:
+        """The run again, as its request and its tape have it."""
+        served, blueprint = self._served, Blueprint.read(claimed.request)
+        stored = await served.store.get(claimed.run_id)
+        tape = Tape(claimed.records, at_end=self._at_end(claimed, stored))
+        began = float(blueprint.response["created_at"])
+        then = self._for_run(blueprint.seed, tape, lambda: began)  # the prompt has the date
+        past = await blueprint.past(served)
+        prepared = await self._prepare(blueprint.parsed, claimed.run_id, served=then, past=past)
+        then.clock = served.clock
+        return Run(
+            replace(prepared, prompt=tuple(blueprint.prompt)),
+            then,
+            blueprint.response,
+            store=served.store,
+            conversations=self._conversations,
+            outlives=True,
+            tape=tape,
+            stored=stored,
+        )
+
+    async def fail(self, claimed: Claimed, error: ApiError) -> None:
+        """Ends a run that cannot be built. Its logged output is kept."""
+        logs = self._served.stores.events
+        blueprint = Blueprint.read(claimed.request)
+        failed = await self._snapshot(claimed.run_id, blueprint)
+        failed.response.update(status="failed", error=error.of_response())
+        end = {"type": "response.failed", "sequence_number": claimed.events, "response": failed.response}
+        await self._served.store.put(replace(failed, parent=blueprint.position, session=blueprint.session))
+        await logs.append(claimed.run_id, claimed.events, [encode(end)])
+        await logs.end(claimed.run_id)
+
+    async def running_elsewhere(self, response_id: str) -> StoredResponse | None:
+        """The current response of a run of another process."""
+        request = await self._claims.request(response_id, owner()) if self._claims is not None else None
+        return None if request is None else await self._snapshot(response_id, Blueprint.read(request))
+
+    async def is_running(self, response_id: str) -> bool:
+        return self._claims is not None and await self._claims.is_running(response_id, owner())
+
+    async def ended(self, response_id: str) -> None:
+        """Returns when a cancelled run of another process has ended."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _CANCEL_SECONDS
+        while await self.is_running(response_id):
+            if loop.time() > until:
+                raise StoreUnavailable(
+                    f"The server that runs the response {response_id!r} has not cancelled it yet. Try again "
+                    "in a moment."
+                )
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _for_run(self, seed: str, tape: Tape, clock: Callable[[], float]) -> Served:
+        return self._served.for_run(
+            engine=TapedEngine(self._served.engine, tape), ids=SeededIds(seed), clock=clock
+        )
+
+    def _at_end(self, claimed: Claimed, stored: StoredResponse | None) -> Callable[[], BaseException] | None:
+        """The error where the tape ends, for a run that shall not go on."""
+        if claimed.cancelled:
+            return asyncio.CancelledError
+        if stored is not None:
+            return lambda: RunInterrupted("The response has ended already.")
+        attempts = claimed.attempts - 1
+        if attempts >= self._served.settings.background_max_attempts:
+            return lambda: RunInterrupted(
+                f"The response was interrupted {attempts} times (--background-max-attempts). Its output so "
+                "far is kept."
+            )
+        return None
+
+    async def _snapshot(self, response_id: str, blueprint: Blueprint) -> StoredResponse:
+        """From the logged events, and without waiting for more."""
+        logged = await self._claims.logged(response_id) if self._claims is not None else []
+        events = (event.partition(b"data: ")[2] for event in logged)
+        return blueprint.snapshot([_parsed(event) for event in events if b'"delta"' not in event[:200]])
+
+
+def _parsed(event: bytes) -> dict[str, Any]:
+    parsed: dict[str, Any] = from_json(event)
+    return parsed

@@ -1,0 +1,255 @@
+"""Conversations without HTTP: creates, reads, updates and deletes them and their items.
+
+Takes request bodies as decoded JSON, and ids. Returns the API's objects or raises an `ApiError`. A
+conversation keeps the prompt segments of its items, those of answers exactly as sampled. Deleting an item
+renders the other items of its part again. `append` builds a response's addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from gpt_oss_server.apis.responses.input.listing import with_own_ids
+from gpt_oss_server.apis.responses.input.outline import outline_of
+from gpt_oss_server.apis.responses.input.reader import read_input
+from gpt_oss_server.apis.responses.input.reading import Conversation
+from gpt_oss_server.apis.responses.listing import listed
+from gpt_oss_server.apis.responses.past import (
+    CONVERSATION,
+    Past,
+    no_conversation,
+    past_from,
+)
+from gpt_oss_server.errors import InvalidRequest, ItemNotFound
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.http.fields import Body, optional, read_body, required
+from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
+from gpt_oss_server.http.paging import list_of
+from gpt_oss_server.http.shared_fields import check_metadata
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredConversation
+from gpt_oss_server.stores.chain import Addition, Call
+from gpt_oss_server.stores.sealing import Sealer
+
+_NOT_ADDABLE = {
+    "compaction_trigger": "It requests a response: send it as a response's input.",
+    "item_reference": "Send the item itself.",
+}
+
+
+class CreateConversation(Body):
+    items: list[Any] | None = optional("The items that the conversation begins with.")
+    metadata: dict[str, Any] | None = optional("Up to 16 texts that are kept with the conversation.")
+
+
+class UpdateConversation(Body):
+    metadata: dict[str, Any] | None = required("The texts that replace the present ones.")
+
+
+class CreateItems(Body):
+    items: list[Any] = required("The items to add.")
+
+
+class Conversations:
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        renderer: Renderer,
+        ids: Ids,
+        clock: Callable[[], float],
+        sealer: Callable[[], Sealer],
+    ) -> None:
+        """`store` returns the store of the owner that the task works for."""
+        self._store = store
+        self._renderer = renderer
+        self._ids = ids
+        self._clock = clock
+        self._sealer = sealer
+
+    @property
+    def store(self) -> Store:
+        return self._store()
+
+    async def create(self, body: object) -> dict[str, Any]:
+        given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
+        check_metadata(given.metadata)
+        new = StoredConversation(self._ids(CONVERSATION), int(self._clock()), given.metadata or {})
+        parts = [await self._read(given.items, Past())] if given.items else []
+        await self.store.put_conversation(new, parts)
+        return _shown(new)
+
+    async def retrieve(self, conversation_id: str) -> dict[str, Any]:
+        return _shown(await self._find(conversation_id))
+
+    async def update(self, conversation_id: str, body: object) -> dict[str, Any]:
+        given = read_body(body, UpdateConversation, '{"metadata": {"topic": "demo"}}')
+        check_metadata(given.metadata)
+        changed = await self.store.set_metadata(conversation_id, given.metadata or {})
+        if changed is None:
+            raise no_conversation(conversation_id)
+        return _shown(changed)
+
+    async def delete(self, conversation_id: str) -> dict[str, Any]:
+        if not await self.store.delete_conversation(conversation_id):
+            raise no_conversation(conversation_id)
+        return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
+
+    async def items(self, conversation_id: str, query: Mapping[str, str]) -> dict[str, Any]:
+        found = await listed(lambda wanted: self.store.conversation_page(conversation_id, wanted), query)
+        if found is None:
+            raise no_conversation(conversation_id)
+        return found
+
+    async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
+        given = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
+        part = await self._read(given.items, await self._calls_before(conversation_id, given.items))
+        appended = await self.store.append(self.append(conversation_id, part))
+        if appended is None:
+            raise no_conversation(conversation_id)
+        return list_of(appended, has_more=False)
+
+    async def item(self, conversation_id: str, item_id: str) -> Item:
+        item = await self.store.conversation_item(conversation_id, item_id)
+        if item is None:
+            await self._find(conversation_id)
+            raise _no_item(conversation_id, item_id)
+        return item
+
+    async def delete_item(self, conversation_id: str, item_id: str) -> dict[str, Any]:
+        while True:
+            found = await self._find(conversation_id)  # first, so that the parts are at least as new
+            parts = await self.store.conversation_parts(conversation_id)
+            if parts is None:
+                raise no_conversation(conversation_id)
+            left = await in_thread(partial(self._without, conversation_id, parts, item_id))
+            if await self.store.rewrite_conversation(conversation_id, found.version, left):
+                return _shown(found)
+
+    def append(self, conversation_id: str, *parts: ConversationPart) -> Append:
+        """Parts to append to a conversation. Items whose ids it already has get new ones."""
+
+        def new_id(item: Item) -> str:
+            [renamed] = with_own_ids([item], {item["id"]}, self._ids)
+            return str(renamed["id"])
+
+        return Append(conversation_id, parts, new_id)
+
+    async def _find(self, conversation_id: str) -> StoredConversation:
+        found = await self.store.get_conversation(conversation_id)
+        if found is None:
+            raise no_conversation(conversation_id)
+        return found
+
+    async def _calls_before(self, conversation_id: str, items: list[Any]) -> Past:
+        """The calls of a conversation that new items may concern; messages concern none."""
+        if all(map(_concerns_no_call, items)):
+            await self._find(conversation_id)
+            return Past()
+        calls = await self.store.conversation_calls(conversation_id)
+        if calls is None:
+            raise no_conversation(conversation_id)
+        return past_from(calls)
+
+    async def _read(self, items: list[Any], past: Past) -> ConversationPart:
+        for index, item in enumerate(items):
+            kind = _kind_of(item)
+            if isinstance(kind, str) and kind in _NOT_ADDABLE:
+                why = _NOT_ADDABLE[kind]
+                raise InvalidRequest(
+                    f"`items[{index}]`: a {kind} cannot be added to a conversation. {why}",
+                    param=f"items[{index}].type",
+                )
+
+        def render() -> Conversation:
+            return self._rendered(items, past.recipients, past.approvals)
+
+        read = await in_thread_if_large(render, items)
+        if read.approved:
+            waiting = read.approved[0].request_id
+            raise InvalidRequest(
+                f"`items`: the mcp_approval_response to {waiting!r} cannot be added to a conversation: it "
+                "makes a call, as only a response can. Send it as a response's input, or with its mcp_call.",
+                param="items",
+            )
+        return ConversationPart(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
+
+    def _rendered(
+        self,
+        items: list[Any],
+        recipients: Mapping[str, str],
+        approvals: Mapping[str, Call],
+    ) -> Conversation:
+        return read_input(
+            items,
+            self._renderer,
+            self._ids,
+            recipients=recipients,
+            approvals=approvals,
+            sealer=self._sealer,
+            where="items",
+            is_whole=False,
+        )
+
+    def _without(
+        self, conversation_id: str, parts: Sequence[ConversationPart], item_id: str
+    ) -> list[ConversationPart]:
+        """The parts without the item.
+
+        Its own part is rendered again, because segments do not name their item. The other parts stay, because
+        few items hold a tool's result, so items alone do not suffice to render them. Of their items, the
+        reader sees outlines: a later item may need the deleted one, whatever their texts are.
+        """
+        place = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
+        if place is None:
+            raise _no_item(conversation_id, item_id)
+        before = sum(len(part.items) for part in parts[:place])
+        left = tuple(item for item in parts[place].items if item["id"] != item_id)
+        others = (part for part in parts if part is not parts[place])
+        items = [outline_of(item) for part in others for item in part.items]
+        items[before:before] = left
+        try:
+            read = self._rendered(items, {}, {})
+        except InvalidRequest as error:
+            raise InvalidRequest(
+                f"The item {item_id!r} cannot be deleted, because a later one needs it: {error.message}",
+                param="item_id",
+            ) from None
+        of_part = range(before, before + len(left))
+        sourced = zip(read.segments, read.sources, strict=True)
+        rendered = Addition(tuple(segment for segment, source in sourced if source in of_part))
+        changed = [ConversationPart(part.items, Addition(part.added.segments)) for part in parts]
+        changed[place : place + 1] = [ConversationPart(left, rendered)] if left else []
+        if changed:  # the calls that all items contain now replace those of the parts
+            calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
+            changed[0] = ConversationPart(changed[0].items, calls)
+        return changed
+
+
+def _kind_of(item: Any) -> Any:
+    """The `type` that the client sent; None also where the item is no object."""
+    return item.get("type") if isinstance(item, dict) else None
+
+
+def _concerns_no_call(item: Any) -> bool:
+    return _kind_of(item) in (None, "message", "reasoning")
+
+
+def _has(part: ConversationPart, item_id: str) -> bool:
+    return any(item["id"] == item_id for item in part.items)
+
+
+def _shown(conversation: StoredConversation) -> dict[str, Any]:
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": conversation.created_at,
+        "metadata": dict(conversation.metadata),
+    }
+
+
+def _no_item(conversation_id: str, item_id: str) -> ItemNotFound:
+    return ItemNotFound(
+        f"The conversation {conversation_id!r} has no item with id {item_id!r}.", param="item_id"
+    )

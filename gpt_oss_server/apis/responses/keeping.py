@@ -1,0 +1,110 @@
+"""Stores a finished turn: only what it adds to the history that it continued.
+
+Takes a prepared request, its stream after the last event, and the generated segments. Stores the response and
+appends its parts to its conversation. If the store no longer has the history that the turn continued, the
+turn is stored with its whole history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpt_oss_server.apis.responses.conversations import Conversations
+from gpt_oss_server.apis.responses.past import Past
+from gpt_oss_server.apis.responses.prepare import Prepared
+from gpt_oss_server.apis.responses.stream import ResponseStream
+from gpt_oss_server.harmony.events import ClosedBy
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.harmony.unanswered import CUT_OFF, NOT_AWAITED, unanswered
+from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredResponse
+from gpt_oss_server.stores.chain import Call, UnknownParent
+from gpt_oss_server.turns.transcript import Transcript
+
+
+def closing_results(transcript: Transcript, stream: ResponseStream, renderer: Renderer) -> list[Segment]:
+    """Results in place of those that never come: of calls that were cut off, or that the end prevented.
+
+    A client's whole call keeps waiting for its output, unless the response was cancelled or failed.
+    """
+    status = stream.response["status"]
+    if status == "completed":
+        return []
+    waiting = unanswered(transcript.segments, renderer)
+    of_client = set(stream.recipients.values()) if status == "incomplete" else set()
+    awaiting_approval = {recipient for recipient, _ in stream.approvals.values()}
+    last = transcript.messages[-1] if transcript.messages else None
+    is_cut = last is not None and last.header.recipient is not None and last.closed_by is ClosedBy.TRUNCATED
+    results = []
+    for place, call in enumerate(waiting, 1):
+        recipient = call.recipient or ""
+        if is_cut and place == len(waiting):
+            results.append(renderer.tool_result(recipient, CUT_OFF))
+        elif recipient not in of_client | awaiting_approval:
+            results.append(renderer.tool_result(recipient, NOT_AWAITED))
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTurn:
+    prepared: Prepared
+    stream: ResponseStream
+    generated: tuple[Segment, ...]
+    trace: bytes = b""
+
+    async def keep(self, store: Store | None, conversations: Conversations, *, adds: bool) -> None:
+        """Stores the response if there is a `store`; with `adds`, appends the turn to its conversation."""
+        named = self.stream.response["conversation"]
+        grows = named is not None and adds
+        append = conversations.append(named["id"], *self._parts()) if grows else None
+        if store is not None:
+            await self._put(store, append)
+        elif append is not None:
+            await conversations.store.append(append)
+
+    async def _put(self, store: Store, append: Append | None) -> None:
+        past, prepared = self.prepared.past, self.prepared
+        # The history is shorter after a compaction, or if the oldest turns did not fit and were dropped.
+        continues = len(prepared.history) == len(past.history) + len(prepared.own)
+        if continues:
+            try:
+                await store.put(self._stored(past, prepared.own), append)
+                return
+            except UnknownParent:
+                pass
+        await store.put(self._stored(Past(), prepared.history), append)
+
+    def _stored(self, past: Past, given: Sequence[Segment]) -> StoredResponse:
+        """The response as a continuation of `past`; `given` are the input segments since then."""
+        prepared, stream = self.prepared, self.stream
+        return StoredResponse(
+            response=stream.response,
+            input_items=prepared.items,
+            parent=past.position,
+            added=past.added((*given, *self.generated), self._recipients, self._approvals),
+            session=prepared.hosted.conversation,
+            results=stream.results,
+            trace=self.trace,
+        )
+
+    @property
+    def _recipients(self) -> dict[str, str]:
+        return {**self.prepared.call_recipients, **self.stream.recipients}
+
+    @property
+    def _approvals(self) -> dict[str, Call]:
+        return {**self.prepared.approvals, **self.stream.approvals}
+
+    def _parts(self) -> list[ConversationPart]:
+        """The response's addition to its conversation: its input and its output."""
+        prepared, past, stream = self.prepared, self.prepared.past, self.stream
+        output = tuple(stream.response["output"])
+        if any(item["type"] == "compaction" for item in output):  # its segments precede the input's
+            added = past.added((*prepared.own, *self.generated), self._recipients, self._approvals)
+            return [ConversationPart((*prepared.items, *output), added)]
+        given = past.added(prepared.own, prepared.call_recipients, prepared.approvals)
+        return [
+            ConversationPart(prepared.items, given),
+            ConversationPart(output, Past().added(self.generated, stream.recipients, stream.approvals)),
+        ]

@@ -1,0 +1,272 @@
+"""Prepares a request: the exact prompt, the sampling, and the values that the response echoes.
+
+Takes a validated request, the past that it continues, the engine's facts and the settings. Returns a frozen
+`Prepared`, or raises an error before anything is generated. If the conversation must be compacted first, it
+prepares the compaction and the way to continue after it. `POST /render` uses it too, so it shows exactly the
+model's prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpt_oss_server.apis.responses.compaction import (
+    SHARE,
+    Compaction,
+    instructions_in,
+    summary_limit,
+    summary_prompt,
+    user_messages_in,
+)
+from gpt_oss_server.apis.responses.input.answers import check_answered
+from gpt_oss_server.apis.responses.input.reader import read_input
+from gpt_oss_server.apis.responses.input.reading import Approved, Conversation
+from gpt_oss_server.apis.responses.past import Past
+from gpt_oss_server.apis.responses.request import CreateResponse
+from gpt_oss_server.constraints.binding import Binding
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.decoder import Recipients
+from gpt_oss_server.harmony.history import Segment, since_compaction
+from gpt_oss_server.harmony.layout import Layout
+from gpt_oss_server.harmony.unanswered import unanswered
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.tooling.answer_form import requested_answer
+from gpt_oss_server.tooling.dialect import FLAT
+from gpt_oss_server.tooling.form import wanted_of
+from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
+from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.turns.prompt import (
+    Head,
+    Thinking,
+    check_can_fit,
+    fitted_layout,
+    sampling_of,
+    thinking_of,
+    with_verbosity,
+)
+from gpt_oss_server.turns.stop_ids import HARMONY_STOPS
+from inference.engine import EngineInfo, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    request: CreateResponse
+    prompt: tuple[int, ...]  # empty if only its length was requested
+    length: int  # of the prompt
+    sampling: Sampling
+    recipients: Recipients
+    tools: RequestTools
+    effort: str  # as requested
+    thinking: Thinking
+    history: tuple[Segment, ...]  # the conversation, this request's input included
+    own: tuple[Segment, ...]  # the segments that this request adds to its conversation
+    items: tuple[dict[str, Any], ...]
+    call_recipients: dict[str, str]  # call_id → Harmony recipient
+    hosted: HostedTools
+    approvals: dict[str, tuple[str, str]]  # request id → (recipient, arguments) of calls that still wait
+    approved: tuple[Approved, ...]  # calls that the client has just approved
+    wanted: Wanted  # the form that the turn must have
+    binding: Binding = field(default_factory=Binding)  # the grammars or the check that enforce it
+    past: Past = field(default_factory=Past)  # what the request continues
+    compaction: Compaction | None = None  # if set, it runs first, and `prompt` requests it
+    # Prepares the request after the compaction, from the segments that replace the earlier history.
+    after_compaction: Callable[[tuple[Segment, ...]], Prepared] | None = None
+
+
+def prepare(
+    request: CreateResponse,
+    past: Past,
+    tools: RequestTools,
+    hosted: HostedTools,
+    served: Served,
+    info: EngineInfo,
+    *,
+    compacts: bool = False,
+    counts: bool = False,
+) -> Prepared:
+    """With `compacts`, the conversation is only compacted, as with a compaction_trigger.
+
+    With `counts`, only the prompt's length is determined, which may exceed every context.
+    """
+    if request.truncation != "auto":
+        form = request.text.format if request.text else None
+        parts = (request.input, request.instructions, request.tools, form)
+        check_can_fit(info.context_length, "input", *parts)
+    conversation = read_input(
+        request.input,
+        served.renderer,
+        served.ids,
+        recipients=past.recipients,
+        approvals=past.approvals,
+        results=past.results,
+        servers=hosted.names,
+        sealer=lambda: served.sealer,
+        leads=not past.history,
+        tools=tools.of_items,
+    )
+    history = since_compaction((*past.history, *conversation.segments))
+    if not history:
+        raise InvalidRequest("`input` is empty: send at least one message.", param="input")
+    check_answered(past.recipients, unanswered(past.history, served.renderer), conversation.answered)
+    preparing = _Preparing(request, tools, hosted, served, info, conversation, counts=counts)
+    alone = compacts or conversation.compacts
+    if alone:
+        return preparing.compacting(history, alone=True)
+    whole = preparing.layout(history)
+    if preparing.threshold is not None and whole.length >= preparing.threshold:
+        return preparing.compacting(history, alone=False)
+    return preparing.ready(history, tuple(conversation.segments), whole)
+
+
+class _Preparing:
+    """A request whose input has been read."""
+
+    def __init__(
+        self,
+        request: CreateResponse,
+        tools: RequestTools,
+        hosted: HostedTools,
+        served: Served,
+        info: EngineInfo,
+        conversation: Conversation,
+        *,
+        counts: bool,
+    ) -> None:
+        self._counts = counts
+        self._request = request
+        self._tools = tools
+        self._hosted = hosted
+        self._served = served
+        self._info = info
+        self._conversation = conversation
+        given = request.text.format if request.text else None
+        self._answer = requested_answer(request, given, "text.format", FLAT, served.encoding)
+        self._effort = conversation.effort or request.effort or served.settings.default_reasoning_effort
+        self._thinking = thinking_of(self._effort, request.reasoning_budget, served.settings)
+        self._all_reasoning = request.reasoning_context == "all_turns"
+        self._head = self._build_head()
+
+    @property
+    def _context(self) -> int:
+        return self._info.context_length
+
+    @property
+    def threshold(self) -> int | None:
+        """The prompt length at which the conversation is compacted; None if it never is."""
+        latest = self._context - self._context // SHARE
+        wanted = [each.compact_threshold or latest for each in self._request.context_management or ()]
+        return min([latest, *wanted]) if wanted else None
+
+    def layout(self, history: tuple[Segment, ...]) -> Layout:
+        """The prompt of the whole history, even if it exceeds the context."""
+        return self._head.layout(history, all_reasoning=self._all_reasoning)
+
+    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: Layout) -> Prepared:
+        """`own`: the segments that this request adds. `whole`: the prompt of the whole history."""
+        request = self._request
+        layout, history = fitted_layout(
+            self._head,
+            history,
+            whole=whole,
+            context=self._context,
+            truncates=request.truncation == "auto",
+            answer=request.max_output_tokens,
+            all_reasoning=self._all_reasoning,
+            param="input",
+        )
+        self._hosted.resume_from(history, self._served.encoding)
+        prompt = () if self._counts else tuple(layout.tokens())
+        return self._prepared(prompt, layout.length, history, own, request.max_output_tokens)
+
+    def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
+        prompt = summary_prompt(history, self._head, self._context)
+        own = tuple(self._conversation.segments)
+        room = summary_limit(history, self._context)
+        limit = self._request.max_output_tokens if alone else None  # otherwise it bounds the answer
+        prepared = self._prepared(prompt, len(prompt), history, own, min(room, limit or room))
+
+        def after_compaction(compacted: tuple[Segment, ...]) -> Prepared:
+            remaining = since_compaction((*history, *compacted))
+            return self.ready(remaining, (*own, *compacted), self.layout(remaining))
+
+        compaction = Compaction(
+            prompt=prompt,
+            # The request's own sampling, without the fields that concern its answer.
+            sampling=replace(
+                prepared.sampling,
+                logprobs=None,
+                logit_bias={},
+                presence_penalty=0.0,
+                frequency_penalty=0.0,
+                repetition_penalty=1.0,
+                min_tokens=0,
+                stop_token_ids=HARMONY_STOPS,
+                ignored_stop_ids=frozenset(),
+            ),
+            instructions=instructions_in(history),
+            user_messages=user_messages_in(history, self._served.encoding, self.threshold or self._context),
+            alone=alone,
+            limits=self._served.turn_limits,
+        )
+        return replace(prepared, compaction=compaction, after_compaction=after_compaction)
+
+    def _prepared(
+        self,
+        prompt: tuple[int, ...],
+        length: int,
+        history: tuple[Segment, ...],
+        own: tuple[Segment, ...],
+        limit: int | None,
+    ) -> Prepared:
+        request, tools, hosted = self._request, self._tools, self._hosted
+        read = self._conversation
+        parallel = request.allows_parallel_calls
+        wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
+        return Prepared(
+            request=request,
+            prompt=prompt,
+            length=length,
+            sampling=sampling_of(
+                request,
+                self._info,
+                self._served.settings,
+                prompt=length,
+                limit=limit,
+                encoding=self._served.encoding,
+                logprobs=request.scores,
+                debug=request.debug,
+            ),
+            recipients=known_recipients(tools, hosted),
+            tools=tools,
+            effort=self._effort,
+            thinking=self._thinking,
+            history=history,
+            own=own,
+            items=tuple(read.items),
+            call_recipients=read.recipients,
+            hosted=hosted,
+            approvals=read.approvals,
+            approved=tuple(read.approved),
+            wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
+        )
+
+    def _build_head(self) -> Head:
+        request, served, tools, hosted = self._request, self._served, self._tools, self._hosted
+        system = served.renderer.system(
+            effort=self._thinking.effort,
+            date=served.date(),
+            identity=served.settings.identity,
+            builtin_tools=hosted.in_system_message,
+            function_tools=bool(tools.functions),
+        )
+        return Head(
+            served.renderer,
+            system,
+            instructions=with_verbosity(request.instructions, request.verbosity),
+            tools=tools.functions,
+            namespaces=(*tools.namespaces, *hosted.in_developer_message),
+            response_formats=self._answer.declared,
+        )

@@ -1,0 +1,89 @@
+"""The Response object: it has its top-level keys from the first event on, with null for unset values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpt_oss_server.apis.responses.request import CreateResponse
+from gpt_oss_server.http.shared_fields import shown_metadata
+from gpt_oss_server.turns.transcript import Transcript
+
+
+def new_response(
+    request: CreateResponse,
+    *,
+    response_id: str,
+    created_at: int,
+    model: str,
+    tools: list[dict[str, Any]],
+    effort: str,
+    temperature: float,
+    top_p: float,
+    store: bool,
+    background: bool = False,
+    null_user: bool = False,
+) -> dict[str, Any]:
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "completed_at": None,
+        "conversation": None if request.conversation is None else {"id": request.conversation_id},
+        "status": "queued" if background else "in_progress",
+        "background": background,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": request.prompt_cache_key,
+        "prompt_cache_retention": request.prompt_cache_retention,
+        "reasoning": {"effort": effort, "summary": request.summary, "context": request.reasoning_context},
+        "safety_identifier": request.safety_identifier,
+        "service_tier": request.service_tier or "default",
+        "store": store,
+        "temperature": temperature,
+        "text": _text(request),
+        "tool_choice": request.tool_choice or "auto",
+        "tools": tools,
+        "top_logprobs": request.top_logprobs or 0,
+        "top_p": top_p,
+        "presence_penalty": request.presence_penalty or 0.0,
+        "frequency_penalty": request.frequency_penalty or 0.0,
+        "truncation": request.truncation or "disabled",
+        "usage": None,
+        **_user(request.user, null_user),
+        "metadata": shown_metadata(request.metadata),
+    }
+
+
+def _user(given: str | None, nullable: bool) -> dict[str, Any]:
+    """Open Responses requires the key `user`; OpenAI's document allows no null there."""
+    return {"user": given} if given is not None or nullable else {}
+
+
+def _text(request: CreateResponse) -> dict[str, Any]:
+    wanted = request.text.format if request.text else None
+    text: dict[str, Any] = {"format": wanted or {"type": "text"}}
+    if request.verbosity:
+        text["verbosity"] = request.verbosity
+    return text
+
+
+def usage_of(*transcripts: Transcript) -> dict[str, Any]:
+    given = sum(len(each.prompt) + each.prefilled + each.given for each in transcripts)
+    sampled = sum(each.sampled for each in transcripts)
+    cached = sum(each.cached_tokens for each in transcripts)
+    reasoning = sum(each.reasoning_tokens for each in transcripts)
+    results = sum(each.results for each in transcripts)  # of tools that ran here; part of the input tokens
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "output_tokens": sampled,
+        "output_tokens_details": {"reasoning_tokens": reasoning, "tool_output_tokens": results},
+        "total_tokens": given + sampled,
+    }

@@ -1,0 +1,56 @@
+"""The route of WebSocket mode: decides which clients may connect.
+
+Serves connections to `/v1/responses`. Refuses others with 426 if WebSocket is switched off, so that clients
+continue over HTTP; with 403 for web pages that may not use the server, because browsers let any page connect;
+with 404 for other paths.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, WebSocket
+from starlette.responses import Response
+
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.apis.responses.socket.connection import SocketConnection
+from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
+from gpt_oss_server.http.connections.sub_protocols import chosen
+from gpt_oss_server.http.guards.hosts import refuse_socket
+from gpt_oss_server.http.guards.origins import Origins
+
+
+def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
+    router = APIRouter()
+    served = service.served.settings.websocket
+
+    @router.websocket("/v1/responses")
+    async def connect(socket: WebSocket) -> None:
+        refusal = origins.refusal(socket.headers) if served else _switched_off()
+        if refusal is not None:
+            await _deny(socket, refusal)
+            return
+        await socket.accept(subprotocol=chosen(socket.scope["subprotocols"]))
+        await SocketConnection(service, socket._receive, socket._send).serve()
+
+    @router.websocket("/{path:path}")
+    async def elsewhere(socket: WebSocket, path: str) -> None:
+        refusal = origins.refusal(socket.headers)
+        await _deny(socket, refusal or NotFound(f"There is no WebSocket at /{path}; /v1/responses has one."))
+
+    @router.get("/v1/responses", include_in_schema=False)
+    async def not_a_socket(request: Request) -> Response:
+        """An upgrade where WebSocket is switched off, or a plain GET: this path has no list."""
+        if not served and "upgrade" in request.headers:
+            raise _switched_off()
+        if served:
+            raise UpgradeRequired("GET here opens a WebSocket; GET /v1/responses/{id} is a stored response.")
+        raise MethodNotAllowed("/v1/responses", "GET", ["POST"])
+
+    return router
+
+
+def _switched_off() -> UpgradeRequired:
+    return UpgradeRequired("WebSocket is switched off on this server (--websocket). Use POST /v1/responses.")
+
+
+async def _deny(socket: WebSocket, error: ApiError) -> None:
+    await refuse_socket(error, socket.scope, socket.receive, socket.send)

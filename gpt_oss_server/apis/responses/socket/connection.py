@@ -1,0 +1,208 @@
+"""WebSocket mode of the Responses API: one connection, whose lanes run concurrently.
+
+Takes an accepted WebSocket and the service. Sends the events of a stream over HTTP, each as one text frame.
+Requests with the same `stream_id`, or without one, form a lane, which runs them one by one in order of
+arrival. Unstored responses are remembered while the connection lives. If the client disconnects, all runs are
+cancelled; if the server stops, all accepted requests finish first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from starlette.types import Message, Receive, Send
+
+from gpt_oss_server.apis.responses.refused import RefusedRun
+from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.apis.responses.socket.frames import (
+    Create,
+    FrameError,
+    Steer,
+    error_text,
+    event_text,
+    read_frame,
+    steer_refusal,
+)
+from gpt_oss_server.apis.responses.stream import Event
+from gpt_oss_server.caller.access import ACCESS, serve_as
+from gpt_oss_server.caller.arrival import ARRIVED
+from gpt_oss_server.caller.limiter import ADMISSION, Admission
+from gpt_oss_server.caller.record import note_refusal, part_of_connection
+from gpt_oss_server.errors import ApiError, InvalidApiKey, SocketLimitReached
+from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
+from gpt_oss_server.http.keepalive import pump
+from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
+from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
+
+MAX_LANES = 64  # lanes with work; an idle lane costs nothing
+MAX_WAITING = 64  # requests per lane
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Lane:
+    waiting: deque[Create] = field(default_factory=deque)
+    work: asyncio.Task[None] | None = None
+
+
+class SocketConnection:
+    """Serve once; returns when the connection has ended."""
+
+    def __init__(self, service: ResponsesService, receive: Receive, send: Send) -> None:
+        self._service = service
+        self._receive = receive
+        self._send = send
+        self._store = ConnectionStore(service.served.store)
+        self._lanes: dict[str | None, _Lane] = {}  # the lanes with work
+        # response id → the lane that created it
+        self._lane_of: OrderedDict[str, str | None] = OrderedDict()
+
+    async def serve(self) -> None:
+        try:
+            while (message := await self._receive())["type"] != "websocket.disconnect":
+                await self._take(message)
+            if message.get("code") == SERVER_STOPS:
+                await asyncio.gather(*self._work())
+                await self._send({"type": "websocket.close", "code": SERVER_STOPS})
+        except OSError:
+            _log.debug("A client disconnected while a frame was sent.")
+        finally:
+            for work in self._work():
+                work.cancel()
+            await asyncio.gather(*self._work(), return_exceptions=True)
+            await self._store.close()
+
+    def _work(self) -> list[asyncio.Task[None]]:
+        return [lane.work for lane in self._lanes.values() if lane.work is not None]
+
+    async def _take(self, message: Message) -> None:
+        text: str | None = message.get("text")
+        size = len(text or message.get("bytes") or "")
+        BODY_SIZE.set(size)  # for the lane that the frame may begin
+
+        def read() -> Create | Steer:
+            return read_frame(message.get("bytes", b"") if text is None else text.encode())
+
+        try:
+            frame = read() if size <= LARGE_INPUT else await in_thread(read)
+            if isinstance(frame, Steer):
+                await self._send_text(steer_refusal(frame))
+            else:
+                self._enqueue(frame)
+        except FrameError as wrong:
+            await self._send_text(error_text(wrong.error, wrong.lane))
+
+    def _enqueue(self, request: Create) -> None:
+        name = request.lane
+        lane = self._lanes.get(name)
+        if lane is None and len(self._lanes) >= MAX_LANES:
+            raise _limit(name, f"{MAX_LANES} lanes of this connection are at work", "open another connection")
+        if lane is None:
+            lane = self._lanes[name] = _Lane()
+            lane.work = asyncio.create_task(self._run_lane(name, lane))
+        elif len(lane.waiting) >= MAX_WAITING:
+            raise _limit(name, f"{MAX_WAITING} requests wait in this lane", "use another `stream_id`")
+        lane.waiting.append(request)
+
+    async def _run_lane(self, name: str | None, lane: _Lane) -> None:
+        try:
+            while lane.waiting:
+                await self._answer(lane.waiting.popleft())
+        except OSError:
+            _log.debug("A client disconnected during a response.")  # `serve` sees it too, and ends all lanes
+        finally:
+            del self._lanes[name]
+
+    async def _answer(self, request: Create) -> None:
+        ARRIVED.set(request.arrived)
+        with part_of_connection("response.create"):
+            await self._admit_and_run(request)
+
+    async def _admit_and_run(self, request: Create) -> None:
+        try:
+            admission = await self._admitted()
+        except ApiError as error:
+            note_refusal(error)
+            await self._send_text(error_text(error, request.lane))
+            return
+        try:
+            await self._run(request)
+        finally:
+            if admission is not None:
+                admission.close()
+
+    async def _admitted(self) -> Admission | None:
+        """Counts the request, with the key as it is now: a connection may be open for days."""
+        served = self._service.served
+        access = served.keys.current(ACCESS.get())
+        if access is None:
+            raise InvalidApiKey("The API key of this connection is no longer one of this server's.")
+        if not served.keys.is_open:  # else this task works for its connection
+            serve_as(access)
+        if not served.limiter.is_needed:
+            return None
+        admission = await served.limiter.admit(access)
+        ADMISSION.set(admission)
+        return admission
+
+    async def _run(self, request: Create) -> None:
+        try:
+            run = await self._service.start_streamed(
+                request.body, store=self._store, generates=request.generates
+            )
+        except ApiError as error:
+            note_refusal(error)
+            await self._forget_parent(request)
+            await self._send_text(error_text(error, request.lane))
+            return
+        except Exception:
+            # A defect of the server. As over HTTP, the log has the details and the client does not.
+            _log.exception("A request over WebSocket failed.")
+            await self._forget_parent(request)
+            await self._send_text(error_text(ApiError("The server failed; its log says why."), request.lane))
+            return
+        self._remember(run.response["id"], request.lane)
+        await self._stream(run, request.lane)
+        if run.error is not None:
+            await self._forget_parent(request)
+
+    async def _stream(self, run: Run | RefusedRun, lane: str | None) -> None:
+        async def write(batch: Sequence[Event]) -> None:
+            for event in batch:
+                await self._send_text(event_text(event, lane))
+
+        async def beat() -> None:
+            await write(run.still_in_progress())
+
+        await pump(run.events(), write, beat, self._service.served.settings.keep_alive)
+
+    def _remember(self, response_id: str, lane: str | None) -> None:
+        self._lane_of[response_id] = lane
+        if len(self._lane_of) > MAX_RESPONSES:
+            self._lane_of.popitem(last=False)
+
+    async def _forget_parent(self, request: Create) -> None:
+        """Forget the response that a failed request continued: the client then sends the whole conversation.
+
+        A response that another lane created stays.
+        """
+        parent = request.parent
+        if parent is not None and self._lane_of.get(parent, _NO_LANE) == request.lane:
+            await self._store.forget(parent)
+
+    async def _send_text(self, text: str) -> None:
+        await self._send({"type": "websocket.send", "text": text})
+
+
+_NO_LANE = ""
+"""Not the name of any lane: names have at least one character."""
+
+
+def _limit(lane: str | None, reached: str, instead: str) -> FrameError:
+    message = f"{reached}. Wait until one has ended, or {instead}."
+    return FrameError(SocketLimitReached(message, param="stream_id"), lane)

@@ -1,0 +1,85 @@
+"""GET /v1/responses/{id}/trace: the tokens of a response, where the operator allows debugging."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.access import owner
+from gpt_oss_server.errors import DebuggingOff, TraceNotFound
+from gpt_oss_server.traces.document import Traced, trace_of
+from gpt_oss_server.traces.packed import unpacked
+from gpt_oss_server.traces.records import TraceRecord
+
+_MOST_RESPONSES = 200  # of one conversation
+
+
+def traces_router(service: ResponsesService) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/responses/{response_id}/trace")
+    async def trace(response_id: str, request: Request) -> Response:
+        served = service.served
+        if not served.traces.enabled:
+            raise DebuggingOff(
+                "Traces are off. Start the server with --debug-api; by default they are on only where the "
+                "server listens on this machine alone."
+            )
+        whole = request.query_params.get("conversation", "false").lower() in ("true", "1")
+        found = await _found(service, response_id, whole=whole)
+
+        def answer() -> Response:
+            return JSONResponse(trace_of(found, served.encoding, served.engine.info))
+
+        return await asyncio.to_thread(answer)
+
+    return router
+
+
+async def _found(service: ResponsesService, response_id: str, *, whole: bool) -> list[Traced]:
+    """The response's record; with `whole`, after the kept ones of the responses that it continues."""
+    found: list[Traced] = []
+    named: str | None = response_id
+    while named is not None and len(found) < _MOST_RESPONSES:
+        traced = await _traced(service, named)
+        if traced is None:
+            break
+        found.insert(0, traced)
+        named = traced.record.response.get("previous_response_id") if whole else None
+    if not found:
+        raise TraceNotFound(
+            f"No trace of the response {response_id!r} is kept: it was not stored, or is too old "
+            "(--trace-max-bytes). With --store memory, a restart loses all traces.",
+            param="response_id",
+        )
+    return found
+
+
+async def _traced(service: ResponsesService, response_id: str) -> Traced | None:
+    """The record with its history, if both are kept."""
+    record = await _record(service, response_id)
+    if record is None or record.ended is None or not record.ended.prompt.needs_history:
+        return None if record is None else Traced(record)
+    if record.transcript is not None:  # the whole prompt is still in memory
+        return Traced(record)
+    history = await service.served.store.history(response_id)
+    return None if history is None else Traced(record, history.segments)
+
+
+async def _record(service: ResponsesService, response_id: str) -> TraceRecord | None:
+    """Of this process, or of one that stored it."""
+    served = service.served
+    record = served.traces.get(response_id, owner())
+    if served.stores.traces is None or (record is not None and record.transcript is not None):
+        return record
+    stored = await served.store.get(response_id)
+    if stored is None:  # another server may have deleted it
+        return None
+    if record is not None:
+        return record
+    body = await served.stores.traces.get(response_id)
+    return None if body is None else unpacked(body, stored.response)

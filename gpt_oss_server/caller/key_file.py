@@ -1,0 +1,131 @@
+"""The file of keys: one key a line, perhaps with a name, limits and tools.
+
+Takes the file's text. Returns the access of each key by the key's SHA-256, or raises a sentence that names
+the line, never the key.
+
+    # for the web shop; the second key replaces the first, and both are the same owner
+    sk-2b7e151628aed2a6  name=shop rpm=600 tpm=200000 tools=python,browser
+    sk-9f86d081884c7d65  name=shop rpm=600 tpm=200000 tools=python,browser
+    sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpt_oss_server.caller.access import Access, KeyLimits
+from gpt_oss_server.settings.access import LEAST_PYTHON_MEMORY
+from gpt_oss_server.settings.options import Kind, SettingsError, optional, size, whole
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HASHED = re.compile(r"sha256:([0-9a-fA-F]{64})")
+_OWNER_DIGITS = 32
+_LIMITS: dict[str, Kind] = {
+    "rpm": optional(whole("COUNT", 1)),
+    "tpm": optional(whole("COUNT", 1)),
+    "concurrent": optional(whole("COUNT", 1)),
+    "background": optional(whole("COUNT", 0)),
+    "kernels": optional(whole("COUNT", 0)),
+    "memory": optional(size(least=LEAST_PYTHON_MEMORY)),
+    "stored": optional(size()),
+}
+
+
+def digest_of(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def access_of(digest: bytes, defaults: KeyLimits) -> Access:
+    """The access of a key without a name: its owner is derived from its hash."""
+    owner = "key-" + hashlib.sha256(b"owner of " + digest).hexdigest()[:_OWNER_DIGITS]
+    return Access(owner, None, None, defaults, digest)
+
+
+def read_keys(text: str, place: str, defaults: KeyLimits, tools: Sequence[str]) -> dict[bytes, Access]:
+    """`place` names the file in errors; `defaults` are the limits of a key that sets none of its own.
+
+    `tools` are the names of the tools that a key may be allowed.
+    """
+    found: dict[bytes, Access] = {}
+    named: dict[str, Access] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        where = f"{place}, line {number}"
+        access = _read_line(line.split(), where, defaults)
+        if unknown := sorted((access.tools or frozenset()) - frozenset(tools)):
+            raise SettingsError(
+                f"{where}: tools must be all, none, or a list out of {', '.join(tools)}, not {unknown[0]!r}."
+            )
+        if access.digest in found:
+            raise SettingsError(f"{where}: this key is in an earlier line too. Remove one of them.")
+        earlier = named.setdefault(access.owner, access)
+        if replace(earlier, digest=b"") != replace(access, digest=b""):
+            raise SettingsError(
+                f"{where}: an earlier key named {access.name} has other limits or tools. Keys of one name "
+                "are one owner, so give them the same."
+            )
+        found[access.digest] = access
+    return found
+
+
+def _read_line(words: list[str], where: str, defaults: KeyLimits) -> Access:
+    key, *fields = words
+    hashed = _HASHED.fullmatch(key)
+    access = access_of(bytes.fromhex(hashed[1]) if hashed else digest_of(key), defaults)
+    seen: set[str] = set()
+    for word in fields:
+        name, equals, value = word.partition("=")
+        read = _FIELDS.get(name)
+        if not equals or read is None:
+            raise SettingsError(
+                f"{where}: after the key, each word must be FIELD=VALUE with one of the fields "
+                f"{', '.join(_FIELDS)}."
+            )
+        if name in seen:
+            raise SettingsError(f"{where}: {name} is set twice.")
+        seen.add(name)
+        access = read(access, name, value, where)
+    return access
+
+
+Reader = Callable[[Access, str, str, str], Access]
+
+
+def _read_name(access: Access, field: str, value: str, where: str) -> Access:
+    if not _NAME.fullmatch(value) or value.startswith("key-"):
+        raise SettingsError(
+            f"{where}: a name must have 1 to 64 letters, digits, `_`, `.` or `-`, and must not begin "
+            "with `key-`."
+        )
+    return replace(access, owner=value, name=value)
+
+
+def _read_tools(access: Access, field: str, value: str, where: str) -> Access:
+    if value in ("all", "none"):
+        return replace(access, tools=None if value == "all" else frozenset())
+    return replace(access, tools=frozenset(value.split(",")))
+
+
+def _read_limit(access: Access, field: str, value: str, where: str) -> Access:
+    kind = _LIMITS[field]
+    try:
+        limit = kind.parse(value)
+        fits = kind.holds(limit)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise SettingsError(f"{where}: {field} {kind.must}, not {value!r}.")
+    changed: dict[str, Any] = {field: limit}
+    return replace(access, limits=replace(access.limits, **changed))
+
+
+_FIELDS: Mapping[str, Reader] = {
+    "name": _read_name,
+    "tools": _read_tools,
+    **dict.fromkeys(_LIMITS, _read_limit),
+}

@@ -1,0 +1,136 @@
+"""The keys of a server: those of `--api-key` and those of `--api-key-file`, which may change.
+
+Takes keys as clients send them. Returns their access. Looking up a key takes the same time whether it is
+right, nearly right or wrong: what is compared are keyed hashes of hashes, of which no client knows any part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpt_oss_server.caller.access import Access, KeyLimits
+from gpt_oss_server.caller.key_file import access_of, digest_of, read_keys
+from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.settings.sources import file_of
+from gpt_oss_server.stores.repeated import Repeated
+
+_LOOK_SECONDS = 1.0  # between looks at the file
+_NO_KEY = Access(digest=secrets.token_bytes(32))
+_log = logging.getLogger(__name__)
+_Version = tuple[int, int, int]
+
+
+class Keyring:
+    def __init__(self, settings: Settings, tools: Sequence[str] = ()) -> None:
+        """`tools` are the names of those that a key may be allowed. Raises `SettingsError` for a bad file."""
+        self._tools = tools
+        self._defaults = default_limits(settings)
+        if any(not key.isprintable() or len(key.split()) != 1 for key in settings.api_key):
+            raise SettingsError("--api-key: a key must have no spaces and no control characters.")
+        given = map(digest_of, settings.api_key)
+        self._given = {digest: access_of(digest, self._defaults) for digest in given}
+        named = settings.api_key_file
+        self._file = None if named is None else file_of(named, "--api-key-file")
+        self._secret = secrets.token_bytes(32)
+        self._keys: dict[bytes, Access] = {}
+        self._version: _Version | None = None
+        self._repeated = Repeated(self._reload_in_thread, _LOOK_SECONDS, "The API keys cannot be reloaded")
+        of_file: dict[bytes, Access] = {}
+        if self._file is not None:
+            self._version, of_file = _version(self._file), self._read(self._file)
+        self._take(of_file)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server asks for no key. This never changes while it runs."""
+        return not self._keys
+
+    @property
+    def owners(self) -> list[str]:
+        """The owner of each key."""
+        return [access.owner for access in self._keys.values()]
+
+    def find(self, key: str) -> Access | None:
+        return self.find_digest(digest_of(key))
+
+    def current(self, access: Access) -> Access | None:
+        """The access of the same key as the keys are now; None if the key has been removed."""
+        return access if self.is_open or not access.digest else self.find_digest(access.digest)
+
+    def start(self) -> None:
+        """Call it in the event loop: from now on, changes of the file take effect."""
+        if self._file is not None:
+            self._repeated.start()
+
+    async def close(self) -> None:
+        await self._repeated.close()
+
+    def reload(self) -> None:
+        """Reads the file again if it has changed. A file with a mistake changes nothing."""
+        if self._file is None or (version := _version(self._file)) == self._version:
+            return
+        self._version = version
+        try:
+            of_file = self._read(self._file)
+        except SettingsError as error:
+            _log.error("The API keys stay as they were: %s", error)
+            return
+        self._take(of_file)
+        _log.info("Loaded %d API keys from %s.", len(of_file), self._file)
+
+    async def _reload_in_thread(self) -> None:
+        if self._file is not None:
+            await asyncio.to_thread(self.reload)
+
+    def find_digest(self, digest: bytes) -> Access | None:
+        found = self._keys.get(self._place(digest), _NO_KEY)
+        return found if hmac.compare_digest(found.digest, digest) else None
+
+    def _place(self, digest: bytes) -> bytes:
+        return hmac.digest(self._secret, digest, "sha256")
+
+    def _take(self, of_file: Mapping[bytes, Access]) -> None:
+        keys = {**self._given, **of_file}
+        self._keys = {self._place(digest): access for digest, access in keys.items()}
+
+    def _read(self, file: Path) -> dict[bytes, Access]:
+        place = f"--api-key-file {file}"
+        try:
+            text = file.read_text("utf-8-sig")
+        except UnicodeDecodeError:
+            raise SettingsError(f"{place} is not UTF-8 text.") from None
+        except OSError as error:
+            raise SettingsError(f"{place} cannot be read: {error.strerror or error}.") from error
+        keys = read_keys(text, place, self._defaults, self._tools)
+        if not keys:
+            raise SettingsError(
+                f"{place} has no key. Put one key on a line, or leave the setting out for a server without "
+                "keys."
+            )
+        return keys
+
+
+def default_limits(settings: Settings) -> KeyLimits:
+    """The limits of a key that sets none of its own."""
+    return KeyLimits(
+        rpm=settings.key_requests_per_minute,
+        tpm=settings.key_tokens_per_minute,
+        concurrent=settings.key_concurrent,
+        background=settings.key_background_runs,
+        kernels=settings.key_python_sessions,
+        memory=settings.key_python_memory,
+        stored=settings.key_stored_bytes,
+    )
+
+
+def _version(file: Path) -> _Version | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,105 @@
+"""Refuses requests without a right key, before anything runs, and decides for whom the others run.
+
+Takes requests over HTTP and handshakes of WebSockets. The key is a bearer token or in `X-Api-Key`. What a
+probe or a browser needs before it can have a key is public: the server's state, and the files of its pages.
+An address that sends too many wrong keys is slowed (`guesses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gpt_oss_server.caller.access import Access, serve_as
+from gpt_oss_server.caller.guesses import Guesses
+from gpt_oss_server.caller.key_file import digest_of
+from gpt_oss_server.caller.keyring import Keyring
+from gpt_oss_server.caller.record import KEY_NAME
+from gpt_oss_server.errors import ApiError, InvalidApiKey, TooManyWrongKeys
+from gpt_oss_server.http.answers import error_answer
+from gpt_oss_server.http.connections.sub_protocols import key_among
+from gpt_oss_server.http.guards.hosts import refuse_socket
+
+_PUBLIC = frozenset({"/", "/health", "/ready", "/live", "/metrics", "/docs", "/openapi.json"})
+_PUBLIC_FOLDERS = ("/web/", "/docs/")
+_READS = ("GET", "HEAD")
+_NO_KEY = (
+    "This server needs an API key. Send it as `Authorization: Bearer KEY` or `X-Api-Key: KEY`; SDKs take "
+    "it as api_key or from OPENAI_API_KEY."
+)
+_WRONG_KEY = "This API key is not one of this server's. Check it, or ask the operator of the server for one."
+_TOO_MANY = (
+    "Too many wrong API keys came from this address within a minute. Keys that were right from here before "
+    "are served; any other is looked up again in {seconds:.0f} s."
+)
+Outcome = Literal["refused", "limited"]
+OnWrongKey = Callable[[Outcome], None]
+
+
+class KeyGuard:
+    def __init__(
+        self, app: ASGIApp, keys: Keyring, guesses: Guesses, on_wrong_key: OnWrongKey | None = None
+    ) -> None:
+        """`on_wrong_key` is called for each wrong key, and for each that is not looked up."""
+        self._app = app
+        self._keys = keys
+        self._guesses = guesses
+        self._on_wrong_key = on_wrong_key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or _is_public(scope):
+            await self._app(scope, receive, send)
+            return
+        key = key_in(scope["headers"])
+        found = InvalidApiKey(_NO_KEY) if key is None else self._look_up(key, scope)
+        if isinstance(found, Access):
+            serve_as(found)
+            scope.setdefault("state", {})[KEY_NAME] = found.name or found.owner
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await error_answer(found)(scope, receive, send)
+        else:
+            await refuse_socket(found, scope, receive, send)
+
+    def _look_up(self, key: str, scope: Scope) -> Access | ApiError:
+        client = scope.get("client")
+        address = client[0] if client else ""
+        digest = digest_of(key)
+        if wait := self._guesses.seconds_to_wait(address, digest):
+            self._report("limited")
+            return TooManyWrongKeys(_TOO_MANY.format(seconds=max(1.0, wait)), retry_after=wait)
+        access = self._keys.find_digest(digest)
+        if access is None:
+            self._guesses.wrong(address)
+            self._report("refused")
+            return InvalidApiKey(_WRONG_KEY)
+        self._guesses.right(address, digest)
+        return access
+
+    def _report(self, outcome: Outcome) -> None:
+        if self._on_wrong_key is not None:
+            self._on_wrong_key(outcome)
+
+
+def key_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """The key that a client sent; a bearer token comes before the other header."""
+    other = None
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, token = value.strip().partition(b" ")
+            if scheme.lower() == b"bearer" and token.strip():
+                return token.strip().decode("utf-8", "surrogateescape")
+        elif name == b"x-api-key" and value.strip():
+            other = value.strip().decode("utf-8", "surrogateescape")
+        elif name == b"sec-websocket-protocol":  # of a page
+            other = other or key_among(value.decode("latin-1"))
+    return other
+
+
+def _is_public(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] not in _READS:
+        return False
+    path: str = scope["path"]
+    return path in _PUBLIC or path.startswith(_PUBLIC_FOLDERS)

@@ -1,0 +1,46 @@
+"""GET /live, /ready and /health."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from gpt_oss_server import __version__
+from gpt_oss_server.errors import EngineUnavailable
+from gpt_oss_server.observe.health.state import Health
+from gpt_oss_server.runs.served import Served
+
+
+def health_router(served: Served, health: Health) -> APIRouter:
+    router = APIRouter()
+
+    @router.api_route("/live", methods=["GET", "HEAD"])
+    async def live() -> Response:
+        return JSONResponse({"status": "alive"})
+
+    @router.api_route("/ready", methods=["GET", "HEAD"])
+    async def ready() -> Response:
+        if health.refusal is not None:
+            raise EngineUnavailable(health.refusal)
+        served.check_room()
+        return JSONResponse({"status": "ready", "model": served.model_names[0]})
+
+    @router.api_route("/health", methods=["GET", "HEAD"])
+    async def whole() -> Response:
+        failing = health.problem is not None
+        state: dict[str, object] = {
+            "status": "failing" if failing else "draining" if health.draining else "ok",
+            "version": __version__,
+            "ready": health.refusal is None,
+            "model": served.model_names[0],
+            "counters": {
+                **served.counters.snapshot(),
+                "tools": served.tool_counters(),
+                "engine": served.engine_counters(),
+            },
+        }
+        if failing:
+            state["problem"] = health.problem
+        return JSONResponse(state, status_code=503 if failing else 200)
+
+    return router

@@ -1,0 +1,89 @@
+"""Writes the figures in the format that Prometheus reads.
+
+Takes figures and their values as they are now. Returns the families that prometheus_client writes, under this
+server's names, vLLM's, or both, and its own figures of the process. It must not know where values come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import cast
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.exposition import ALLOWUTF8
+from prometheus_client.registry import Collector
+
+from gpt_oss_server.observe.metrics import vllm_names
+from gpt_oss_server.observe.metrics.figures import Figure, Histogram, Labels, Value
+from gpt_oss_server.observe.metrics.table import PREFIX, TABLE, TURNS
+
+Values = Mapping[Figure, Mapping[Labels, Value]]
+
+
+class Exposition(Collector):
+    def __init__(self, read: Callable[[], Values], names: str, model: str) -> None:
+        """`names`: `own`, `vllm` or `both`. `read` returns the figures that have values now."""
+        self._read = read
+        self._names = names
+        self._model = model
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """The text, and its media type, in the format that the client accepts."""
+        encode, media_type = choose_encoder(accept)
+        # Every name here is valid as it is. Without this, `vllm:` becomes `vllm_` for Prometheus 2.
+        return cast(Callable[..., bytes], encode)(self._registry, escaping=ALLOWUTF8), media_type
+
+    def collect(self) -> Iterable[Metric]:
+        values = self._read()
+        if self._names in ("own", "both"):
+            for figure in TABLE:
+                if figure in values:
+                    yield _family(PREFIX + figure.name, figure, figure.labels, values[figure])
+        if self._names in ("vllm", "both"):
+            yield from self._of_vllm(values)
+
+    def _of_vllm(self, values: Values) -> Iterator[Metric]:
+        labels: Labels = (self._model, vllm_names.ENGINE)
+        for figure, name in vllm_names.NAMES.items():
+            if figure in values:
+                summed = {labels: vllm_names.summed(figure, values[figure])}
+                yield _family(vllm_names.PREFIX + name, figure, vllm_names.LABELS, summed)
+        reasons = vllm_names.successes(values.get(TURNS, {}))
+        yield _family(
+            vllm_names.PREFIX + vllm_names.SUCCESS,
+            TURNS,
+            (*vllm_names.LABELS, vllm_names.REASON),
+            {(*labels, reason): count for reason, count in reasons.items()},
+        )
+
+
+def _family(name: str, figure: Figure, labels: Labels, values: Mapping[Labels, Value]) -> Metric:
+    if figure.kind == "histogram":
+        histogram = HistogramMetricFamily(name, figure.help, labels=labels)
+        for of, value in values.items():
+            assert isinstance(value, Histogram)
+            histogram.add_metric(of, _buckets(figure, value), value.sum)
+        return histogram
+    kind = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
+    family = kind(name, figure.help, labels=labels)
+    for of, value in values.items():
+        assert not isinstance(value, Histogram)
+        family.add_metric(of, value)
+    return family
+
+
+def _buckets(figure: Figure, histogram: Histogram) -> list[tuple[str, float]]:
+    """The bounds, each with the number of observations up to it."""
+    total = 0
+    found: list[tuple[str, float]] = []
+    for bound, count in zip((*figure.bounds, math.inf), histogram.counts, strict=True):
+        total += count
+        found.append(("+Inf" if bound == math.inf else str(bound), float(total)))
+    return found

@@ -1,0 +1,137 @@
+"""All figures of one server: who counts them, and their values now.
+
+Takes the parts of a server. Returns the values when Prometheus asks: what was counted, and what the engine,
+the tools, the stores and the runs in progress know at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, get_args
+
+from gpt_oss_server import __version__
+from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.harmony.events import SlipKind
+from gpt_oss_server.http.guards.keys import Outcome
+from gpt_oss_server.observe.metrics import table
+from gpt_oss_server.observe.metrics.figures import Figure, Figures, Histogram, Labels, Value
+from gpt_oss_server.observe.metrics.http import HttpFigures
+from gpt_oss_server.observe.metrics.loop_lag import LoopLag
+from gpt_oss_server.observe.metrics.runs import RunFigures
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.stores.base import StoreSize
+from gpt_oss_server.turns.repetition import WarningKind
+
+if TYPE_CHECKING:
+    from gpt_oss_server.observe.metrics.exposition import Exposition
+
+_SIZE_IS_FRESH = 30.0  # seconds: a database counts its rows for it
+_log = logging.getLogger(__name__)
+
+
+class Metrics:
+    def __init__(self, names: str) -> None:
+        """`names`: `own`, `vllm` or `both`."""
+        self.figures = Figures()
+        self.http = HttpFigures(self.figures)
+        self.runs = RunFigures(self.figures)
+        self.loop_lag = LoopLag(self.figures)
+        for outcome in get_args(Outcome):  # Prometheus would not see the first of a new series
+            self.figures.add(table.WRONG_KEYS, 0, (outcome,))
+        self._names = names
+        self._exposition: Exposition | None = None
+        self._size: StoreSize | None = None
+        self._sized_at = float("-inf")
+        self._sizing: asyncio.Task[None] | None = None
+
+    def on_tool_call(self, tool: str, outcome: str, seconds: float) -> None:
+        self.figures.add(table.TOOL_CALLS, labels=(tool, outcome))
+        self.figures.observe(table.TOOL_SECONDS, seconds, (tool,))
+
+    def on_wrong_key(self, outcome: Outcome) -> None:
+        self.figures.add(table.WRONG_KEYS, labels=(outcome,))
+
+    async def text(self, served: Served, background: Callable[[], int], accept: str) -> tuple[bytes, str]:
+        """What Prometheus reads, and its media type."""
+        await self._size_store(served)
+        if self._exposition is None:
+            make = await asyncio.to_thread(_load_exposition)
+            model = served.model_names[0]
+            self._exposition = make(lambda: self.values(served, background()), self._names, model)
+        return self._exposition.text(accept)
+
+    def values(self, served: Served, background: int) -> Mapping[Figure, Mapping[Labels, Value]]:
+        self.runs.look()
+        counted = {figure: self.figures.values(figure) for figure in table.TABLE if _is_counted(figure)}
+        return {
+            **counted,
+            table.SERVER: {(__version__, served.model_names[0]): 1},
+            table.OUTPUT_TOKENS: self._output_tokens(),
+            table.DISCONNECTS: {(): served.counters.cancelled},
+            table.SLIPS: {(kind,): served.counters.slips[kind] for kind in _SLIPS},
+            table.HTTP_RUNNING: {(): self.http.requests},
+            table.SOCKETS: {(): self.http.sockets},
+            table.BACKGROUND: {(): background},
+            table.TOOL_SESSIONS: {(tool,): count for tool, count in served.tool_sessions().items()},
+            **self._of_engine(served),
+            **self._of_store(),
+        }
+
+    def _output_tokens(self) -> dict[Labels, Value]:
+        ended = self.figures.values(table.OUTPUT_TOKENS)
+        tokens = Counter({of: value for of, value in ended.items() if not isinstance(value, Histogram)})
+        for api, count in self.runs.running_tokens().items():
+            tokens[(api,)] += count
+        return dict(tokens)
+
+    def _of_engine(self, served: Served) -> dict[Figure, Mapping[Labels, Value]]:
+        """An engine that reports nothing has at least the generations that run for this server."""
+        measures = {"running": self.runs.generating, **served.engine_counters()}
+        return {figure: {(): measures[name]} for name, figure in table.ENGINE.items() if name in measures}
+
+    def _of_store(self) -> dict[Figure, Mapping[Labels, Value]]:
+        size = self._size
+        if size is None:
+            return {}
+        objects: dict[Labels, Value] = {("response",): size.responses, ("conversation",): size.conversations}
+        return {table.STORED: objects, table.STORED_BYTES: {(): size.bytes}}
+
+    async def _size_store(self, served: Served) -> None:
+        """Asks the store what it holds, from time to time. Only the first caller waits for the answer."""
+        if self._sizing is not None and not self._sizing.done():
+            return
+        if time.monotonic() - self._sized_at < _SIZE_IS_FRESH:
+            return
+        self._sizing = asyncio.create_task(self._ask_store(served))
+        if self._size is None:
+            await asyncio.wait({self._sizing}, timeout=1.0)
+
+    async def _ask_store(self, served: Served) -> None:
+        if served.stores.size is None:
+            return
+        try:
+            self._size = await served.stores.size()
+        except StoreUnavailable as error:  # a figure that is missing is better than none of them
+            self._size = None
+            _log.warning("The size of the store is unknown: %s", error)
+        self._sized_at = time.monotonic()
+
+
+def _load_exposition() -> type[Exposition]:
+    """On a thread, and once something reads the figures: importing its package takes a while."""
+    from gpt_oss_server.observe.metrics.exposition import Exposition
+
+    return Exposition
+
+
+def _is_counted(figure: Figure) -> bool:
+    return figure not in _READ
+
+
+_SLIPS = (*map(str, SlipKind), *map(str, WarningKind))
+_READ = {table.SERVER, table.STORED, table.STORED_BYTES, table.TOOL_SESSIONS, *table.ENGINE.values()}
+"""Figures whose values are read elsewhere, and are left out if nothing knows them."""

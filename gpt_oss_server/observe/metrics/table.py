@@ -1,0 +1,174 @@
+"""The table of figures: a row for each, with its help text, labels and buckets.
+
+The rows that `ENGINE` lists are read from the engine when Prometheus asks; all others are counted as things
+happen. docs/metrics-reference.md is made from this table.
+"""
+
+from __future__ import annotations
+
+from gpt_oss_server.observe.metrics.figures import Figure
+
+PREFIX = "gpt_oss_"
+
+
+def _bounds(text: str) -> tuple[float, ...]:
+    return tuple(map(float, text.split()))
+
+
+_SHORT = _bounds("0.001 0.0025 0.005 0.0075 0.01 0.015 0.02 0.03 0.05 0.075 0.1 0.15 0.2 0.3 0.5 1 2.5 5")
+_FIRST = _bounds("0.001 0.005 0.01 0.02 0.04 0.06 0.08 0.1 0.25 0.5 0.75 1 2.5 5 7.5 10 20 40 80 160 640")
+_WHOLE = _bounds("0.01 0.05 0.1 0.3 0.5 0.8 1 1.5 2 2.5 5 10 15 20 30 40 50 60 120 240 480 960 1920")
+_TOKENS = tuple(step * 10.0**power for power in range(6) for step in (1, 2, 5))
+
+
+def _counter(name: str, help: str, *labels: str) -> Figure:
+    return Figure(name, "counter", help, labels)
+
+
+def _gauge(name: str, help: str, *labels: str) -> Figure:
+    return Figure(name, "gauge", help, labels)
+
+
+def _histogram(name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Figure:
+    return Figure(name, "histogram", help, labels, bounds)
+
+
+SERVER = _gauge(
+    "server_info", "The version of the server and the model that it serves; always 1.", "version", "model"
+)
+
+# --- turns ---------------------------------------------------------------------------------------------
+
+TURNS = _counter(
+    "turns",
+    "Turns that ended: responses, or choices of completions. The status is completed, incomplete, failed, "
+    "cancelled, disconnected (the client left), or handed_over (another server continues it).",
+    "api",
+    "status",
+)
+ERRORS = _counter("errors", "Runs that an error ended, by the error's code.", "api", "code")
+DISCONNECTS = _counter("client_disconnects", "Clients that left before their answer ended.")
+SLIPS = _counter(
+    "harmony_slips", "The model's departures from the Harmony format and from sense, all repaired.", "kind"
+)
+DURATION = _histogram(
+    "request_duration_seconds",
+    "From the arrival of a request for tokens to the end of its answer.",
+    _WHOLE,
+    "api",
+)
+FIRST_TOKEN = _histogram(
+    "time_to_first_token_seconds",
+    "From the arrival of a request to the first token that the engine sampled for it, of each turn.",
+    _FIRST,
+    "api",
+)
+BETWEEN_TOKENS = _histogram(
+    "time_between_tokens_seconds",
+    "Between two steps of a generation, as its reader gets them. A step is usually one token.",
+    _SHORT,
+)
+PER_TOKEN = _histogram(
+    "time_per_output_token_seconds",
+    "The mean time between the tokens of a generation after its first, one observation per generation.",
+    _SHORT,
+)
+QUEUE = _histogram(
+    "queue_seconds", "How long a generation waited until the engine began to compute it.", _FIRST
+)
+PREFILL = _histogram("prefill_seconds", "From then to the generation's first token.", _FIRST)
+DECODE = _histogram("decode_seconds", "From a generation's first token to its last.", _WHOLE)
+
+# --- tokens --------------------------------------------------------------------------------------------
+
+PROMPT_TOKENS = _counter("prompt_tokens", "Input tokens, as the usage of ended answers reports them.", "api")
+CACHED_TOKENS = _counter("cached_prompt_tokens", "Those of them that came from the prefix cache.", "api")
+OUTPUT_TOKENS = _counter("output_tokens", "Sampled tokens, those of running answers included.", "api")
+REASONING_TOKENS = _counter("reasoning_tokens", "Those of ended answers that were reasoning.", "api")
+PROMPT_SIZE = _histogram("request_prompt_tokens", "The input tokens of a request.", _TOKENS)
+OUTPUT_SIZE = _histogram("request_output_tokens", "The output tokens of a request.", _TOKENS)
+
+# --- the engine ----------------------------------------------------------------------------------------
+
+RUNNING = _gauge("requests_running", "Generations that the engine computes.")
+WAITING = _gauge("requests_waiting", "Generations that wait for the engine.")
+KV_USAGE = _gauge("kv_usage_ratio", "The share of the memory for keys and values in use, from 0 to 1.")
+CACHE_QUERIES = _counter("prefix_cache_queries", "Prompt tokens that were looked up in the prefix cache.")
+CACHE_HITS = _counter("prefix_cache_hits", "Prompt tokens that were found there.")
+PREEMPTIONS = _counter("preemptions", "Sequences that gave their memory back, to be computed again later.")
+STEPS = _counter("engine_steps", "Steps of the model.")
+FAILED_STEPS = _counter("engine_failed_steps", "Steps of the model that failed.")
+DRAFTED = _counter("drafted_tokens", "Tokens that were guessed (--speculation).")
+ACCEPTED = _counter("accepted_tokens", "Guessed tokens that were right.")
+
+ENGINE: dict[str, Figure] = {
+    "running": RUNNING,
+    "waiting": WAITING,
+    "kv_usage": KV_USAGE,
+    "prompt_tokens": CACHE_QUERIES,
+    "cached_tokens": CACHE_HITS,
+    "preemptions": PREEMPTIONS,
+    "steps": STEPS,
+    "failed_steps": FAILED_STEPS,
+    "drafted_tokens": DRAFTED,
+    "accepted_tokens": ACCEPTED,
+}
+"""The engine's measures, by the names that it gives them."""
+
+# --- tools, stores, background runs --------------------------------------------------------------------
+
+TOOL_CALLS = _counter(
+    "tool_calls",
+    "Calls of built-in and MCP tools. The outcome is done, failed, timeout or cancelled. Servers that "
+    "requests name count as `mcp`.",
+    "tool",
+    "outcome",
+)
+TOOL_SECONDS = _histogram("tool_call_duration_seconds", "How long a call of a tool took.", _WHOLE, "tool")
+TOOL_SESSIONS = _gauge(
+    "tool_sessions", "Conversations that hold state of a tool, such as a python kernel.", "tool"
+)
+STORE_OPERATIONS = _counter(
+    "store_operations",
+    "Operations of a store. The outcome is done or failed.",
+    "store",
+    "operation",
+    "outcome",
+)
+STORE_SECONDS = _histogram(
+    "store_operation_duration_seconds", "How long an operation of a store took.", _SHORT, "store"
+)
+STORED = _gauge("store_objects", "Stored responses and conversations.", "kind")
+STORED_BYTES = _gauge("store_bytes", "Their size.")
+BACKGROUND = _gauge("background_runs", "Background responses that run in this process.")
+BACKGROUND_ENDED = _counter(
+    "background_runs_ended", "Background responses that ended in this process.", "status"
+)
+
+# --- HTTP ----------------------------------------------------------------------------------------------
+
+HTTP_REQUESTS = _counter(
+    "http_requests", "Answered requests, by the template of their route.", "method", "route", "status"
+)
+HTTP_SECONDS = _histogram(
+    "http_request_duration_seconds",
+    "From the arrival of a request to the end of its answer's body.",
+    _WHOLE,
+    "route",
+)
+HTTP_RUNNING = _gauge("http_requests_in_progress", "Requests that are being answered.")
+WRONG_KEYS = _counter(
+    "wrong_api_keys",
+    "Requests and handshakes with a wrong API key. The outcome is refused (401), or limited: the address had "
+    "sent too many, so that the key was not looked up (429).",
+    "outcome",
+)
+LOOP_LAG = _histogram(
+    "event_loop_lag_seconds",
+    "How late the event loop runs what is due, four times a second. All that the process serves is as late.",
+    _SHORT,
+)
+SOCKETS = _gauge("websocket_connections", "Open WebSockets.")
+
+TABLE: tuple[Figure, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Figure))
+"""All rows, in the order of this file."""

@@ -1,0 +1,67 @@
+"""The same figures under the names of vLLM's server, which dashboards and autoscalers know.
+
+Takes the values of this server's figures. Returns vLLM's families, with its labels. Only names whose meaning
+is the same are here; docs/metrics-reference.md lists them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from gpt_oss_server.observe.metrics import table
+from gpt_oss_server.observe.metrics.figures import Figure, Histogram, Labels, Value
+
+PREFIX = "vllm:"
+LABELS = ("model_name", "engine")
+REASON = "finished_reason"
+ENGINE = "0"
+
+NAMES: dict[Figure, str] = {
+    table.RUNNING: "num_requests_running",
+    table.WAITING: "num_requests_waiting",
+    table.KV_USAGE: "kv_cache_usage_perc",
+    table.CACHE_QUERIES: "prefix_cache_queries",
+    table.CACHE_HITS: "prefix_cache_hits",
+    table.PREEMPTIONS: "num_preemptions",
+    table.PROMPT_TOKENS: "prompt_tokens",
+    table.OUTPUT_TOKENS: "generation_tokens",
+    table.FIRST_TOKEN: "time_to_first_token_seconds",
+    table.BETWEEN_TOKENS: "inter_token_latency_seconds",
+    table.PER_TOKEN: "request_time_per_output_token_seconds",
+    table.DURATION: "e2e_request_latency_seconds",
+    table.QUEUE: "request_queue_time_seconds",
+    table.PREFILL: "request_prefill_time_seconds",
+    table.DECODE: "request_decode_time_seconds",
+    table.PROMPT_SIZE: "request_prompt_tokens",
+    table.OUTPUT_SIZE: "request_generation_tokens",
+}
+SUCCESS = "request_success"
+_REASONS = {
+    "completed": "stop",
+    "incomplete": "length",
+    "failed": "error",
+    "cancelled": "abort",
+    "disconnected": "abort",
+}
+
+
+def summed(figure: Figure, values: Mapping[Labels, Value]) -> Value:
+    """The sum over all of this server's labels: vLLM tells no APIs apart."""
+    if figure.kind != "histogram":
+        return sum((value for value in values.values() if not isinstance(value, Histogram)), 0.0)
+    total = figure.empty()
+    for value in values.values():
+        if isinstance(value, Histogram):
+            total.counts = [before + more for before, more in zip(total.counts, value.counts, strict=True)]
+            total.sum += value.sum
+    return total
+
+
+def successes(turns: Mapping[Labels, Value]) -> dict[str, float]:
+    """Ended turns by vLLM's reasons, from those by API and status. All reasons have a value."""
+    found: Counter[str] = Counter(dict.fromkeys(_REASONS.values(), 0))
+    for (_, status), value in turns.items():
+        if status in _REASONS and not isinstance(value, Histogram):
+            found[_REASONS[status]] += int(value)
+    return dict(found)

@@ -1,0 +1,136 @@
+"""The spans of runs: one for each turn's run, within it one for each generation and each run of a tool.
+
+Takes what runs report. Starts and ends spans with the attributes of the GenAI conventions. Errors are their
+codes: their sentences may quote a client. While a tool runs, its span is the current one, so that an MCP
+server learns of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
+
+from gpt_oss_server.observe.telemetry import conventions as names
+from gpt_oss_server.runs.observed import ObservedRun
+from gpt_oss_server.turns.watch import MeasuredSpan, WatchedTool
+
+_GENERATION = "generate_content"
+_REASONS = {"completed": "stop", "incomplete": "length", "failed": "error"}
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")  # of a tool; a model may make up any text as its function
+
+
+class RunSpans:
+    """A `RunObserver`."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._spans: dict[ObservedRun, Span] = {}
+
+    def began(self, run: ObservedRun) -> None:
+        operation = names.OPERATIONS[run.api]
+        attributes: dict[str, AttributeValue] = {
+            names.OPERATION: operation,
+            names.PROVIDER_NAME: names.PROVIDER,
+            names.MODEL: run.model,
+            "gen_ai.response.id": run.id,
+            "gpt_oss.api": run.api,
+        }
+        if run.conversation is not None:
+            attributes["gen_ai.conversation.id"] = run.conversation
+        span = self._tracer.start_span(f"{operation} {run.model}", attributes=attributes)
+        self._spans[run] = span
+        run.watch = TurnSpans(self._tracer, span, run.model)
+
+    def ended(self, run: ObservedRun) -> None:
+        span, usage = self._spans.pop(run), run.usage()
+        span.set_attributes(
+            {
+                "gen_ai.response.finish_reasons": [_REASONS.get(each, each) for each in run.statuses],
+                "gen_ai.usage.input_tokens": usage.input,
+                "gen_ai.usage.output_tokens": usage.output,
+                "gen_ai.usage.cache_read.input_tokens": usage.cached,
+                "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+            }
+        )
+        if run.error is not None:
+            fail(span, run.error.code or run.error.type)
+        span.end()
+
+
+class TurnSpans:
+    """A `Watch` of one run."""
+
+    def __init__(self, tracer: Tracer, run: Span, model: str) -> None:
+        self._tracer = tracer
+        self._within = trace.set_span_in_context(run)
+        self._model = model
+        self._generations: dict[int, Span] = {}
+
+    def began(self, span: MeasuredSpan) -> None:
+        attributes = {
+            names.OPERATION: _GENERATION,
+            names.PROVIDER_NAME: names.PROVIDER,
+            names.MODEL: self._model,
+        }
+        started = self._tracer.start_span(
+            f"{_GENERATION} {self._model}", self._within, kind=SpanKind.CLIENT, attributes=attributes
+        )
+        self._generations[id(span)] = started
+        span.trace = _traceparent(started)
+
+    def ended(self, span: MeasuredSpan, error: BaseException | None) -> None:
+        started = self._generations.pop(id(span))
+        started.set_attributes(
+            {
+                "gen_ai.usage.input_tokens": span.prompt,
+                "gen_ai.usage.output_tokens": span.sampled,
+                "gen_ai.usage.cache_read.input_tokens": span.cached,
+            }
+        )
+        if span.queued is not None:
+            started.set_attribute("gpt_oss.queue_seconds", span.queued)
+        if span.first is not None:
+            started.set_attribute("gpt_oss.first_token_seconds", span.first - span.began)
+        if isinstance(error, Exception):
+            fail(started, type(error).__name__)
+        started.end()
+
+    @contextmanager
+    def tool(self, recipient: str) -> Iterator[WatchedTool]:
+        name = recipient if _NAME.match(recipient) else recipient.partition(".")[0][:128]
+        attributes = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: name,
+            "gen_ai.tool.type": "extension",
+        }
+        span = self._tracer.start_span(f"{names.EXECUTE_TOOL} {name}", self._within, attributes=attributes)
+        token = context.attach(trace.set_span_in_context(span))
+        watched = WatchedTool(recipient)
+        try:
+            yield watched
+        except Exception as error:
+            fail(span, type(error).__name__)
+            raise
+        finally:
+            context.detach(token)
+            if watched.failed:
+                fail(span, "tool_failed")
+            span.end()
+
+
+def fail(span: Span, kind: str) -> None:
+    """The span ends with an error of this kind, by the conventions."""
+    span.set_attribute(names.ERROR_TYPE, kind)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _traceparent(span: Span) -> str:
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
+    return carrier.get("traceparent", "")

@@ -1,0 +1,133 @@
+"""What of a server OpenTelemetry observes: its spans, and its metrics by the GenAI conventions.
+
+Takes the settings and the environment, or providers of the caller's own. Returns a `Telemetry`, which does
+nothing where nothing takes a signal. Sending needs the packages of `gpt-oss-server[otel]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gpt_oss_server import __version__
+from gpt_oss_server.observe.telemetry.destinations import METRICS, SIGNALS, TRACES, is_sent, url_of
+from gpt_oss_server.runs.observed import RunObserver
+from gpt_oss_server.settings import Settings, SettingsError
+from tools.extras import how_to_install
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
+    from opentelemetry.trace import Tracer, TracerProvider
+
+    from gpt_oss_server.observe.telemetry.measures import Measures
+
+SERVICE = "gpt-oss-server"
+
+
+class Telemetry:
+    """`close` sends what waits, with the providers that this object made."""
+
+    def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
+        self.tracer: Tracer | None = None
+        self._measures: Measures | None = None
+        self._own: list[SdkTracerProvider | SdkMeterProvider] = []
+        if tracers is not None:
+            self.trace_to(tracers)
+        if meters is not None:
+            self.measure_to(meters)
+
+    def trace_to(self, provider: TracerProvider) -> None:
+        self.tracer = provider.get_tracer(SERVICE, __version__)
+
+    def measure_to(self, provider: MeterProvider) -> None:
+        from gpt_oss_server.observe.telemetry.measures import Measures
+
+        self._measures = Measures(provider.get_meter(SERVICE, __version__))
+
+    def send(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+        """Makes a provider for each signal that has a destination and no provider yet."""
+        if self.tracer is None and is_sent(TRACES, settings, environment):
+            tracers = _tracer_provider(url_of(TRACES, settings), _resource(environment))
+            self._own.append(tracers)
+            self.trace_to(tracers)
+        if self._measures is None and is_sent(METRICS, settings, environment):
+            meters = _meter_provider(url_of(METRICS, settings), _resource(environment))
+            self._own.append(meters)
+            self.measure_to(meters)
+
+    def run_observers(self, models: Sequence[str]) -> list[RunObserver]:
+        """`models` are the names that a figure may have; a client may choose others."""
+        found: list[RunObserver] = []
+        if self._measures is not None:
+            self._measures.models = models
+            found.append(self._measures)
+        if self.tracer is not None:
+            from gpt_oss_server.observe.telemetry.run_spans import RunSpans
+
+            found.append(RunSpans(self.tracer))
+        return found
+
+    def on_tool_call(self, tool: str, outcome: str, seconds: float) -> None:
+        if self._measures is not None:
+            self._measures.on_tool_call(tool, outcome, seconds)
+
+    async def close(self) -> None:
+        for provider in self._own:
+            await asyncio.to_thread(provider.shutdown)
+
+
+def check_telemetry(settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+    """Raises `SettingsError` if something is to be sent and cannot be; loads no package for it."""
+    for signal in SIGNALS:
+        is_sent(signal, settings, environment)
+
+
+def telemetry_of(
+    settings: Settings,
+    tracers: TracerProvider | None = None,
+    meters: MeterProvider | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Telemetry:
+    """Signals without a provider go where the settings say. Raises `SettingsError` if that cannot work."""
+    telemetry = Telemetry(tracers, meters)
+    try:
+        telemetry.send(settings, environment)
+    except ImportError as error:
+        raise SettingsError(f"OpenTelemetry: {how_to_install(error)}") from error
+    return telemetry
+
+
+def _tracer_provider(url: str | None, resource: Resource) -> SdkTracerProvider:
+    """Sends from a thread of its own, in batches. The SDK reads the other variables (OTEL_…) itself."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url)))
+    return provider
+
+
+def _meter_provider(url: str | None, resource: Resource) -> SdkMeterProvider:
+    """Sends every minute, or every OTEL_METRIC_EXPORT_INTERVAL milliseconds."""
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=url))
+    return MeterProvider([reader], resource)
+
+
+def _resource(environment: Mapping[str, str]) -> Resource:
+    from opentelemetry.sdk.resources import Resource
+
+    attributes = {"service.version": __version__}
+    resources = environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if not environment.get("OTEL_SERVICE_NAME") and "service.name=" not in resources:
+        attributes["service.name"] = SERVICE
+    return Resource.create(attributes)

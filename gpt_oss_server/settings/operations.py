@@ -1,0 +1,79 @@
+"""The rows of the settings' table about running a server: its configuration file, TLS, its end, its logs.
+
+See `settings.Settings`, of which they are a part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpt_oss_server.settings.options import choice, duration, optional, setting, switch, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationsSettings:
+    config: str | None = setting(
+        None,
+        optional(text("FILE")),
+        "Operations",
+        "A TOML file with settings, such as `port = 9000`. Flags and variables win over it.",
+    )
+    tls_cert: str | None = setting(
+        None,
+        optional(text("FILE")),
+        "Operations",
+        "The certificate, in PEM, with the certificates of its issuers after it: the server then speaks "
+        "HTTPS. It is read again when the file changes.",
+        also=("--ssl-certfile", "--ssl-cert-file"),
+    )
+    tls_key: str | None = setting(
+        None,
+        optional(text("FILE")),
+        "Operations",
+        "The private key of `--tls-cert`, in PEM without a password; `none`: the certificate's file has it.",
+        also=("--ssl-keyfile", "--ssl-key-file"),
+    )
+    shutdown_grace: float = setting(
+        30.0,
+        duration(zero=True),
+        "Operations",
+        "How long running responses may finish after Ctrl-C or SIGTERM; a second signal stops immediately.",
+    )
+    drain_delay: float = setting(
+        3.0,
+        duration(zero=True),
+        "Operations",
+        "How long after SIGTERM new requests are still served while `/ready` answers 503, so that load "
+        "balancers notice. Ctrl-C does not wait.",
+    )
+    engine_check_interval: float = setting(
+        5.0,
+        duration(),
+        "Operations",
+        "How often the server checks whether its engine can generate; `/health` reports the result.",
+    )
+    exit_on_engine_failure: bool = setting(
+        False,
+        switch(),
+        "Operations",
+        "Whether the process ends, with exit code 3, once its engine cannot generate. For supervisors that "
+        "start it again.",
+    )
+    log_level: str = setting(
+        "info",
+        choice("debug", "info", "warning", "error"),
+        "Logging",
+        "The least severe messages that the server writes to standard error.",
+        also=("--uvicorn-log-level",),
+    )
+    log_format: str = setting(
+        "text",
+        choice("text", "json"),
+        "Logging",
+        "The form of the log: lines for people, or one JSON object a line. With `json`, the start of each "
+        "request has a line too; with `text`, only at level debug.",
+    )
+    access_log: bool = setting(
+        True, switch(), "Logging", "Whether to log each request as a line when it has ended."
+    )
+    log_prompts: bool = setting(False, switch(), "Logging", "Whether to log prompts and outputs. Off: never.")

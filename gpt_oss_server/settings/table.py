@@ -1,0 +1,340 @@
+"""The settings: one frozen table that defines the flags, the variables, their checks and their docs.
+
+Takes a command line, an environment and a configuration file. Returns `Settings`, or raises a
+`SettingsError` whose text is a sentence. A row below defines everything about a setting: `max_body_bytes` is
+`--max-body-bytes`, `GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not
+import any other part of the server, nor third-party packages.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from gpt_oss_server.settings.access import AccessSettings
+from gpt_oss_server.settings.network import NetworkSettings
+from gpt_oss_server.settings.observation import ObservationSettings
+from gpt_oss_server.settings.operations import OperationsSettings
+from gpt_oss_server.settings.options import (
+    AUTO,
+    ENV_PREFIX,
+    Option,
+    SettingsError,
+    automatic,
+    choice,
+    duration,
+    names,
+    option_of,
+    optional,
+    setting,
+    size,
+    switch,
+    switch_or,
+    text,
+    whole,
+)
+from gpt_oss_server.settings.sources import read_values, variables_of
+from gpt_oss_server.settings.store import StoreSettings
+
+__all__ = [
+    "EFFORTS",
+    "OPTIONS",
+    "Configuration",
+    "Settings",
+    "SettingsError",
+    "misspelt_variables",
+    "read_configuration",
+    "read_settings",
+]
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSettings, ObservationSettings):
+    """The configuration of one server. The constructor checks the values."""
+
+    model: str = setting(
+        "tiny",
+        text("MODEL"),
+        "Model",
+        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL`, "
+        "`sglang:URL` or `vllm:URL` (a server that runs elsewhere, or several: `URL,URL`), `scripted:FILE`, "
+        "or `random:20b` (random weights, for measuring).",
+        also=("-m", "-hf", "--hf-repo"),
+        common=True,
+    )
+    device: str = setting(
+        "auto",
+        choice("auto", "cpu", "cuda"),
+        "Model",
+        "Where the model runs; `auto` uses a GPU if there is one.",
+        common=True,
+    )
+    context: int | None = setting(
+        None,
+        optional(whole("TOKENS", 1)),
+        "Model",
+        "The context length; `none` is the model's own.",
+        also=("-c", "--ctx-size", "--max-model-len"),
+        common=True,
+    )
+    max_concurrent: int | None = setting(
+        None,
+        optional(whole("COUNT", 1)),
+        "Model",
+        "How many requests may generate simultaneously; `none` is 32 on a CPU, 64 on a GPU.",
+        also=("-np", "--parallel", "--max-num-seqs"),
+        common=True,
+    )
+    max_waiting: int = setting(
+        1000,
+        whole("COUNT", 0),
+        "Model",
+        "How many further requests may wait; any more get 503 with `retry-after`.",
+    )
+    kv_memory: int | None = setting(
+        None,
+        optional(size()),
+        "Model",
+        "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
+        also=("--kv-cache-memory-bytes",),
+    )
+    weights: str = setting(
+        "auto",
+        choice("auto", "fp8"),
+        "Model",
+        "`fp8` stores attention's weights and the head in 8 bits, for a GPU of Ada, Hopper or later: a third "
+        "less to read, slightly less exact (`bench --weights fp8 --compare bf16` measures it; not yet run "
+        "on a card). `auto` is bf16, on a CPU float32; experts stay in 4 bits.",
+    )
+    kv_dtype: str = setting(
+        "auto",
+        choice("auto", "fp8"),
+        "Model",
+        "`fp8` stores keys and values in 8 bits, on the same GPUs: twice the tokens in the same memory, less "
+        "exact (not yet run on a card). `auto` is bf16, on a CPU float32.",
+        also=("--kv-cache-dtype",),
+    )
+    speculation: bool | str = setting(
+        False,
+        switch_or("ngram", "eagle", "FOLDER"),
+        "Model",
+        "Whether to guess tokens and check them in one step, which changes the time of an answer, not its "
+        "text. `ngram` (or `on`) guesses what followed the same words before; `eagle:FOLDER` guesses with a "
+        "draft head (EAGLE-3, as published for gpt-oss; not yet run on a card).",
+    )
+    engine_key: str | None = setting(
+        None,
+        optional(text("KEY")),
+        "Model",
+        "The key of a server that runs elsewhere; prefer a file (`--engine-key-file`) or the variable.",
+        secret="whole",
+    )
+    engine_connect_timeout: float = setting(
+        10.0, duration(), "Model", "How long a connection to that server may take."
+    )
+    engine_idle_timeout: float = setting(600.0, duration(), "Model", "How long that server may send nothing.")
+    served_model_name: tuple[str, ...] = setting(
+        (),
+        names(),
+        "Model",
+        "A further name that requests may use as `model`; repeatable; `*` allows any.",
+        also=("-a", "--alias"),
+    )
+
+    default_max_output_tokens: int | Literal["auto"] | None = setting(
+        AUTO,
+        automatic(optional(whole("TOKENS", 1))),
+        "Answers",
+        "The output limit of a request that sets none; `none` is the rest of the context, and so is `auto`, "
+        "but for the embedded model it is 16384.",
+        also=("-n", "--predict", "--n-predict"),
+    )
+    max_output_tokens_cap: int | None = setting(
+        None,
+        optional(whole("TOKENS", 1)),
+        "Answers",
+        "The most output tokens of any request, whatever its own limit.",
+    )
+    repetition_limit: int | Literal["auto"] | None = setting(
+        AUTO,
+        automatic(optional(whole("TOKENS", 32, 65_536))),
+        "Answers",
+        "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete; "
+        "`none` is no limit, and so is `auto`, but for the embedded model it is 256.",
+    )
+    max_parallel_calls: int = setting(
+        16,
+        whole("COUNT", 1),
+        "Answers",
+        "How many calls one generation may make, where a request has `parallel_tool_calls: true`.",
+    )
+    guide_arguments: bool = setting(
+        True,
+        switch(),
+        "Answers",
+        "Whether the schemas of tools that are not strict guide the arguments of calls (the names, types and "
+        "order of properties), on engines that enforce grammars; off: any JSON object.",
+    )
+    default_reasoning_effort: str = setting(
+        "medium",
+        choice(*EFFORTS),
+        "Answers",
+        "The reasoning effort of a request that sets none.",
+        also=("--effort", "--reasoning-effort"),
+        common=True,
+    )
+    default_reasoning_budget: int | None = setting(
+        None,
+        optional(whole("TOKENS", 0)),
+        "Answers",
+        "The most reasoning tokens of a request that sets no budget; `none` is no limit.",
+        also=("--reasoning-budget",),
+    )
+    identity: str | None = setting(
+        None,
+        optional(text("TEXT")),
+        "Answers",
+        "The first line of the system message; `none` keeps Harmony's own.",
+    )
+    chat_reasoning_field: str = setting(
+        "both",
+        choice("both", "reasoning", "reasoning_content"),
+        "Answers",
+        "The field of a chat message that holds the reasoning; clients differ in which they read.",
+    )
+    chat_preamble_field: str = setting(
+        "content",
+        choice("content", "reasoning"),
+        "Answers",
+        "The field of a chat message that holds the model's preamble, its message to the user before a call; "
+        "clients that treat any `content` as the answer need `reasoning`.",
+    )
+    event_names: str = setting(
+        "openai",
+        choice("openai", "open-responses"),
+        "Answers",
+        "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
+        "`response.reasoning.…`. With the latter, `user` is null where a request has none, as that API "
+        "requires.",
+    )
+    end_cut_calls: bool = setting(
+        True,
+        switch(),
+        "Answers",
+        "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
+        "other item. Off: for clients that run each call that is done, whatever its status.",
+    )
+    call_form: str = setting(
+        "channel-first",
+        choice("channel-first", "recipient-first"),
+        "Answers",
+        "How the prompt spells past function calls: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
+    )
+    browser: str | None = setting(
+        None,
+        optional(text("BACKEND")),
+        "Tools",
+        "Where the browser tool searches: `exa`, `local:DIR`, `searxng:URL` or `off`. "
+        "Unset: `exa` where `EXA_API_KEY` is set, else `off`.",
+        common=True,
+        secret="url",
+    )
+    python: str = setting(
+        "auto",
+        choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
+        "Tools",
+        "The sandbox of the python tool. `auto` picks one that works here, but never `unsafe-local`.",
+        common=True,
+    )
+    python_image: str | None = setting(
+        None,
+        optional(text("IMAGE")),
+        "Tools",
+        "The image of the python tool's docker sandbox, with `python3` and ipykernel in it; `none` is "
+        "`quay.io/jupyter/scipy-notebook`.",
+    )
+    python_timeout: float = setting(
+        120.0, duration(), "Tools", "How long one call of the python tool may run."
+    )
+    python_memory: int | None = setting(
+        None,
+        optional(size()),
+        "Tools",
+        "The memory of the python tool's kernels and files, of all conversations together; `none` is a "
+        "quarter of the machine's.",
+    )
+    python_max_sessions: int = setting(
+        64,
+        whole("COUNT", 1),
+        "Tools",
+        "How many conversations and containers may hold python's state; any more get 429.",
+    )
+    python_max_sessions_per_client: int = setting(32, whole("COUNT", 1), "Tools", "The same for one client.")
+    mcp: tuple[str, ...] = setting(
+        (),
+        names("NAME=URL"),
+        "Tools",
+        "An MCP server that requests may use by its label; a URL or a command; repeatable.",
+        secret="url",
+    )
+    mcp_timeout: float = setting(
+        120.0,
+        duration(),
+        "Tools",
+        "How long one call of an MCP server's tool may run, for the operator's and the requests' servers.",
+    )
+    tool_server: tuple[str, ...] = setting(
+        (),
+        names("URL"),
+        "Tools",
+        "An MCP server whose browser, python or container replaces the built-in one; repeatable.",
+        secret="url",
+    )
+    allow_private_hosts: bool = setting(
+        False,
+        switch(),
+        "Tools",
+        "Whether requests may make tools reach private and local addresses. For a lab only.",
+    )
+
+    def __post_init__(self) -> None:
+        for option in OPTIONS:
+            option.check(getattr(self, option.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    settings: Settings
+    sources: Mapping[str, str]  # by a setting's name: where its value comes from, for those that are set
+
+
+_SECTIONS = ("Model", "Network", "Access", "Answers", "Tools", "Store", "Operations", "Logging")
+OPTIONS: tuple[Option, ...] = tuple(
+    sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
+)
+"""The table, in the order of the docs."""
+
+
+def read_configuration(given: Mapping[str, Any], environ: Mapping[str, str]) -> Configuration:
+    """The settings of a command line (`vars` of its namespace), an environment and a configuration file.
+
+    The command line wins over the environment, and the environment over the file.
+    """
+    values, sources = read_values(OPTIONS, given, environ)
+    return Configuration(Settings(**values), sources)
+
+
+def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    return read_configuration(given, environ).settings
+
+
+def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Variables whose names almost match a setting, each with the probably intended variable."""
+    known = [name for option in OPTIONS for name in variables_of(option, OPTIONS)]
+    unknown = [name for name in environ if name.startswith(ENV_PREFIX) and name not in known]
+    close = [(name, difflib.get_close_matches(name, known, 1, 0.9)) for name in sorted(unknown)]
+    return [(name, matches[0]) for name, matches in close if matches]

@@ -1,0 +1,304 @@
+"""A request's reasoning effort, its prompt within the context, and its sampling, the same for every API.
+
+Takes values of a request, the engine's properties and the settings. Returns a prompt and a `Sampling`, or
+raises an error before the engine generates anything. It must not know any API.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Literal, Protocol
+
+from gpt_oss_server.caller.access import owner
+from gpt_oss_server.caller.labels import LABELS, with_session
+from gpt_oss_server.caller.owner import OWNER
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment, are_kept
+from gpt_oss_server.harmony.layout import Layout
+from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
+from gpt_oss_server.json_values import is_larger
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
+from gpt_oss_server.turns.plan import default_output_limit
+from gpt_oss_server.turns.stop_ids import HARMONY_STOPS, least_tokens, stop_ids
+from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
+
+HarmonyEffort = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How much the model reasons: the effort in the prompt, and the budget in tokens (None: no limit)."""
+
+    effort: HarmonyEffort
+    budget: int | None = None
+
+
+_EFFORTS: dict[str, Thinking] = {
+    "none": Thinking("low", 0),
+    "minimal": Thinking("low", 128),
+    "low": Thinking("low"),
+    "medium": Thinking("medium"),
+    "high": Thinking("high"),
+    "xhigh": Thinking("high"),
+    "max": Thinking("high"),
+}
+_VERBOSITY = {
+    "low": "Keep the final answer short.",
+    "high": "Make the final answer thorough and detailed.",
+}
+
+_Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
+_ALL_TOKENS = -1  # as `top_k`
+_ENGINE_ONLY = ("cache_salt", "priority")  # no answer depends on these
+_MOST_CHARACTERS = 16  # per token, as the mean of a long text; English has 4 to 5
+_LEAST_MESSAGE = 4  # tokens
+_READ_APART = frozenset({"logit_bias", "logprobs", "ignored_stop_ids"})
+_OWN_NAMES = SAMPLING_FIELDS - _READ_APART
+_FIELD_OF = {"ignored_stop_ids": "ignore_eos"}
+_ANSWER_SHARE = 8  # an eighth of the context is kept for an answer without a length limit
+_SHORTER = 8  # tokens by which a text can shrink when text is appended: line breaks may merge
+
+
+def check_can_fit(context: int, param: str, *parts: object) -> None:
+    """Refuses parts of a request that are hopelessly too long before minutes are spent on encoding them."""
+    has_too_many = any(isinstance(part, list) and len(part) * _LEAST_MESSAGE > context for part in parts)
+    if has_too_many or is_larger(context * _MOST_CHARACTERS, *parts):
+        most = f"{context // _LEAST_MESSAGE:,} entries or {context * _MOST_CHARACTERS:,} characters"
+        raise ContextLengthExceeded(
+            f"This model's maximum context length is {context} tokens, and the request has more than {most}, "
+            "which cannot fit. Send less.",
+            param=param,
+        )
+
+
+def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:
+    """`budget` is the request's own. Without one, the smaller of the effort's and the operator's applies."""
+    thinking = _EFFORTS[effort]
+    if budget is not None:
+        return replace(thinking, budget=budget)
+    known = [each for each in (thinking.budget, settings.default_reasoning_budget) if each is not None]
+    return replace(thinking, budget=min(known, default=None))
+
+
+def with_verbosity(instructions: str | None, verbosity: str | None) -> str | None:
+    """Adds the verbosity to the instructions, as Harmony has no field for it."""
+    parts = [instructions, _VERBOSITY.get(verbosity or "")]
+    return "\n\n".join(part for part in parts if part) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of a request's prompts: the system message and the content of the developer message."""
+
+    renderer: Renderer
+    system: Segment
+    instructions: str | None  # of the request; the history may begin with more
+    tools: Sequence[FunctionTool]
+    namespaces: Sequence[ToolNamespace]
+    response_formats: Sequence[ResponseFormat] = ()
+
+    def opened(self, history: Sequence[Segment]) -> _Opened:
+        return self.renderer.opening(
+            self.system,
+            history,
+            instructions=self.instructions,
+            tools=self.tools,
+            namespaces=self.namespaces,
+            response_formats=self.response_formats,
+        )
+
+    def layout(self, history: Sequence[Segment], *, all_reasoning: bool = False) -> Layout:
+        return self.renderer.layout(*self.opened(history), all_reasoning=all_reasoning)
+
+
+def fitted_layout(
+    head: Head,
+    history: tuple[Segment, ...],
+    *,
+    whole: Layout | None = None,
+    context: int,
+    most: int | None = None,
+    truncates: bool = False,
+    answer: int | None = None,
+    all_reasoning: bool = False,
+    param: str,
+) -> tuple[Layout, tuple[Segment, ...]]:
+    """Return the prompt, and the part of the history that it contains.
+
+    `whole` is the prompt of the whole history, if the caller has it already. A history may be a hundred times
+    as long as the context, so that nothing is joined before its length is known.
+
+    If `truncates`, the oldest turns are dropped until the prompt has at most `most` tokens and leaves room
+    for an answer: `answer` tokens, or an eighth of the context, as far as the newest turn allows. The prompt
+    contains the reasoning of earlier turns only with `all_reasoning`.
+    """
+    room = context - 1 if most is None else min(context - 1, most)
+    prompt = head.layout(history, all_reasoning=all_reasoning) if whole is None else whole
+    left = context - min(answer or context // _ANSWER_SHARE, context // 2)
+    if truncates and prompt.length > min(room, left):
+        history = _newest_turns(history, min(room, left) - len(head.renderer.cue), head.opened, all_reasoning)
+        prompt = head.layout(history, all_reasoning=all_reasoning)
+    if prompt.length > room:
+        raise ContextLengthExceeded(_too_long(prompt.length, context, most), param=param)
+    return prompt, history
+
+
+def _newest_turns(
+    history: tuple[Segment, ...],
+    room: int,
+    opened: Callable[[Sequence[Segment]], _Opened],
+    all_reasoning: bool,
+) -> tuple[Segment, ...]:
+    """As many of the newest turns as fit, at least one. Instructions of dropped turns stay.
+
+    This sums up lengths and renders no prompts, as there may be thousands of turns. The head changes only
+    when a dropped turn contains instructions, and hardly ever gets shorter (`_SHORTER` allows for it).
+    """
+    starts = [place for place, segment in enumerate(history) if segment.role == "user"][1:]
+    developers = [place for place, segment in enumerate(history) if segment.role == "developer"]
+    lengths = _lengths_from(history, all_reasoning)
+    head, leading = 0, -1
+    for start in starts:
+        if lengths[start] + head - _SHORTER > room:
+            continue
+        if leading != bisect_left(developers, start):
+            leading = bisect_left(developers, start)
+            top, rest = opened([history[place] for place in developers[:leading]])
+            head = _length(top) + _length(rest)
+        if lengths[start] + head <= room:
+            return _from(history, start)
+    return _from(history, starts[-1]) if starts else history
+
+
+def _from(history: Sequence[Segment], start: int) -> tuple[Segment, ...]:
+    return (*(s for s in history[:start] if s.role == "developer"), *history[start:])
+
+
+def _lengths_from(history: Sequence[Segment], all_reasoning: bool) -> list[int]:
+    """By position: how many tokens of the history from there on the prompt contains."""
+    shown = are_kept(history, all_reasoning=all_reasoning)
+    lengths = [len(segment.tokens) * is_shown for segment, is_shown in zip(history, shown, strict=True)]
+    return list(accumulate(reversed(lengths)))[::-1]
+
+
+def _length(segments: Sequence[Segment]) -> int:
+    return sum(len(segment.tokens) for segment in segments)
+
+
+def _too_long(prompt: int, context: int, most: int | None) -> str:
+    if prompt >= context or most is None:
+        return str(ContextOverflow(prompt, context))
+    return f"The newest turn alone makes a prompt of {prompt} tokens, and the request allows at most {most}."
+
+
+class SamplingRequest(Protocol):
+    """A request of any API. Its sampling fields have the names of the fields of `Sampling`."""
+
+    @property
+    def logit_bias(self) -> Mapping[str, Any] | Sequence[Any] | None: ...
+    @property
+    def min_tokens(self) -> int | None: ...
+    @property
+    def ignore_eos(self) -> bool | None: ...
+    @property
+    def stop_token_ids(self) -> Sequence[int] | None: ...
+    @property
+    def bad_words(self) -> Sequence[str] | None: ...
+
+
+def sampling_of(
+    request: SamplingRequest,
+    info: EngineInfo,
+    settings: Settings,
+    *,
+    prompt: int,
+    limit: int | None,
+    encoding: Encoding,
+    logprobs: int | None = None,
+    debug: bool = False,
+) -> Sampling:
+    """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any.
+
+    `debug` needs the sampled tokens' log-probabilities, where the engine has them.
+    """
+    given = _given(request, info, encoding, logprobs, debug=debug)
+    if getattr(request, "priority", None) and not settings.allow_priority:
+        raise UnsupportedField(
+            "`priority` would let this request start before those of others, which this server does not "
+            "allow. Leave it out, or start the server with --allow-priority.",
+            param="priority",
+        )
+    given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
+    if whose := owner():  # no timing of a prompt shows what another owner's contained
+        given["cache_salt"] = f"{whose} {given.get('cache_salt', '')}"
+    given.setdefault("temperature", info.temperature)
+    given.setdefault("top_p", info.top_p)
+    limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
+    most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
+    least = least_tokens(request.min_tokens or 0, limit, most)
+    stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
+    own = {**given, "min_tokens": least, "stop_token_ids": stops}
+    labels = dict(with_session(LABELS.get(), getattr(request, "prompt_cache_key", None)))
+    return Sampling(max_tokens=most, owner=OWNER.get(), labels=labels, **own)
+
+
+def _given(
+    request: SamplingRequest, info: EngineInfo, encoding: Encoding, logprobs: int | None, *, debug: bool
+) -> dict[str, Any]:
+    """The request's fields that the engine honours, under the names of `Sampling`."""
+    values = {name: getattr(request, name, None) for name in _OWN_NAMES}
+    given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
+        del given["top_k"]
+    bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
+    bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
+    if bias:
+        given["logit_bias"] = bias
+    if request.ignore_eos:
+        given["ignored_stop_ids"] = HARMONY_STOPS
+    if logprobs is None and debug and "logprobs" in info.honours:
+        logprobs = 0
+    if logprobs is not None:
+        given["logprobs"] = logprobs
+    for name in ignored_fields(request, info, logprobs=logprobs):
+        del given[name]
+    names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
+    _check_honoured(given, info, names)
+    return given
+
+
+def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:
+    """The request's sampling fields without effect on this engine, in the order of the alphabet."""
+    neutral = Sampling()
+    values = {name: getattr(request, name, None) for name in info.ignores} | {"logprobs": logprobs}
+    if values.get("top_k") == _ALL_TOKENS:
+        del values["top_k"]
+    given = {name for name, value in values.items() if value is not None and value != getattr(neutral, name)}
+    return sorted(given & info.ignores)
+
+
+def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[int, ...]:
+    """The header of the only call that the turn may make, where the engine would not be bound to it."""
+    if not (info.takes_begun_calls and wanted.must_call and wanted.only is not None):
+        return ()
+    forced = [call for call in wanted.calls if call.recipient in wanted.only]
+    if len(wanted.only) != 1 or not forced:  # several tools, or one that runs here
+        return ()
+    [call] = forced
+    written = renderer.call(call.recipient, "", content_type=None if call.raw else "json").tokens
+    return tuple(written[len(renderer.cue) : -1])
+
+
+def _check_honoured(given: Mapping[str, Any], info: EngineInfo, names: Mapping[str, str]) -> None:
+    for name in given:
+        if name not in info.honours and given[name] != getattr(Sampling(), name):
+            field = names.get(name, name)
+            raise UnsupportedField(
+                f"`{field}` is not served by the model {info.name!r}. Leave it out.", param=field
+            )
