@@ -50,7 +50,7 @@ from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds.table import stores_of
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 

@@ -20,9 +20,9 @@ from gpt_oss_server.apis.completions.tokens import DetokenizeRequest, TokenizeOp
 from gpt_oss_server.apis.responses.conversations import CreateConversation, CreateItems, UpdateConversation
 from gpt_oss_server.apis.responses.input.reader import HANDLERS
 from gpt_oss_server.apis.responses.request import INCLUDABLE, CreateResponse
-from gpt_oss_server.hosted.container_names import CreateContainer
-from gpt_oss_server.hosted.table import BY_TYPE
-from gpt_oss_server.tooling.requested import READERS
+from gpt_oss_server.items.container_names import CreateContainer
+from gpt_oss_server.items.requested import READERS
+from gpt_oss_server.items.table import BY_TYPE
 
 _ERRORS = "The [errors](../errors.md) have codes of their own."
 

@@ -16,14 +16,14 @@ from gpt_oss_server.apis.responses.items.reasoning import REASONING_EVENTS
 from gpt_oss_server.apis.responses.items.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.apis.responses.items.tool_builders import McpListBuilder
 from gpt_oss_server.apis.responses.stream import ResponseStream, Status, error_event
+from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import EventsForgotten, GenerationFailed
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.items.builder import Event, Item, ItemBuilder
-from gpt_oss_server.tooling.requested import parse_tools
+from gpt_oss_server.items.requested import parse_tools
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent
-from gpt_oss_server.turns.logprobs import Speller
 from inference.engine import TokenLogprob
 from tools.tool import ToolOutput
 

@@ -22,10 +22,11 @@ from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import ModelNotServed, RateLimitExceeded, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
-from gpt_oss_server.hosted.table import BY_NAMESPACE
 from gpt_oss_server.http.fields import Body
 from gpt_oss_server.http.unknown_fields import header_of, treat_unknown_fields
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.items.requested import RequestTools
+from gpt_oss_server.items.table import BY_NAMESPACE
 from gpt_oss_server.runs.counters import Counters
 from gpt_oss_server.runs.debugging import allows_debugging
 from gpt_oss_server.runs.observed import Api, ObservedRun, RunObserver
@@ -35,10 +36,9 @@ from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.kinds.table import stores_of
 from gpt_oss_server.stores.sealing import Sealer
-from gpt_oss_server.tooling.bind import bind_tools
-from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.tooling.requested import RequestTools
-from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.toolset.bind import bind_tools
+from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from gpt_oss_server.traces.records import Traces
 from gpt_oss_server.turns.plan import TurnLimits, turn_limits
 from inference.engine import Engine, InferenceError, Shared

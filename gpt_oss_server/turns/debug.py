@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 
+from gpt_oss_server.content.logprobs import LEAST
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Slip
-from gpt_oss_server.turns.logprobs import LEAST
 from gpt_oss_server.turns.repetition import TurnWarning
 from gpt_oss_server.turns.transcript import Transcript
 

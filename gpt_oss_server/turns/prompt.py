@@ -16,6 +16,7 @@ from gpt_oss_server.caller.access import owner
 from gpt_oss_server.caller.labels import LABELS, with_session
 from gpt_oss_server.caller.owner import OWNER
 from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment, are_kept
@@ -23,7 +24,6 @@ from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.turns.plan import default_output_limit
 from gpt_oss_server.turns.stop_ids import HARMONY_STOPS, least_tokens, stop_ids
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling

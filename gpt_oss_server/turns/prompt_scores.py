@@ -11,8 +11,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from gpt_oss_server.content.logprobs import LEAST, Speller
 from gpt_oss_server.errors import UnsupportedField
-from gpt_oss_server.turns.logprobs import LEAST, Speller
 from inference.engine import Engine, EngineInfo, Sampling, Step, TokenLogprob
 
 

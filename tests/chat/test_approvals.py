@@ -11,7 +11,7 @@ import pytest
 from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.chat_asking import check_chunks, service_of
 from tests.doubles.serving import scripted
 from tests.doubles.tools.echo_server import Seen, serving

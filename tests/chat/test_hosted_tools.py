@@ -9,7 +9,7 @@ import pytest
 
 from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.chat_asking import HI, check_chunks, service_of
 from tests.doubles.apis.chat_tools import CALL, Browser, serving_tools
 from tests.doubles.serving import scripted

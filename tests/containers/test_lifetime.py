@@ -7,7 +7,7 @@ import pytest
 from gpt_oss_server.apis.containers.sessions import Containers
 from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Ready

@@ -17,7 +17,7 @@ from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.services import responses_service
 from tests.doubles.waiting import until_found
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
 from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, FREE, LARK, SHELL
 from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments

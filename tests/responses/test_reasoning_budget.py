@@ -13,7 +13,7 @@ from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.toolset.offered import Toolset
 from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
 from tests.doubles.apis.chat_asking import completion_of
 from tests.doubles.apis.services import responses_service

@@ -11,7 +11,7 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
 from tests.doubles.apis.client_tools import FREE
 from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments

@@ -16,11 +16,12 @@ from gpt_oss_server.constraints import binding
 from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
 from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.content.answer_form import answer_format
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
-from gpt_oss_server.tooling.form import answer_format, wanted_of
-from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.tooling.requested import parse_tools
+from gpt_oss_server.items.requested import parse_tools
+from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.toolset.choice import wanted_of
 from inference.engine import Engine
 from inference.local.engine import load_local
 from tests.doubles.apis.services import responses_service

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import load_encoding
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.toolset.offered import Toolset
 from gpt_oss_server.turns.debug import debug_metadata
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import TokenLogprob

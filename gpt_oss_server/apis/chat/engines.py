@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import UnsupportedField
-from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.turns.beams import beam_search
 from gpt_oss_server.turns.prompt import Thinking
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt

@@ -11,8 +11,8 @@ from typing import Any
 
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.hosted.past import past_segments
-from gpt_oss_server.hosted.table import tool_of
+from gpt_oss_server.items.past import past_segments
+from gpt_oss_server.items.table import tool_of
 
 
 def ran_here(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:

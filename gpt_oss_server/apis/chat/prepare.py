@@ -14,15 +14,15 @@ from gpt_oss_server.apis.chat.messages import Begun, read_messages
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.content.answer_form import AnswerFormat
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.items.requested import RequestTools
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.form import AnswerFormat
-from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
-from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.turns.prompt import (
     Head,
     Thinking,

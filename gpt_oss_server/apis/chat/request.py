@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import (
     Body,
@@ -43,7 +44,6 @@ from gpt_oss_server.http.unserved import (
     only,
 )
 from gpt_oss_server.turns.beams import check_best_of
-from gpt_oss_server.turns.biases import check_bias
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,

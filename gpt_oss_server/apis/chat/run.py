@@ -20,15 +20,15 @@ from gpt_oss_server.apis.chat.usage import usage_of
 from gpt_oss_server.apis.chat.writers import ChunkPart
 from gpt_oss_server.caller.record import note_answer
 from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import ApiError, from_exception
 from gpt_oss_server.http.shared_fields import shown_metadata
 from gpt_oss_server.runs.counters import outcome
 from gpt_oss_server.runs.observed import Usage
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnFinished
-from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merged import merged
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import ignored_fields

@@ -32,10 +32,10 @@ from gpt_oss_server.apis.chat.writers import (
     SilentWriter,
     Writer,
 )
+from gpt_oss_server.content.logprobs import Scores, Speller, TextScores
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
-from gpt_oss_server.turns.logprobs import Scores, Speller, TextScores
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import Finish
 

@@ -1,7 +1,7 @@
 """The tools of a chat request, from every field that declares some.
 
 Takes `tools`, `functions`, `web_search_options` and the built-in tools of `chat_template_kwargs`. Returns the
-tools as `tooling.requested` reads them, or raises a 400 that names the field as the client sent it.
+tools as `items.requested` reads them, or raises a 400 that names the field as the client sent it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
+from gpt_oss_server.content.dialect import NESTED
+from gpt_oss_server.content.tools import function_tool
 from gpt_oss_server.errors import UnsupportedField
-from gpt_oss_server.hosted.table import BY_NAMESPACE
-from gpt_oss_server.tooling.client_tools import function_tool
-from gpt_oss_server.tooling.dialect import NESTED
-from gpt_oss_server.tooling.requested import RequestTools, read_tool
+from gpt_oss_server.items.requested import RequestTools, read_tool
+from gpt_oss_server.items.table import BY_NAMESPACE
 
 
 def read_tools(request: CreateChatCompletion) -> RequestTools:

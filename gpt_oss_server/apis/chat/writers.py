@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.turns.logprobs import Scores, TextScores
+from gpt_oss_server.content.logprobs import Scores, TextScores
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import TokenLogprob
 

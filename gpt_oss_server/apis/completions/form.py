@@ -11,10 +11,10 @@ import asyncio
 from gpt_oss_server.apis.completions.request import CreateCompletion
 from gpt_oss_server.constraints.binding import bind_plain
 from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.content.answer_form import requested_answer
+from gpt_oss_server.content.dialect import NESTED
 from gpt_oss_server.errors import UnsupportedField
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.tooling.answer_form import requested_answer
-from gpt_oss_server.tooling.dialect import NESTED
 from inference.grammar import Grammar
 
 

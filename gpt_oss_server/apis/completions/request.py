@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
 from gpt_oss_server.http.fields import Boolean, Integer, optional, read_body, required
@@ -32,7 +33,6 @@ from gpt_oss_server.http.unserved import (
 )
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.turns.beams import check_best_of
-from gpt_oss_server.turns.biases import check_bias
 
 _EXAMPLE = '{"prompt": "Once upon a time"}'
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default for this API

@@ -17,12 +17,12 @@ from gpt_oss_server.apis.completions.request import CreateCompletion
 from gpt_oss_server.apis.completions.text import LegacyLogprobs, PlainText
 from gpt_oss_server.caller.record import note_answer
 from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
 from gpt_oss_server.runs.counters import outcome
 from gpt_oss_server.runs.observed import Usage
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.turns.beams import beam_search, check_beams_fit
-from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.merged import merged
 from gpt_oss_server.turns.prompt import ignored_fields, sampling_of
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.content.logprobs import LEAST, Speller
 from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, Encoding
-from gpt_oss_server.turns.logprobs import LEAST, Speller
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import Step, TokenLogprob
 

@@ -17,12 +17,12 @@ from starlette.responses import Response
 from gpt_oss_server.apis.containers.sessions import Containers
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.owner import OWNER
-from gpt_oss_server.hosted.container_names import CreateContainer, parse_container
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.items.container_names import CreateContainer, parse_container
+from gpt_oss_server.toolset.offered import ToolsetMaker
 
 
 def containers_router(

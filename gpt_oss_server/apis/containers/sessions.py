@@ -25,9 +25,9 @@ from gpt_oss_server.errors import (
     ToolNotAvailable,
     TooManyContainers,
 )
-from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
-from gpt_oss_server.hosted.container_names import IDLE_MINUTES, container_id
-from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.items.code_interpreter import CodeInterpreter
+from gpt_oss_server.items.container_names import IDLE_MINUTES, container_id
+from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from tools.sessions import TooManySessions
 from tools.tool import ToolUnavailable
 

@@ -27,17 +27,17 @@ from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.content.answer_form import requested_answer
+from gpt_oss_server.content.dialect import FLAT
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment, since_compaction
 from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.unanswered import unanswered
+from gpt_oss_server.items.requested import RequestTools
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.tooling.answer_form import requested_answer
-from gpt_oss_server.tooling.dialect import FLAT
-from gpt_oss_server.tooling.form import wanted_of
-from gpt_oss_server.tooling.hosted import HostedTools, known_recipients
-from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.toolset.bound import HostedTools, known_recipients
+from gpt_oss_server.toolset.choice import wanted_of
 from gpt_oss_server.turns.prompt import (
     Head,
     Thinking,

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from gpt_oss_server.apis.responses.items.summary import SummaryKind
+from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.hosted.table import HOSTED_TOOLS
 from gpt_oss_server.http.fields import (
     Body,
     Boolean,
@@ -43,7 +43,7 @@ from gpt_oss_server.http.unserved import (
     NotServed,
     only,
 )
-from gpt_oss_server.turns.biases import check_bias
+from gpt_oss_server.items.table import HOSTED_TOOLS
 
 
 class ReasoningOptions(Reasoning):

@@ -29,6 +29,7 @@ from gpt_oss_server.apis.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.caller.access import owner
 from gpt_oss_server.caller.record import note_answer
 from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
@@ -43,7 +44,6 @@ from gpt_oss_server.traces.packed import packed
 from gpt_oss_server.traces.records import TraceRecord
 from gpt_oss_server.turns.debug import debug_compaction, debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
-from gpt_oss_server.turns.logprobs import Speller
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import begun_call, ignored_fields
 from gpt_oss_server.turns.stop_ids import own_stops

@@ -47,12 +47,12 @@ from gpt_oss_server.errors import (
 )
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
+from gpt_oss_server.items.requested import parse_tools
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
-from gpt_oss_server.tooling.requested import parse_tools
 from gpt_oss_server.turns.debug import log_turn
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import EngineInfo, InferenceError

@@ -1,7 +1,7 @@
 """Converts turn events into a response's events: the one place that assigns indices and sequence numbers.
 
 Takes batches of turn events, then exactly one `finish`. Returns batches of event dicts. Each message becomes
-an item; its builder follows the contract in `item_builder`, and the final response holds the items that the
+an item; its builder follows the contract in `items/builder`, and the final response holds the items that the
 builders closed with. `finish` closes the open item and emits exactly one terminal event.
 """
 

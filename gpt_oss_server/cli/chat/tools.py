@@ -14,7 +14,7 @@ from gpt_oss_server.cli.terminal.errors import CommandLineError
 from gpt_oss_server.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from gpt_oss_server.tooling.toolset import ToolsetMaker
+    from gpt_oss_server.toolset.offered import ToolsetMaker
 
 SETTINGS = ("browser", "python", "python_image", "python_timeout", "tool_server", "allow_private_hosts")
 INCLUDE = ["code_interpreter_call.outputs"]
@@ -66,7 +66,7 @@ def toolset_maker(args: argparse.Namespace, settings: Settings) -> ToolsetMaker 
     """The maker of the enabled tools; None if no hosted tool is enabled."""
     if not (args.browser_tool or args.python_tool):
         return None
-    from gpt_oss_server.tooling.toolset import ToolsetMaker
+    from gpt_oss_server.toolset.offered import ToolsetMaker
 
     used = replace(
         settings,

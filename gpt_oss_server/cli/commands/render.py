@@ -23,7 +23,7 @@ from inference.engine import EngineInfo, InferenceError, Sampling, Step
 
 if TYPE_CHECKING:
     from gpt_oss_server.runs.served import Served
-    from gpt_oss_server.tooling.toolset import ToolsetMaker
+    from gpt_oss_server.toolset.offered import ToolsetMaker
 
 EXAMPLES = """\
 examples:
@@ -96,9 +96,9 @@ def _spans(served: Served, tokens: Sequence[int]) -> Iterator[tuple[bool, str]]:
 
 def _tools(settings: Settings) -> ToolsetMaker:
     """Declares the browser and Python as any server does. Neither runs here."""
-    from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
-    from gpt_oss_server.hosted.web_search import WebSearch
-    from gpt_oss_server.tooling.toolset import ToolsetMaker
+    from gpt_oss_server.items.code_interpreter import CodeInterpreter
+    from gpt_oss_server.items.web_search import WebSearch
+    from gpt_oss_server.toolset.offered import ToolsetMaker
     from tools.browser.backends.local import LocalBackend
     from tools.python.sandboxes.bounds.limits import SandboxLimits
     from tools.python.sandboxes.unsafe_local import UnsafeLocal

@@ -25,7 +25,7 @@ def check_start(settings: Settings) -> None:
     from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
     from gpt_oss_server.runs.served import keyring_of
     from gpt_oss_server.stores.sealing import server_sealer
-    from gpt_oss_server.tooling.toolset import ToolsetMaker
+    from gpt_oss_server.toolset.offered import ToolsetMaker
 
     check_context(settings.context, settings)
     if settings.needs_keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpt_oss_server.apis.chat.service import ChatService
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.chat_asking import service_of
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Calculator, Ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from tools.tool import Declaration, Session, ToolCall, ToolOutput
 
 ANSWER = "<|channel|>final<|message|>It is 4.<|return|>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from gpt_oss_server.hosted.coin import CoinTool
+from gpt_oss_server.items.coin import CoinTool
 from tests.contracts.tool_contract import ToolContract
 from tests.doubles.serving import scripted, serving
 from tools.tool import Tool

@@ -12,7 +12,7 @@ from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.tooling import requested
+from gpt_oss_server.items import requested
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 

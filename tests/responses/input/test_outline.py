@@ -12,7 +12,7 @@ from gpt_oss_server.apis.responses.input.reader import HANDLERS, read_input
 from gpt_oss_server.apis.responses.input.reading import Conversation, Item
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.hosted.table import BY_ITEM_TYPE
+from gpt_oss_server.items.table import BY_ITEM_TYPE
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 

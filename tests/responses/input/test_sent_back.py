@@ -10,7 +10,7 @@ import pytest
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool

@@ -10,10 +10,10 @@ import pytest
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.hosted.web_search import WebSearch
 from gpt_oss_server.http.sse import encode
+from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted

@@ -57,7 +57,7 @@ async def test_a_name_and_its_namespace_are_separated_however_the_model_wrote_th
 
 @pytest.mark.parametrize("name", ["python", "functions", "a.b c", "mcp__docs-2"])
 async def test_a_namespace_of_any_name_is_returned_by_that_name(name: str) -> None:
-    from gpt_oss_server.tooling.client_tools import recipient_of
+    from gpt_oss_server.content.tools import recipient_of
 
     ask = Asking(call(recipient_of("find", name), "{}"), FINAL.format("Done."))
     response = await ask(tools=[{**CRM, "name": name}])

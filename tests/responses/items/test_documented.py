@@ -12,7 +12,7 @@ from typing import Any
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.mcp_asking import Asking as McpAsking

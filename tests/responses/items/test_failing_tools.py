@@ -10,7 +10,7 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import Toolset, ToolsetMaker
+from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted

@@ -12,7 +12,7 @@ from openai import OpenAI
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from inference.engine import TokenLogprob
 from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of
 from tests.doubles.apis.services import responses_service

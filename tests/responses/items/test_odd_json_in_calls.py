@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted

@@ -10,7 +10,7 @@ import pytest
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.tooling.requested import parse_tools
+from gpt_oss_server.items.requested import parse_tools
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.searched_tools import CALLS, CRM, FINDS, PLAIN, SERVER, TOOLS, WEATHER
 from tests.doubles.engines.random_engine import RandomEngine

@@ -13,9 +13,9 @@ from typing import Any
 
 from gpt_oss_server.apis.responses.input.reading import answered_call
 from gpt_oss_server.content.pairing import unpaired
+from gpt_oss_server.content.tools import SEARCH, recipient_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
 
 _CALLS = frozenset(
     {"function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call"}

@@ -20,14 +20,14 @@ from gpt_oss_server.apis.responses.input.reading import (
     function_recipient,
 )
 from gpt_oss_server.content.parts import text_of
+from gpt_oss_server.content.tools import SEARCH, recipient_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.hosted.past import past_segments
-from gpt_oss_server.hosted.table import BY_ITEM_TYPE
 from gpt_oss_server.http.validation import json_text, text_field
-from gpt_oss_server.tooling.client_tools import SEARCH, recipient_of
-from gpt_oss_server.tooling.listings import carried
-from gpt_oss_server.tooling.search import declared_text
+from gpt_oss_server.items.listings import carried
+from gpt_oss_server.items.past import past_segments
+from gpt_oss_server.items.search import declared_text
+from gpt_oss_server.items.table import BY_ITEM_TYPE
 
 _NOT_KEPT = "(The result was not kept in this conversation.)"
 

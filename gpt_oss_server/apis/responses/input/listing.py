@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpt_oss_server.apis.responses.input.reading import Item
-from gpt_oss_server.hosted.table import BY_ITEM_TYPE
 from gpt_oss_server.http.validation import json_text
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.table import BY_ITEM_TYPE
 
 
 def with_own_ids(items: Iterable[Item], taken: set[str], ids: Ids) -> list[Item]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.harmony.history import Segment, since_compaction
-from gpt_oss_server.tooling.client_tools import Tool
-from gpt_oss_server.tooling.listings import records_in
-from gpt_oss_server.tooling.requested import RequestTools, loaded_tools, parse_tools
+from gpt_oss_server.items.listings import records_in
+from gpt_oss_server.items.requested import RequestTools, loaded_tools, parse_tools
 
 OF_ITEMS = frozenset({"additional_tools", "tool_search_output"})
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpt_oss_server.apis.responses.input.reading import Item
-from gpt_oss_server.hosted.table import BY_ITEM_TYPE
+from gpt_oss_server.items.table import BY_ITEM_TYPE
 
 _NO_MESSAGE: Item = {"type": "message", "role": "user", "content": ""}
 _NO_REASONING: Item = {"type": "reasoning"}

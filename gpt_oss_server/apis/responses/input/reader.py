@@ -25,8 +25,8 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import json_type, text_field
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.requested import RequestTools
 from gpt_oss_server.stores.sealing import Sealer
-from gpt_oss_server.tooling.requested import RequestTools
 
 
 def read_input(

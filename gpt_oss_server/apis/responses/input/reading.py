@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.content.tools import recipient_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
@@ -17,10 +18,9 @@ from gpt_oss_server.harmony.unanswered import CUT_OFF
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.requested import RequestTools, loaded_tools
 from gpt_oss_server.stores.sealing import Sealer
-from gpt_oss_server.tooling.client_tools import recipient_of
-from gpt_oss_server.tooling.hosted import RESULT_LOST
-from gpt_oss_server.tooling.requested import RequestTools, loaded_tools
+from gpt_oss_server.toolset.bound import RESULT_LOST
 
 Item = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Builders of text items: the base class of messages and reasoning, and the message.
 
-Takes text and returns the item and its events; `item_builder` is the contract.
+Takes text and returns the item and its events; `items/builder` is the contract.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+from gpt_oss_server.content.logprobs import Scores
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
-from gpt_oss_server.turns.logprobs import Scores
 from inference.engine import TokenLogprob
 
 

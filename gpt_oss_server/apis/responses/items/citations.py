@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gpt_oss_server.apis.responses.items.builders import MessageBuilder
+from gpt_oss_server.content.logprobs import Scores
 from gpt_oss_server.items.builder import Event, EventTexts, Item
-from gpt_oss_server.turns.logprobs import Scores
 from tools.browser.citations import Citation, CitationRewriter, Piece, Resolve
 
 

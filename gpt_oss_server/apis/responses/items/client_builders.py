@@ -14,11 +14,11 @@ from gpt_oss_server.apis.responses.items.shaped_calls import (
     ShellBuilder,
     ToolSearchBuilder,
 )
+from gpt_oss_server.content.logprobs import Speller
+from gpt_oss_server.content.tools import ClientTool
 from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import ItemBuilder
-from gpt_oss_server.tooling.client_tools import ClientTool
-from gpt_oss_server.turns.logprobs import Speller
 
 
 def unknown_call(ids: Ids, recipient: str, speller: Speller | None) -> ItemBuilder:

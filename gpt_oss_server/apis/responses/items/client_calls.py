@@ -1,14 +1,14 @@
 """Builders of the items of calls whose text the client reads as the model wrote it: functions, custom tools.
 
-`item_builder` is the contract. `ClientCall` is the base of these and of the calls with a fixed shape.
+`items/builder` is the contract. `ClientCall` is the base of these and of the calls with a fixed shape.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from gpt_oss_server.content.logprobs import Speller, TextScores
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
-from gpt_oss_server.turns.logprobs import Speller, TextScores
 from inference.engine import TokenLogprob
 
 

@@ -14,11 +14,11 @@ from typing import ClassVar
 
 from gpt_oss_server.apis.responses.items.builders import TextItemBuilder
 from gpt_oss_server.apis.responses.items.summary import SUMMARY_EVENTS, Summary
+from gpt_oss_server.content.logprobs import TextScores
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.items.builder import Event, EventTexts, Item
 from gpt_oss_server.stores.sealing import Sealer
-from gpt_oss_server.turns.logprobs import TextScores
 from inference.engine import TokenLogprob
 
 _PURPOSE = "reasoning"

@@ -11,13 +11,13 @@ from gpt_oss_server.apis.responses.items.client_builders import client_builder, 
 from gpt_oss_server.apis.responses.items.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal
 from gpt_oss_server.apis.responses.items.summary import Summary, SummaryKind
 from gpt_oss_server.apis.responses.items.tool_builders import McpApprovalBuilder, McpCallBuilder
+from gpt_oss_server.content.logprobs import Scores, Speller, TextScores
+from gpt_oss_server.content.tools import ClientTool
 from gpt_oss_server.harmony.events import Header
-from gpt_oss_server.hosted.table import BY_NAMESPACE
-from gpt_oss_server.hosted.tool import HostedCall
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import ItemBuilder
-from gpt_oss_server.tooling.client_tools import ClientTool
-from gpt_oss_server.turns.logprobs import Scores, Speller, TextScores
+from gpt_oss_server.items.kind import HostedCall
+from gpt_oss_server.items.table import BY_NAMESPACE
 
 if TYPE_CHECKING:
     from tools.browser.citations import Resolve

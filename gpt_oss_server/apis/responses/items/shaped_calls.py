@@ -1,6 +1,6 @@
 """Builders of the items of calls whose shape the API fixes: shells, patches, searches for tools.
 
-`item_builder` is the contract. The model's JSON arguments become the item's action. If they are not valid
+`items/builder` is the contract. The model's JSON arguments become the item's action. If they are not valid
 (the engine may enforce no grammar), the item still has the shape and is incomplete.
 """
 

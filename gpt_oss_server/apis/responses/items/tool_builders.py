@@ -1,6 +1,6 @@
 """Builders of MCP items: calls, requests for approval and lists of tools.
 
-`item_builder` is the contract. The events of `called` are sent before the tool runs, those of `answered`
+`items/builder` is the contract. The events of `called` are sent before the tool runs, those of `answered`
 afterwards.
 """
 

@@ -12,12 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.constraints.wanted import ClientCall
-from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
-from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
-from gpt_oss_server.hosted.table import BY_TYPE
-from gpt_oss_server.http.validation import text_field
-from gpt_oss_server.tooling.client_shapes import client_shape, search_tool
-from gpt_oss_server.tooling.client_tools import (
+from gpt_oss_server.content.dialect import FLAT, Dialect, Fields
+from gpt_oss_server.content.tools import (
     SEARCH,
     ClientTool,
     Tool,
@@ -28,9 +24,13 @@ from gpt_oss_server.tooling.client_tools import (
     recipient_of,
     without_nulls,
 )
-from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields
-from gpt_oss_server.tooling.listings import Record
-from gpt_oss_server.tooling.search import ToolSearch, search_description
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedField
+from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
+from gpt_oss_server.http.validation import text_field
+from gpt_oss_server.items.client_shapes import client_shape, search_tool
+from gpt_oss_server.items.listings import Record
+from gpt_oss_server.items.search import ToolSearch, search_description
+from gpt_oss_server.items.table import BY_TYPE
 from tools.extras import how_to_install
 
 

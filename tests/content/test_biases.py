@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE, Encoding
-from gpt_oss_server.turns.biases import NEVER, logit_bias, words_of_one_token
 
 
 def test_an_object_and_pairs_of_ids(encoding: Encoding) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpt_oss_server.constraints.wanted import Schema
+from gpt_oss_server.content.tools import SEARCH, ClientTool, Tool, check, recipient_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import FunctionTool
-from gpt_oss_server.tooling.client_tools import SEARCH, ClientTool, Tool, check, recipient_of
 
 
 def client_shape(tool: Tool, where: str) -> ClientTool:

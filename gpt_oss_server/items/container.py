@@ -6,7 +6,7 @@ hosted tools.
 
 from __future__ import annotations
 
-from gpt_oss_server.hosted.tool import HostedTool
+from gpt_oss_server.items.kind import HostedTool
 
 
 class ContainerTool(HostedTool):

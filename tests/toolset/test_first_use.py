@@ -11,13 +11,13 @@ import pytest
 from gpt_oss_server.app import create_app
 from gpt_oss_server.constraints import matcher
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling import bind
+from gpt_oss_server.toolset import bind
 from tests.doubles.serving import scripted
 
 PARSED_ON_THE_LOOP = """
 import sys
 from gpt_oss_server import app
-from gpt_oss_server.tooling import requested
+from gpt_oss_server.items import requested
 from tools.mcp.public_form import public_form
 public_form({"type": "mcp", "server_label": "x", "server_url": "https://user:secret@a.example/mcp"})
 sys.exit(bool({"mcp", "mcp.client", "mcp_types"} & sys.modules.keys()))

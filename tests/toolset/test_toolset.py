@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.tooling import toolset
-from gpt_oss_server.tooling.toolset import ToolsetMaker
+from gpt_oss_server.toolset import offered as toolset
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.server_process import free_port
 from tests.doubles.tools.echo_server import ServerThread
 from tests.doubles.tools.small_tools import Sums

@@ -7,7 +7,7 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.tooling.hosted import HostedTools
+from gpt_oss_server.toolset.bound import HostedTools
 from tools.tool import Declaration
 from tools.toolbox import Toolbox
 

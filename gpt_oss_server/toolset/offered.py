@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.caller.access import owner
 from gpt_oss_server.caller.owner import OWNER
-from gpt_oss_server.hosted.container_names import conversation_of
-from gpt_oss_server.hosted.table import HOSTED_TOOLS
-from gpt_oss_server.hosted.tool import HostedTool, Maker
+from gpt_oss_server.items.container_names import conversation_of
+from gpt_oss_server.items.kind import HostedTool, Maker
+from gpt_oss_server.items.table import HOSTED_TOOLS
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.extras import how_to_install
 from tools.tool import ToolUnavailable

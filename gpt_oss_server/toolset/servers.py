@@ -13,9 +13,9 @@ from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.tooling.listings import KIND, Record, carried, carried_listing, record_of, shown_tools
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.items.listings import KIND, Record, carried, carried_listing, record_of, shown_tools
+from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.toolset.offered import Toolset
 from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import McpSettingsError
 from tools.mcp.failures import McpFailure

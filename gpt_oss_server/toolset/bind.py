@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 
 from gpt_oss_server.caller.access import ACCESS, MCP
 from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
-from gpt_oss_server.hosted.table import BY_NAMESPACE, HOSTED_TOOLS
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.tooling.requested import RequestTools
-from gpt_oss_server.tooling.toolset import Toolset
+from gpt_oss_server.items.requested import RequestTools
+from gpt_oss_server.items.table import BY_NAMESPACE, HOSTED_TOOLS
+from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.toolset.offered import Toolset
 from tools.toolbox import Toolbox
 
 
@@ -60,7 +60,7 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
 
 
 def _add_servers() -> Callable[..., Awaitable[None]]:
-    from gpt_oss_server.tooling.servers import add_servers
+    from gpt_oss_server.toolset.servers import add_servers
 
     return add_servers
 

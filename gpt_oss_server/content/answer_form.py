@@ -7,23 +7,77 @@ names the field as the client sent it. It must not know whether the engine can e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
 
 from gpt_oss_server.constraints.grammar import NOTHING, Banned
 from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.constraints.text_grammar import choice_grammar
 from gpt_oss_server.constraints.wanted import Schema, TextGrammar, param_of_banned
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.content.biases import check_words, words_of_one_token
+from gpt_oss_server.content.dialect import FLAT, Dialect
+from gpt_oss_server.content.tools import ANY_OBJECT
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import ResponseFormat
 from gpt_oss_server.http.shared_fields import FormKind
-from gpt_oss_server.tooling.client_tools import ANY_OBJECT
-from gpt_oss_server.tooling.dialect import Dialect
-from gpt_oss_server.tooling.form import AnswerFormat, answer_format
-from gpt_oss_server.turns.biases import check_words, words_of_one_token
 
 _MOST_CHOICES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The format that a request requires of its answer."""
+
+    form: Schema | TextGrammar | None = None
+    declared: tuple[ResponseFormat, ...] = ()  # the prompt's declarations
+    banned: Banned = NOTHING  # what no text contains
+
+
+def answer_format(
+    wanted: Mapping[str, Any] | None, where: str = "text.format", dialect: Dialect = FLAT
+) -> AnswerFormat:
+    if wanted is None:
+        return AnswerFormat()
+    match wanted.get("type", "text"):
+        case "text":
+            return AnswerFormat()
+        case "json_object":
+            return _json_object(wanted.get("schema"), where)
+        case "json_schema":
+            return _json_schema(*dialect.json_schema(wanted, where))
+        case kind:
+            raise UnsupportedField(
+                f"`{where}.type`: {kind!r:.80} is not served by this server. Use 'text', "
+                "'json_object' or 'json_schema'.",
+                param=where,
+            )
+
+
+def _json_object(schema: Any, where: str) -> AnswerFormat:
+    """Any object, or one that fits a schema next to the type, as llama.cpp has it."""
+    if schema is None:
+        return AnswerFormat(Schema(ANY_OBJECT, where))
+    read = Schema(_schema(schema, where), f"{where}.schema")
+    return AnswerFormat(read, (ResponseFormat("json_object", schema, None),))
+
+
+def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
+    name = wanted.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(f"`{where}.name` must be a string.", param=f"{where}.name")
+    schema = _schema(wanted.get("schema"), where)
+    description = wanted.get("description")
+    if description is not None and not isinstance(description, str):
+        raise InvalidRequest(f"`{where}.description` must be a string.", param=f"{where}.description")
+    read = Schema(schema, f"{where}.schema", strict=wanted.get("strict") is True)
+    return AnswerFormat(read, (ResponseFormat(name, schema, description),))
+
+
+def _schema(given: Any, where: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise InvalidRequest(f"`{where}.schema` must be a JSON schema object.", param=f"{where}.schema")
+    return given
 
 
 class AnswerFields(Protocol):
@@ -67,7 +121,7 @@ def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
         case "json_object":
             return AnswerFormat(Schema(ANY_OBJECT, name))
         case "json":
-            schema = _schema(name, value)
+            schema = _schema_or_text(name, value)
             return AnswerFormat(Schema(schema, name), (ResponseFormat("json_object", schema, None),))
         case "regex":
             return AnswerFormat(TextGrammar("regex", value, name))
@@ -79,7 +133,7 @@ def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
             assert_never(kind)
 
 
-def _schema(name: str, value: Any) -> dict[str, Any]:
+def _schema_or_text(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = read_json_text(value)

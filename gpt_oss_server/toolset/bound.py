@@ -15,9 +15,9 @@ from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNam
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
-from gpt_oss_server.hosted.table import BY_NAMESPACE
-from gpt_oss_server.tooling.requested import RequestTools
-from gpt_oss_server.tooling.search import ToolSearch
+from gpt_oss_server.items.requested import RequestTools
+from gpt_oss_server.items.search import ToolSearch
+from gpt_oss_server.items.table import BY_NAMESPACE
 from tools.tool import Declaration, ToolOutput
 from tools.toolbox import Toolbox
 

@@ -1,82 +1,25 @@
-"""The form that a request requires of a turn: the format of its answer, its tool choice, and strict tools.
+"""The form that a request requires of a turn: its answer's format, its tool choice, and strict tools.
 
-Takes these fields with their places in the body, the dialect of the API, and the tools already read. Returns
-an API-neutral `Wanted` and the formats that the prompt declares, or raises a 400 that names the field. It
-must not know whether the engine can enforce a schema.
+Takes the choice with its place in the body, the dialect of the API, the answer's format and the bound tools.
+Returns an API-neutral `Wanted`, or raises a 400 that names the field. It must not know whether the engine can
+enforce a schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.constraints.grammar import NOTHING, Banned
-from gpt_oss_server.constraints.wanted import Schema, TextGrammar, Wanted
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.harmony.render import ResponseFormat
-from gpt_oss_server.hosted.table import BY_TYPE
-from gpt_oss_server.tooling.client_tools import ANY_OBJECT, SEARCH, ClientTool, namespace_word
-from gpt_oss_server.tooling.dialect import FLAT, Dialect
-from gpt_oss_server.tooling.hosted import HostedTools
-from gpt_oss_server.tooling.requested import RequestTools
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.content.answer_form import AnswerFormat
+from gpt_oss_server.content.dialect import FLAT, Dialect
+from gpt_oss_server.content.tools import SEARCH, ClientTool, namespace_word
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.items.requested import RequestTools
+from gpt_oss_server.items.table import BY_TYPE
+from gpt_oss_server.toolset.bound import HostedTools
 
 Choice = str | dict[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerFormat:
-    """The format that a request requires of its answer."""
-
-    form: Schema | TextGrammar | None = None
-    declared: tuple[ResponseFormat, ...] = ()  # the prompt's declarations
-    banned: Banned = NOTHING  # what no text contains
-
-
-def answer_format(
-    wanted: Mapping[str, Any] | None, where: str = "text.format", dialect: Dialect = FLAT
-) -> AnswerFormat:
-    if wanted is None:
-        return AnswerFormat()
-    match wanted.get("type", "text"):
-        case "text":
-            return AnswerFormat()
-        case "json_object":
-            return _json_object(wanted.get("schema"), where)
-        case "json_schema":
-            return _json_schema(*dialect.json_schema(wanted, where))
-        case kind:
-            raise UnsupportedField(
-                f"`{where}.type`: {kind!r:.80} is not served by this server. Use 'text', "
-                "'json_object' or 'json_schema'.",
-                param=where,
-            )
-
-
-def _json_object(schema: Any, where: str) -> AnswerFormat:
-    """Any object, or one that fits a schema next to the type, as llama.cpp has it."""
-    if schema is None:
-        return AnswerFormat(Schema(ANY_OBJECT, where))
-    read = Schema(_schema(schema, where), f"{where}.schema")
-    return AnswerFormat(read, (ResponseFormat("json_object", schema, None),))
-
-
-def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
-    name = wanted.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidRequest(f"`{where}.name` must be a string.", param=f"{where}.name")
-    schema = _schema(wanted.get("schema"), where)
-    description = wanted.get("description")
-    if description is not None and not isinstance(description, str):
-        raise InvalidRequest(f"`{where}.description` must be a string.", param=f"{where}.description")
-    read = Schema(schema, f"{where}.schema", strict=wanted.get("strict") is True)
-    return AnswerFormat(read, (ResponseFormat(name, schema, description),))
-
-
-def _schema(given: Any, where: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise InvalidRequest(f"`{where}.schema` must be a JSON schema object.", param=f"{where}.schema")
-    return given
 
 
 def wanted_of(

@@ -6,10 +6,10 @@ how to add a line.
 
 from __future__ import annotations
 
-from gpt_oss_server.hosted.code_interpreter import CodeInterpreter
-from gpt_oss_server.hosted.container import ContainerTool
-from gpt_oss_server.hosted.tool import HostedTool
-from gpt_oss_server.hosted.web_search import WebSearch
+from gpt_oss_server.items.code_interpreter import CodeInterpreter
+from gpt_oss_server.items.container import ContainerTool
+from gpt_oss_server.items.kind import HostedTool
+from gpt_oss_server.items.web_search import WebSearch
 
 HOSTED_TOOLS: tuple[HostedTool, ...] = (
     WebSearch(),

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt_oss_server.content.tools import SEARCH, ClientTool, Tool
 from gpt_oss_server.harmony.declarations import FUNCTIONS, ToolNamespace, tools_section
-from gpt_oss_server.tooling.client_tools import SEARCH, ClientTool, Tool
 from tools.tool import ToolOutput
 
 _MOST_FOUND = 10

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpt_oss_server.constraints.wanted import ClientCall, Schema, TextGrammar
+from gpt_oss_server.content.dialect import FLAT, Dialect, Fields, NamedKind
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool
-from gpt_oss_server.tooling.dialect import FLAT, Dialect, Fields, NamedKind
 
 Tool = dict[str, Any]
 Kind = Literal["function", "custom", "local_shell", "shell", "apply_patch", "tool_search"]

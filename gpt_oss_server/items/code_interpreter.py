@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt_oss_server.caller.access import ACCESS
 from gpt_oss_server.caller.owner import OWNER
-from gpt_oss_server.hosted.container_names import container_id, container_of
-from gpt_oss_server.hosted.tool import HostedCall, HostedTool, Maker, PastCall, Tool
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
+from gpt_oss_server.items.container_names import container_id, container_of
+from gpt_oss_server.items.kind import HostedCall, HostedTool, Maker, PastCall, Tool
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.settings import Settings
 from tools.sessions import SessionLimits

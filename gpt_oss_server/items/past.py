@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.hosted.table import tool_of
+from gpt_oss_server.items.table import tool_of
 
 
 def past_segments(renderer: Renderer, recipient: str, arguments: str, result: str) -> tuple[Segment, Segment]:
