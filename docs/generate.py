@@ -19,7 +19,7 @@ from generate_pages.markdown import NOTE, code, table
 from generate_pages.python_api import python_api_page
 from generate_pages.script import script_page
 
-from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.observe.metrics import vllm_names
 from gpt_oss_server.observe.metrics.table import PREFIX, TABLE
 from gpt_oss_server.settings import OPTIONS
@@ -104,8 +104,7 @@ def cli_page() -> str:
     os.environ["COLUMNS"] = "100"  # argparse wraps at the terminal's width
     parser = build_parser()
     pages = [CLI_HEAD, _help("gpt-oss-server", parser)]
-    commands = parser.subcommands
-    pages += [_help(f"gpt-oss-server {command.name}", commands[command.name]) for command in COMMANDS]
+    pages += [_help(f"gpt-oss-server {name}", command) for name, command in parser.subcommands.items()]
     return "\n".join(pages)
 
 

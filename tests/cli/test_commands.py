@@ -21,7 +21,7 @@ def test_version_shows_the_versions_and_which_harmony_library() -> None:
     assert "unknown" not in done.stdout
 
 
-@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(command: str) -> None:
     done = run(command, "--help", fresh=True)
     assert done.returncode == 0

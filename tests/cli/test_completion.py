@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.cli.completion.scripts import SCRIPTS
-from gpt_oss_server.cli.completion.words import command_words
-from gpt_oss_server.cli.parser import build_parser
+from gpt_oss_server.cli.commands.completion import SCRIPTS
+from gpt_oss_server.cli.line.words import command_words
+from gpt_oss_server.cli.parser import COMMANDS, build_parser
 from tests.doubles.commands import run
 
-PARSER = build_parser()
-WORDS = command_words(PARSER.subcommands, PARSER.summaries)
+WORDS = command_words(build_parser().subcommands, COMMANDS)
 
 
 def needs(shell: str) -> pytest.MarkDecorator:

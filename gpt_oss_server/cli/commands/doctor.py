@@ -13,7 +13,7 @@ from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.settings import Settings
 
 if TYPE_CHECKING:
-    from gpt_oss_server.ops.doctor.finding import Check, Finding
+    from gpt_oss_server.cli.doctor.finding import Check, Finding
 
 EXAMPLES = """\
 examples:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _examined(settings: Settings, *, shows: bool) -> list[Finding]:
-    from gpt_oss_server.ops.doctor.finding import findings
+    from gpt_oss_server.cli.doctor.finding import findings
 
     found: list[Finding] = []
     async for finding in findings(_checks(settings), settings):
@@ -61,8 +61,8 @@ async def _examined(settings: Settings, *, shows: bool) -> list[Finding]:
 
 
 def _checks(settings: Settings) -> list[tuple[str, Check]]:
-    from gpt_oss_server.ops.doctor import machine, surroundings
-    from gpt_oss_server.ops.doctor.keys import keys
+    from gpt_oss_server.cli.doctor import machine, surroundings
+    from gpt_oss_server.cli.doctor.keys import keys
 
     levels = [settings.python] if settings.python not in ("auto", "off") else list(_SANDBOXES)
     return [
@@ -90,8 +90,8 @@ def _checks(settings: Settings) -> list[tuple[str, Check]]:
 async def _port(settings: Settings) -> Finding:
     """Listens, for a moment."""
     from gpt_oss_server.cli.commands.http_server import connection_limits, listen
+    from gpt_oss_server.cli.doctor.finding import missing, ok
     from gpt_oss_server.cli.terminal.errors import CommandLineError
-    from gpt_oss_server.ops.doctor.finding import missing, ok
 
     try:
         with listen(settings.host, settings.port) as listener:

@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from gpt_oss_server.cli.line.other_programs import COMMANDS, FLAGS, NO_COMMANDS, Other
+from gpt_oss_server.cli.line.other_programs import COMMANDS, FLAGS, NO_COMMANDS
 from inference.naming.model_names import meant_by, names_model
 
 PROGRAM = "gpt-oss-server"
@@ -78,54 +78,42 @@ def _without_foreign_flags(
 ) -> tuple[list[str], list[str]]:
     """What is wrong with the flags, and the words without them or with the right ones."""
     known = parsers[command]._option_string_actions
-    notes, kept, at = list[str](), list[str](), 0
-    while at < len(words):
-        word = words[at]
-        at += 1
+    notes, kept, left = list[str](), list[str](), list(words)
+    while left:
+        word = left.pop(0)
         if word == "--":
-            return notes, [*kept, *words[at - 1 :]]
+            return notes, [*kept, word, *left]
         name, equals, value = word.partition("=")
         other = None if name in known else FLAGS.get(name)
         joined = not word.startswith("--") and word[:2] in known  # -bp, -mMODEL
         if not _is_flag(word) or name in known or (joined and other is None):
             kept.append(word)
-            continue
-        if other is None:
+        elif other is None:
             note, instead = _meant_flag(name, command, parsers)
             notes.append(note)
             if instead:
                 kept.append(instead + equals + value)
-            elif not equals and at < len(words) and not _is_flag(words[at]) and not names_model(words[at]):
-                at += 1  # probably the flag's value
+            elif not equals and left and not _is_flag(left[0]) and not names_model(left[0]):
+                left.pop(0)  # probably the flag's value
         else:
             notes.append(f"{name}: {other.reason}.")
-            taken, at = _value_of(other, words, at, equals)
-            kept += _in_place(other, [value] if equals else taken, known)
+            follows = other.value and not equals and bool(left) and not _is_flag(left[0])
+            values = [value] if equals else [left.pop(0)] if follows else []
+            if other.instead in known:
+                kept += [other.instead, *values] if other.value else [other.instead]
     return notes, kept
-
-
-def _value_of(other: Other, words: Sequence[str], at: int, equals: str) -> tuple[list[str], int]:
-    follows = other.value and not equals and at < len(words) and not _is_flag(words[at])
-    return (list(words[at : at + 1]), at + 1) if follows else ([], at)
-
-
-def _in_place(other: Other, value: list[str], known: Mapping[str, object]) -> list[str]:
-    instead = other.instead.split()
-    if not instead or instead[0] not in known:
-        return []
-    return [*instead, *value] if other.value else instead
 
 
 def _meant_flag(name: str, command: str, parsers: Parsers) -> tuple[str, str]:
     """What is wrong with an unknown flag, and the flag that it probably means."""
     known = [flag for flag in parsers[command]._option_string_actions if flag.startswith("--")]
-    said = f"`{command}` has no flag {name}."
-    having = [each for each, parser in parsers.items() if name in parser._option_string_actions]
-    if having:
-        return f"{said} It belongs to `{having[0]}`.", ""
+    problem = f"`{command}` has no flag {name}."
+    owners = [other for other, parser in parsers.items() if name in parser._option_string_actions]
+    if owners:
+        return f"{problem} It belongs to `{owners[0]}`.", ""
     if close := difflib.get_close_matches(name, known, 1, _LIKE_FLAG):
-        return f"{said} Did you mean {close[0]}?", close[0]
-    return f"{said} `{PROGRAM} {command} --help-all` lists all flags.", ""
+        return f"{problem} Did you mean {close[0]}?", close[0]
+    return f"{problem} `{PROGRAM} {command} --help-all` lists all flags.", ""
 
 
 def _with_meant_model(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:

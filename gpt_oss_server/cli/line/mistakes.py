@@ -18,17 +18,17 @@ _BOTH = re.compile(r"argument ([^:]+): not allowed with argument (.+)")
 _LIKE = 0.6
 
 
-def sentence_of(message: str, command: str, actions: Sequence[argparse.Action]) -> str:
+def as_sentence(message: str, command: str, actions: Sequence[argparse.Action]) -> str:
     by_name = {_name(action): action for action in actions}
-    if found := _MISSING.fullmatch(message):
-        names = [name.strip() for name in found[1].split(",")]
+    if match := _MISSING.fullmatch(message):
+        names = [name.strip() for name in match[1].split(",")]
         return f"`{command}` needs {' and '.join(_described(name, by_name.get(name)) for name in names)}."
-    if found := _CHOICE.fullmatch(message):
-        return _wrong_choice(found[1], found[2], by_name.get(found[1]))
-    if found := _NO_VALUE.fullmatch(message):
-        return f"{_flag(found[1])} needs a value."
-    if found := _BOTH.fullmatch(message):
-        return f"{_flag(found[1])} and {_flag(found[2])} exclude each other."
+    if match := _CHOICE.fullmatch(message):
+        return _wrong_choice(match[1], match[2], by_name.get(match[1]))
+    if match := _NO_VALUE.fullmatch(message):
+        return f"{_flag(match[1])} needs a value."
+    if match := _BOTH.fullmatch(message):
+        return f"{_flag(match[1])} and {_flag(match[2])} exclude each other."
     return f"{message[:1].upper()}{message[1:]}."
 
 
@@ -39,16 +39,16 @@ def _described(name: str, action: argparse.Action | None) -> str:
     return f"{name.upper()} ({what})" if what else name.upper()
 
 
-def _wrong_choice(name: str, given: str, action: argparse.Action | None) -> str:
-    choices = [] if action is None or action.choices is None else [str(each) for each in action.choices]
+def _wrong_choice(name: str, word: str, action: argparse.Action | None) -> str:
+    choices = [] if action is None else [str(choice) for choice in action.choices or ()]
     shown = _flag(name) if name.startswith("-") else name.upper()
-    close = difflib.get_close_matches(given.strip("'\""), choices, 1, _LIKE)
+    close = difflib.get_close_matches(word.strip("'\""), choices, 1, _LIKE)
     hint = f" Did you mean {close[0]}?" if close else ""
-    return f"{shown} is {_listed(choices)}, not {given}.{hint}"
+    return f"{shown} is {_listed(choices)}, not {word}.{hint}"
 
 
 def _listed(choices: Iterable[object]) -> str:
-    *first, last = [str(each) for each in choices]
+    *first, last = map(str, choices)
     return f"{', '.join(first)} or {last}" if first else last
 
 

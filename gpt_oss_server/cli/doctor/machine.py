@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.ops.doctor.finding import Finding, missing, ok
+from gpt_oss_server.cli.doctor.finding import Finding, missing, ok
 from gpt_oss_server.settings import Settings
 from inference.engine import InferenceError, Sampling
 from inference.local.options import LocalOptions
@@ -190,7 +190,7 @@ async def _probe() -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "gpt_oss_server.ops.doctor.torch_probe",
+        "gpt_oss_server.cli.doctor.torch_probe",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=os.environ,

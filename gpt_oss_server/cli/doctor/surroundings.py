@@ -8,10 +8,10 @@ import os
 import urllib.error
 import urllib.request
 
+from gpt_oss_server.cli.doctor.finding import Check, Finding, missing, ok
 from gpt_oss_server.http.connections.tls import tls_of
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.items.web_search import browser_backend
-from gpt_oss_server.ops.doctor.finding import Check, Finding, missing, ok
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.shown import without_secrets
 from gpt_oss_server.stores.base import StoredResponse

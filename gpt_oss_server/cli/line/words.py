@@ -43,29 +43,22 @@ class CommandWords:
 def command_words(
     parsers: Mapping[str, argparse.ArgumentParser], summaries: Mapping[str, str]
 ) -> list[CommandWords]:
-    return [_of_command(name, parser, summaries[name]) for name, parser in parsers.items()]
-
-
-def _of_command(name: str, parser: argparse.ArgumentParser, summary: str) -> CommandWords:
-    words = [_value_of(action) for action in parser._actions if not action.option_strings]
-    nothing = Value()
-    return CommandWords(
-        name,
-        summary,
-        tuple(_flags(parser)),
-        words[0] if words else nothing,
-        words[-1] if len(words) > 1 else nothing,
-    )
+    listed = []
+    for name, parser in parsers.items():
+        words = [_value(action) for action in parser._actions if not action.option_strings]
+        first, later = words[0] if words else Value(), words[-1] if len(words) > 1 else Value()
+        listed.append(CommandWords(name, summaries[name], tuple(_flags(parser)), first, later))
+    return listed
 
 
 def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:
     for action in parser._actions:
         if action.option_strings and action.help != argparse.SUPPRESS:
-            value = None if action.nargs == 0 else _value_of(action)
+            value = None if action.nargs == 0 else _value(action)
             yield Flag(tuple(action.option_strings), _described(action), value)
 
 
-def _value_of(action: argparse.Action) -> Value:
+def _value(action: argparse.Action) -> Value:
     if action.choices is not None:
         return Value(tuple(str(choice) for choice in action.choices))
     shown = action.metavar if isinstance(action.metavar, str) else ""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.cli.commands import doctor
-from gpt_oss_server.ops.doctor import machine, surroundings
-from gpt_oss_server.ops.doctor.finding import Check, Finding, State, findings, ok
-from gpt_oss_server.ops.doctor.keys import keys
+from gpt_oss_server.cli.doctor import machine, surroundings
+from gpt_oss_server.cli.doctor.finding import Check, Finding, State, findings, ok
+from gpt_oss_server.cli.doctor.keys import keys
 from gpt_oss_server.settings import Settings
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.ops.certificates import DAY, write_certificate

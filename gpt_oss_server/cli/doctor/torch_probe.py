@@ -59,7 +59,7 @@ def _triton() -> dict[str, Any]:
     except ImportError as error:
         return {"missing": str(error)}
     try:
-        from gpt_oss_server.ops.doctor.triton_kernel import doubled
+        from gpt_oss_server.cli.doctor.triton_kernel import doubled
 
         found = doubled(_SIZE)
     except Exception as error:  # a compiler that is missing, for example

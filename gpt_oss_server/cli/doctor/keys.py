@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 
-from gpt_oss_server.ops.doctor.finding import Finding, missing, ok
+from gpt_oss_server.cli.doctor.finding import Finding, missing, ok
 from gpt_oss_server.runs.served import keyring_of
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.sources import file_of
