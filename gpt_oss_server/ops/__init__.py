@@ -1,1 +1,0 @@
-"""What an operator checks on a machine before a server starts."""
