@@ -2,7 +2,7 @@
 
 Takes a command line and returns a `Child` once it runs. Starting waits until the new process has become its
 program, which takes long on a busy machine, so a thread does it. One thread serves all and never ends,
-because a process that asked to die with its parent (as bubblewrap does) dies with the thread that started it.
+because a process that dies with its parent (as bubblewrap does) dies with the thread that started it.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ async def start(
     cwd: str | None = None,
     pass_fds: Sequence[int] = (),
     errors: int | None = None,
-    of_its_own: bool = False,
+    own_group: bool = False,
 ) -> Child:
     """Starts a process. Its output and errors go to `output`, or its errors to `errors`. Raises OSError.
 
-    `of_its_own`: in a process group of its own, which can be ended as a whole.
+    `own_group`: in a process group of its own, which can be ended as a whole.
 
     Until it returns, even when cancelled, the descriptors are in use: if they were closed earlier, the
     process could inherit other files under their numbers.
@@ -84,7 +84,7 @@ async def start(
             env=env,
             cwd=cwd,
             pass_fds=pass_fds,
-            start_new_session=of_its_own,
+            start_new_session=own_group,
         )
 
     starting = asyncio.get_running_loop().run_in_executor(_starter(), popen)
@@ -101,6 +101,15 @@ async def start(
         child.kill()
         await child.wait()
     raise cancelled
+
+
+async def run(*argv: str, errors: int = subprocess.STDOUT) -> tuple[int, str]:
+    """Runs a short command to its end: its exit status, and its output with its errors. Raises OSError."""
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+    )
+    output, _ = await process.communicate()
+    return await process.wait(), output.decode("utf-8", "replace").strip()
 
 
 @cache

@@ -3,19 +3,16 @@
 `sandbox = await choose_sandbox("auto", limits=SandboxLimits(memory=…))`, then `PythonTool(sandbox)`.
 """
 
-from tools.python.memory import Budget, NoMemoryLeft
-from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.bounds.limits import SandboxLimits
-from tools.python.sandboxes.choose import CHOICES, choose_sandbox
+from tools.python.sandboxes.choose import choose_sandbox
 from tools.python.sandboxes.folder import FileInfo, FileRefused
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession
+from tools.python.shared import Budget, NoMemoryLeft
 from tools.python.tool import PythonTool
 
 __all__ = [
-    "CHOICES",
     "Budget",
-    "CellOutputLimits",
     "FileInfo",
     "FileRefused",
     "NoMemoryLeft",

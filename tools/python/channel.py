@@ -77,8 +77,8 @@ class Channel:
     async def greet(self, kind: Kind) -> None:
         """Introduces this end and waits until the other has done so."""
         self._writer.write(_GREETING + _frame(_COMMAND, _ready(kind)))
-        theirs = await self._exactly(len(_GREETING))
-        if theirs[0] != 0xFF or theirs[10] < 3:
+        greeting = await self._exactly(len(_GREETING))
+        if greeting[0] != 0xFF or greeting[10] < 3:
             raise ChannelEnded("not ZeroMQ")
         flags, length = await self._head()
         if not flags & _COMMAND or length > _READ_AHEAD:

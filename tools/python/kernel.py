@@ -18,7 +18,8 @@ from typing import Any
 
 from tools.python.channel import Channel, ChannelEnded, Kind, connect
 from tools.python.outputs import CellOutputLimits, Outputs
-from tools.python.sandboxes.sandbox import Box, KernelConnection
+from tools.python.sandboxes.box import Box
+from tools.python.sandboxes.launch import KernelConnection
 from tools.python.wire import Received, received, request
 
 _TURN = 0.002  # seconds of work on messages before other tasks may run
@@ -51,8 +52,7 @@ class Kernel:
 
     def __init__(self, box: Box, connection: KernelConnection) -> None:
         self.box = box
-        self.started = time.monotonic()
-        self.used = self.started
+        self.used = time.monotonic()
         self._connection = connection
         self._session = secrets.token_hex(8)
         self._cell: _Cell | None = None
@@ -75,7 +75,7 @@ class Kernel:
             path = self._connection.path(self.box.sockets, name)
             self._channels[name] = await connect(path, kind)
         # Answers on the control channel are read too, as they would fill it up.
-        self._readers = [asyncio.create_task(self._read(each)) for each in self._channels.values()]
+        self._readers = [asyncio.create_task(self._read(channel)) for channel in self._channels.values()]
 
     async def greet(self) -> bool:
         """Whether outputs arrive. Tries repeatedly, because a subscription takes effect after connecting."""
@@ -105,7 +105,7 @@ class Kernel:
             "stop_on_error": False,
         }
         self._send("shell", "execute_request", cell.id, content)
-        return await self._end_of(cell)
+        return await self._wait_for_end(cell)
 
     async def stop(self, grace: float) -> bool:
         """Interrupts the cell. Returns whether it ended within `grace` seconds and the kernel is usable."""
@@ -115,7 +115,7 @@ class Kernel:
         self._send("control", "interrupt_request", secrets.token_hex(16), {})
         try:
             async with asyncio.timeout(grace):
-                return await self._end_of(cell) is Ended.DONE
+                return await self._wait_for_end(cell) is Ended.DONE
         except TimeoutError:
             return False
 
@@ -134,7 +134,7 @@ class Kernel:
         await asyncio.gather(*self._readers, return_exceptions=True)
         await asyncio.shield(self._gone)  # releasing continues even if this call is cancelled
 
-    async def _end_of(self, cell: _Cell) -> Ended:
+    async def _wait_for_end(self, cell: _Cell) -> Ended:
         if not await self._first(cell.replied.wait()):
             return Ended.DEAD
         try:
@@ -168,13 +168,13 @@ class Kernel:
         """Reads messages off a channel for as long as it lives; if it ends, no more outputs arrive."""
         worked = 0.0
         while True:
-            asked = time.monotonic()
+            waiting = time.monotonic()
             try:
                 frames = await channel.receive()
             except ChannelEnded:
                 return
             began = time.monotonic()
-            if began - asked > _TURN:
+            if began - waiting > _TURN:
                 worked = 0.0  # other tasks could run meanwhile
             message = received(frames)
             if message is not None:

@@ -5,8 +5,8 @@ Takes calls as the model wrote them, and file names. Returns `ToolOutput`s, whos
 `text` is the same for the model, with `[image]` for an image. `failed` is True if the call did not run to its
 end (time-out, dead kernel, no sandbox); an exception in the code is an ordinary result.
 
-The kernel starts at the first call and is kept. When it ends (idle, old, dead, killed), its variables are
-lost, and the next output reports that; the files in /mnt/data stay until the session closes.
+The kernel starts at the first call and is kept. When it ends (given up for others, dead, killed), its
+variables are lost, and the next output reports that; the files in /mnt/data stay until the session closes.
 """
 
 from __future__ import annotations
@@ -14,45 +14,39 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tools.python.channel import ChannelEnded
 from tools.python.kernel import Ended, Kernel
-from tools.python.memory import NoMemoryLeft, SharedMemory
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
-from tools.python.sandboxes.sandbox import KernelConnection, Sandbox, SandboxError
-from tools.python.slots import Slots
-from tools.python.source import source_of
+from tools.python.sandboxes.launch import KernelConnection, SandboxError
+from tools.python.sandboxes.sandbox import Sandbox
+from tools.python.shared import NoMemoryLeft, SharedMemory, Slots
+from tools.python.source import read_source
 from tools.tool import ToolCall, ToolOutput, ToolUnavailable
+
+T = TypeVar("T")
 
 NO_OUTPUT = "[no output: use print(), or end with an expression, to see a result]"
 _GONE = "Variables and imports of earlier calls are gone; files in /mnt/data are kept."
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """How long things may take or last, in seconds."""
-
-    call: float = 120.0
-    grace: float = 3.0  # between an interrupt and the kill
-    idle: float = 20 * 60.0  # a kernel ends after this long without use
-    age: float = 4 * 3600.0  # and at this age, between calls
-    wait: float = 60.0  # for a place when all kernels are busy
+_WAIT_SECONDS = 60.0  # for a place when all kernels are busy
+_MAX_FILE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SharedParts:
-    """What all sessions of one tool share."""
+    """What all sessions of one tool share. `timeout` and `grace` are seconds."""
 
     sandbox: Sandbox
     slots: Slots
     memory: SharedMemory
-    times: Times = field(default_factory=Times)
-    outputs: CellOutputLimits = field(default_factory=CellOutputLimits)
-    max_file: int = 64 * 1024 * 1024
+    timeout: float  # of a call
+    grace: float  # between an interrupt and the kill
     # A start takes half a second of processor time: many simultaneous ones would starve the server's thread.
     starts: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(max(2, (os.cpu_count() or 1) // 2))
@@ -69,15 +63,10 @@ class PythonSession:
         self._kernel: Kernel | None = None
         self._data: Folder | None = None  # the files of an ended kernel
         self._ended_because: str | None = None  # not yet reported to the model
-        self._expiry: asyncio.Task[None] | None = None
         self._cancelled = False  # the code of a cancelled call may still run
         self._settling: set[asyncio.Task[None]] = set()
         self._closed = False
         self.owner = shared.memory.owner()
-
-    @property
-    def busy(self) -> bool:
-        return self._turn.locked() or self._cancelled
 
     @property
     def alive(self) -> bool:
@@ -85,7 +74,7 @@ class PythonSession:
 
     @property
     def retirable(self) -> bool:
-        return self._kernel is not None and not self.busy
+        return self._kernel is not None and not (self._turn.locked() or self._cancelled)
 
     @property
     def held(self) -> int:
@@ -109,7 +98,7 @@ class PythonSession:
         async with self._turn:
             try:
                 await self._settle()
-                return await self._run(source_of(call.arguments))
+                return await self._run(read_source(call.arguments))
             except asyncio.CancelledError:
                 self._stop_soon()
                 raise
@@ -126,16 +115,12 @@ class PythonSession:
 
     async def read(self, path: str) -> bytes:
         """Reads a file of /mnt/data. Raises FileRefused with a sentence for anything else."""
-        folder = self._folder()
-        if folder is None:
-            raise FileRefused(f"There is no file {path!r}: nothing has been written yet.")
-        with folder as opened:
-            return await asyncio.to_thread(opened.read, path, self._shared.max_file)
+        return await self._in_folder(path, lambda folder: folder.read(path, _MAX_FILE))
 
     async def write(self, path: str, content: bytes) -> None:
         """Writes a file into /mnt/data; starts the kernel if necessary. Raises FileRefused."""
-        if len(content) > self._shared.max_file:
-            raise FileRefused(f"{path!r} is refused: larger than {self._shared.max_file} bytes.")
+        if len(content) > _MAX_FILE:
+            raise FileRefused(f"{path!r} is refused: larger than {_MAX_FILE} bytes.")
         self.owner = self._shared.memory.owner()
         if self._kernel is None and self._data is None:
             await self._start_for(path)
@@ -148,11 +133,7 @@ class PythonSession:
 
     async def remove(self, path: str) -> None:
         """Deletes a file of /mnt/data, even while code runs. Raises FileRefused as `read` does."""
-        folder = self._folder()
-        if folder is None:
-            raise FileRefused(f"There is no file {path!r}: nothing has been written yet.")
-        with folder as opened:
-            await asyncio.to_thread(opened.remove, path)
+        await self._in_folder(path, lambda folder: folder.remove(path))
 
     async def retire(self, reason: str) -> None:
         """Ends the kernel between calls; the next output reports the reason."""
@@ -190,7 +171,7 @@ class PythonSession:
             self._shared.slots.rest()  # as after a call, because others may wait for the place
 
     async def _run(self, source: str) -> ToolOutput:
-        outputs = Outputs(self._shared.outputs)
+        outputs = Outputs(CellOutputLimits())
         try:
             kernel = await self._ready()
         except (SandboxError, ToolUnavailable, NoMemoryLeft) as error:
@@ -199,7 +180,7 @@ class PythonSession:
             outputs.note(f"[The kernel was restarted: {self._ended_because}. {_GONE}]")
             self._ended_because = None
         try:
-            async with asyncio.timeout(self._shared.times.call):
+            async with asyncio.timeout(self._shared.timeout):
                 ended = await kernel.execute(source, outputs)
         except TimeoutError:
             await self._overdue(kernel, outputs)
@@ -211,8 +192,8 @@ class PythonSession:
 
     async def _overdue(self, kernel: Kernel, outputs: Outputs) -> None:
         """Stops the code and reports the time-out."""
-        limit = f"{self._shared.times.call:g} seconds"
-        if await kernel.stop(self._shared.times.grace):
+        limit = f"{self._shared.timeout:g} seconds"
+        if await kernel.stop(self._shared.grace):
             outputs.note(f"[Timed out: the code was interrupted after {limit}. Variables are kept.]")
             return
         await self._end_kernel(None)
@@ -248,7 +229,7 @@ class PythonSession:
         if not self._cancelled:
             return
         kernel = self._kernel
-        if kernel is not None and not await kernel.stop(self._shared.times.grace):
+        if kernel is not None and not await kernel.stop(self._shared.grace):
             await self._end_kernel("the call before was cancelled and did not stop")
         self._cancelled = False
 
@@ -263,7 +244,6 @@ class PythonSession:
             self._kernel = await self._start()
             self._data = None
             self._shared.memory.kernel_started()
-            self._expiry = asyncio.create_task(self._expire(self._kernel))
         if self._closed:  # closed meanwhile; close() waits for this turn and ends the kernel
             raise SandboxError("the session is closed")
         return self._kernel
@@ -271,13 +251,13 @@ class PythonSession:
     async def _start(self) -> Kernel:
         shared = self._shared
         try:
-            async with asyncio.timeout(shared.times.wait):
+            async with asyncio.timeout(_WAIT_SECONDS):
                 await shared.slots.take(self)
         except TimeoutError:
             raise SandboxError("all Python kernels are in use; try again later") from None
         try:
             connection = KernelConnection(secrets.token_hex(32))
-            limit = shared.memory.limit_of(self.owner)
+            limit = shared.memory.owners_limit(self.owner)
             sandbox = shared.sandbox if limit is None else shared.sandbox.within(limit)
             async with shared.starts, shared.memory.room_for_a_kernel(self):
                 box = await sandbox.start(connection, self._data)
@@ -300,27 +280,18 @@ class PythonSession:
         if kernel is None:
             return
         self._ended_because = reason
-        if self._expiry is not None and self._expiry is not asyncio.current_task():
-            self._expiry.cancel()
-        self._expiry = None
         self._data = kernel.box.data
         try:
             await kernel.end()
         finally:
             self._shared.slots.give(self)
 
-    async def _expire(self, kernel: Kernel) -> None:
-        """Ends the kernel once it is idle for too long or too old, but never during a call."""
-        times = self._shared.times
-        while True:
-            due = min(kernel.used + times.idle, kernel.started + times.age)
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            async with self._turn:
-                now = time.monotonic()
-                if now >= kernel.started + times.age:
-                    return await self._end_kernel("it had reached its age limit")
-                if now >= kernel.used + times.idle:
-                    return await self._end_kernel("it was not used for a long time")
+    async def _in_folder(self, path: str, work: Callable[[Folder], T]) -> T:
+        folder = self._folder()
+        if folder is None:
+            raise FileRefused(f"There is no file {path!r}: nothing has been written yet.")
+        with folder as opened:
+            return await asyncio.to_thread(work, opened)
 
     def _folder(self) -> Folder | None:
         """The files, with a descriptor that stays valid whatever happens to the kernel."""

@@ -18,7 +18,7 @@ _FENCE = re.compile(
 )
 
 
-def source_of(arguments: str) -> str:
+def read_source(arguments: str) -> str:
     """The source that the arguments of a call mean."""
     return _without_fence(_out_of_json(arguments))
 

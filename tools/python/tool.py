@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tools.python.memory import Budget, SharedMemory
-from tools.python.outputs import CellOutputLimits
 from tools.python.sandboxes.sandbox import Sandbox
-from tools.python.session import PythonSession, SharedParts, Times
-from tools.python.slots import Slots
+from tools.python.session import PythonSession, SharedParts
+from tools.python.shared import Budget, SharedMemory, Slots
 from tools.tool import Declaration
 
 _DESCRIPTION = (
@@ -37,33 +35,22 @@ class PythonTool:
         *,
         timeout: float = 120.0,
         grace: float = 3.0,
-        idle: float = 20 * 60.0,
-        max_age: float = 4 * 3600.0,
         max_kernels: int = 32,
-        max_file: int = 64 * 1024 * 1024,
         memory: int | None = None,
         budget: Callable[[], Budget] = Budget,
-        outputs: CellOutputLimits | None = None,
     ) -> None:
         """`memory`: bytes that all sessions may hold together; None is a quarter of the machine's.
 
         `budget` returns what the owner for whom the calling task works may hold of them.
         """
         self._sessions: set[PythonSession] = set()
-        self._times = Times(timeout, grace, idle, max_age)
-        self._shared = SharedParts(
-            sandbox,
-            Slots(max_kernels),
-            SharedMemory(memory, self._sessions, budget),
-            self._times,
-            outputs or CellOutputLimits(),
-            max_file,
-        )
+        shared_memory = SharedMemory(memory, self._sessions, budget)
+        self._shared = SharedParts(sandbox, Slots(max_kernels), shared_memory, timeout, grace)
 
     @property
     def declaration(self) -> Declaration:
         internet = _NO_INTERNET if self._shared.sandbox.isolated else _SOME_INTERNET
-        return Declaration("python", _DESCRIPTION.format(timeout=self._times.call, internet=internet))
+        return Declaration("python", _DESCRIPTION.format(timeout=self._shared.timeout, internet=internet))
 
     def open(self) -> PythonSession:
         session = PythonSession(self._shared, self._sessions.discard)

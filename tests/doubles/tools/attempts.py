@@ -18,7 +18,7 @@ import subprocess, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
 def syscall(number, *arguments):
     ctypes.set_errno(0)
-    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(each) for each in arguments])
+    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(value) for value in arguments])
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
@@ -43,84 +43,31 @@ def ran(*argv):
 
 _COLUMN = 1 if platform.machine() == "x86_64" else 2
 
-_SECRET_FILES = (
-    *(
-        "/etc/shadow",
-        "/etc/gshadow",
-        "/etc/sudoers",
-        "/etc/ssh/sshd_config",
-        "/etc/hostname",
-        "/etc/machine-id",
-    ),
-    *("/etc/resolv.conf", "/etc/fstab", "/etc/ssl/certs/ca-certificates.crt", "/etc/environment"),
-    *("/root/.bashrc", "/root/.profile", "/root/.ssh/id_rsa", "/root/.ssh/authorized_keys", "/root/.netrc"),
-    *(
-        "/home",
-        "/var/run/docker.sock",
-        "/run/docker.sock",
-        "/var/log/dpkg.log",
-        "/var/lib/dpkg/status",
-        "/boot",
-    ),
-    *(
-        "/proc/1/root/etc/shadow",
-        "/proc/self/root/etc/shadow",
-        "/proc/1/cwd/../etc/shadow",
-        "/../../etc/shadow",
-    ),
-    *("/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/kallsyms", "/proc/cmdline", "/proc/kpageflags"),
-    *("/proc/vmallocinfo", "/proc/slabinfo", "/proc/timer_list", "/proc/iomem", "/proc/acpi/wakeup"),
-    *("/dev/mem", "/dev/kmem", "/dev/kmsg", "/dev/port", "/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/fuse"),
-    *(
-        "/dev/kvm",
-        "/dev/net/tun",
-        "/dev/loop0",
-        "/dev/loop-control",
-        "/dev/vsock",
-        "/dev/tty0",
-        "/dev/console",
-    ),
-    *("/sys/kernel/security", "/sys/fs/cgroup/cgroup.procs", "/sys/class/net", "/sys/firmware"),
-)
+_SECRET_FILES = """
+/etc/shadow /etc/gshadow /etc/sudoers /etc/ssh/sshd_config /etc/hostname /etc/machine-id /etc/resolv.conf
+/etc/fstab /etc/ssl/certs/ca-certificates.crt /etc/environment /root/.bashrc /root/.profile
+/root/.ssh/id_rsa /root/.ssh/authorized_keys /root/.netrc /home /var/run/docker.sock /run/docker.sock
+/var/log/dpkg.log /var/lib/dpkg/status /boot /proc/1/root/etc/shadow /proc/self/root/etc/shadow
+/proc/1/cwd/../etc/shadow /../../etc/shadow /proc/kcore /proc/kmsg /proc/keys /proc/kallsyms /proc/cmdline
+/proc/kpageflags /proc/vmallocinfo /proc/slabinfo /proc/timer_list /proc/iomem /proc/acpi/wakeup /dev/mem
+/dev/kmem /dev/kmsg /dev/port /dev/vda /dev/sda /dev/nvme0n1 /dev/fuse /dev/kvm /dev/net/tun /dev/loop0
+/dev/loop-control /dev/vsock /dev/tty0 /dev/console /sys/kernel/security /sys/fs/cgroup/cgroup.procs
+/sys/class/net /sys/firmware
+"""
 
-_WRITES = (
-    *("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/overcommit_memory"),
-    *(
-        "/proc/sys/kernel/hostname",
-        "/proc/sys/fs/binfmt_misc/register",
-        "/proc/sysrq-trigger",
-        "/proc/1/oom_score_adj",
-    ),
-    *("/proc/self/oom_score_adj", "/proc/self/uid_map", "/proc/self/gid_map", "/proc/self/setgroups"),
-    *("/proc/1/mem", "/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/ns_last_pid", "/proc/mtrr"),
-    *("/sys/kernel/uevent_helper", "/sys/fs/cgroup/release_agent", "/dev/vda", "/dev/mem", "/dev/sda"),
-    *(
-        "/etc/passwd",
-        "/etc/ld.so.cache",
-        "/etc/alternatives/x",
-        "/run/launcher.py",
-        "/usr/bin/env",
-        "/bin/sh",
-    ),
-)
+_WRITES = """
+/proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/overcommit_memory
+/proc/sys/kernel/hostname /proc/sys/fs/binfmt_misc/register /proc/sysrq-trigger /proc/1/oom_score_adj
+/proc/self/oom_score_adj /proc/self/uid_map /proc/self/gid_map /proc/self/setgroups /proc/1/mem
+/proc/sys/user/max_user_namespaces /proc/sys/kernel/ns_last_pid /proc/mtrr /sys/kernel/uevent_helper
+/sys/fs/cgroup/release_agent /dev/vda /dev/mem /dev/sda /etc/passwd /etc/ld.so.cache /etc/alternatives/x
+/run/launcher.py /usr/bin/env /bin/sh
+"""
 
-_NEW_FILES = (
-    *(
-        "/",
-        "/usr",
-        "/usr/bin",
-        "/usr/lib",
-        "/usr/local/lib",
-        "/etc",
-        "/root",
-        "/home",
-        "/var",
-        "/run",
-        "/dev",
-        "/mnt",
-    ),
-    *("/proc", "/sys", "/opt", "/srv", "/lib", "/bin", "/proc/1/root", "/dev/pts", "/dev/mqueue"),
-)
+_NEW_FILES = """
+/ /usr /usr/bin /usr/lib /usr/local/lib /etc /root /home /var /run /dev /mnt /proc /sys /opt /srv /lib /bin
+/proc/1/root /dev/pts /dev/mqueue
+"""
 
 _ADDRESSES = (
     *(("inet", "127.0.0.1"), ("inet", "169.254.169.254"), ("inet", "10.0.0.1"), ("inet", "192.168.0.1")),
@@ -311,32 +258,34 @@ _SINGLE = {
 
 def attempts() -> dict[str, str]:
     """All attempts that end by themselves, so that many fit in one call."""
-    found = {
+    table = {
         f"reads {path}": f"assert os.listdir({path!r}) if os.path.isdir({path!r}) else reads({path!r})"
-        for path in _SECRET_FILES
+        for path in _SECRET_FILES.split()
     }
-    found |= {f"opens {path} for writing": f"os.close(os.open({path!r}, os.O_RDWR))" for path in _WRITES}
-    found |= {f"makes a file in {path}": f"open({path!r} + '/evil', 'w')" for path in _NEW_FILES}
-    found |= {
+    table |= {
+        f"opens {path} for writing": f"os.close(os.open({path!r}, os.O_RDWR))" for path in _WRITES.split()
+    }
+    table |= {f"makes a file in {path}": f"open({path!r} + '/evil', 'w')" for path in _NEW_FILES.split()}
+    table |= {
         f"connects to {address}": f"connects(socket.AF_{family.upper()}, ({address!r}, P['port']))"
         for family, address in _ADDRESSES
     }
-    found |= {
+    table |= {
         f"opens a socket of family {number}, kind {kind}": f"socket.socket({number}, {kind})"
         for number in range(3, 46)
         if number != 10
         for kind in (1, 2, 3)[: 3 if number in (16, 17, 40) else 1]
     }
-    found |= {
+    table |= {
         f"reaches the system call {name}": f"reached({row[_COLUMN]}, 0, 0, 0, 0, 0, 0)"
         for name, row in DENIED.items()
         if row[_COLUMN] is not None
     }
-    found |= {
+    table |= {
         f"reaches the later system call {number}": f"reached({number}, 0, 0, 0, 0, 0, 0)"
         for number in (457, 458, 459, 467, 470, 520, 0x40000000 + 101)
     }
-    return found | _SINGLE
+    return table | _SINGLE
 
 
 RUN = """
@@ -354,8 +303,8 @@ GROUP = 60
 def groups(known: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
     """The attempts in groups, each with the source that makes them and prints the results."""
     table = list(attempts().items())
-    made = []
+    chunks = []
     for start in range(0, len(table), GROUP):
         group = dict(table[start : start + GROUP])
-        made.append((group, f"{PRELUDE}\nP = {known!r}\nTABLE = {json.dumps(json.dumps(group))}\n{RUN}"))
-    return made
+        chunks.append((group, f"{PRELUDE}\nP = {known!r}\nTABLE = {json.dumps(json.dumps(group))}\n{RUN}"))
+    return chunks

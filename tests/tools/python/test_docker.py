@@ -15,7 +15,7 @@ import pytest
 from tests.doubles.tools.calling import call, descriptors, output_of, processes, what_gets_through
 from tests.tools.python.conftest import MakeTool, docker
 from tools.python import PythonSession, Sandbox
-from tools.python.sandboxes.owner import mark
+from tools.python.sandboxes.docker import owner_mark
 
 # What an engine shows in every container by design; the names are those of attempts.py.
 SHOWN = {
@@ -109,10 +109,10 @@ async def test_after_close_no_container_process_or_descriptor_is_left(make_tool:
     idle, dead = make_tool(), make_tool()
     await call(idle.open(), "import subprocess; subprocess.Popen(['sleep', '600'])")
     await call(dead.open(), "import os; os._exit(1)")
-    assert len(containers(mark())) >= 1
+    assert len(containers(owner_mark())) >= 1
     await idle.close()
     await dead.close()
-    assert containers(mark()) == []
+    assert containers(owner_mark()) == []
     assert processes() == before
     assert len(descriptors()) <= len(opened)
 
@@ -120,14 +120,14 @@ async def test_after_close_no_container_process_or_descriptor_is_left(make_tool:
 SERVER = """
 import asyncio, os, signal, sys
 from tools.python import PythonTool, choose_sandbox
-from tools.python.sandboxes.owner import mark
+from tools.python.sandboxes.docker import owner_mark
 from tools.tool import ToolCall
 
 async def main():
     tool = PythonTool(await choose_sandbox("docker", image=os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")))
     for source in sys.argv[1:]:
         await tool.open().run(ToolCall("", source))
-    print(mark(), flush=True)
+    print(owner_mark(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -162,7 +162,7 @@ async def test_a_call_cancelled_while_its_container_starts_leaves_no_container(m
         await asyncio.wait({running})
         await session.retire("the test wants a start")
     await tool.close()
-    assert containers(mark()) == []
+    assert containers(owner_mark()) == []
 
 
 async def test_an_uploaded_file_belongs_to_the_code(session: PythonSession) -> None:

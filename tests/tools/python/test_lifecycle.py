@@ -18,8 +18,8 @@ import pytest
 from tests.doubles.tools.calling import call, descriptors, output_of, processes
 from tests.tools.python.conftest import MakeTool, bubblewrap
 from tools.python import PythonSession, PythonTool, Sandbox
+from tools.python.sandboxes.launch import spawn
 from tools.python.sandboxes.sandbox import SandboxError
-from tools.python.sandboxes.spawn import spawn
 
 FORKS = """
 import os, time

@@ -9,9 +9,9 @@ import pytest
 from tests.doubles.tools.calling import call, output_of
 from tests.tools.python.conftest import MakeTool
 from tools.python import Budget, NoMemoryLeft, PythonSession, PythonTool
-from tools.python.memory import FOR_A_KERNEL
 from tools.python.sandboxes.bounds.limits import MIB
 from tools.python.sandboxes.bounds.watchdog import INTERVAL, Watched
+from tools.python.shared import FOR_A_KERNEL
 
 HOLD = "kept = bytearray(b'x') * (80 << 20); 1"
 

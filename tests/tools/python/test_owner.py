@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 
-from tools.python.sandboxes.owner import gone, mark
+from tools.python.sandboxes.docker import owner_is_gone as gone
+from tools.python.sandboxes.docker import owner_mark as mark
 
 
 def test_a_living_owner_is_not_gone() -> None:

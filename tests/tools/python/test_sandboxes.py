@@ -13,9 +13,9 @@ import pytest
 from tests.doubles.tools.calling import call, output_of, processes
 from tools.python import PythonTool, choose_sandbox
 from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.bubblewrap import refusal
 from tools.python.sandboxes.docker import Docker
 from tools.python.sandboxes.interpreter import examine
-from tools.python.sandboxes.refusals import refusal
 from tools.tool import ToolUnavailable
 
 

@@ -148,27 +148,6 @@ async def test_a_kernel_that_dies_between_calls_is_reported_at_the_next(session:
     assert output.text.endswith("on\n")
 
 
-async def test_an_unused_kernel_ends_and_the_model_learns_of_it(make_tool: MakeTool) -> None:
-    tool = make_tool(idle=0.3)
-    session = tool.open()
-    await call(session, "x = 1")
-    await session.write("input.csv", b"a,b")
-    await asyncio.sleep(0.8)
-    assert await session.read("input.csv") == b"a,b"
-    text = (await call(session, "x")).text
-    assert "it was not used for a long time" in text
-    assert "NameError" in text
-    assert await output_of(session, "open('/mnt/data/input.csv').read()") == "'a,b'"
-
-
-async def test_an_old_kernel_ends_after_its_call(make_tool: MakeTool) -> None:
-    tool = make_tool(max_age=0.5)
-    session = tool.open()
-    assert await output_of(session, "import time; time.sleep(1); print('done')") == "done"
-    await asyncio.sleep(0.3)
-    assert "age limit" in await output_of(session, "1")
-
-
 async def test_a_cancelled_call_stops_its_code(session: PythonSession) -> None:
     await call(session, "n = 0")
     running = asyncio.create_task(call(session, "import time\nwhile True:\n    n += 1\n    time.sleep(0.01)"))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tools.python.source import source_of
+from tools.python.source import read_source
 
 MEANT = "x = 1\nprint('a\\nb')"
 
@@ -28,7 +28,7 @@ MEANT = "x = 1\nprint('a\\nb')"
     ],
 )
 def test_slips_are_read_as_the_intended_source(written: str) -> None:
-    assert source_of(written) == MEANT
+    assert read_source(written) == MEANT
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_slips_are_read_as_the_intended_source(written: str) -> None:
     ],
 )
 def test_anything_else_is_source_unchanged(source: str) -> None:
-    assert source_of(source) == source
+    assert read_source(source) == source

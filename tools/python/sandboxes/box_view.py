@@ -6,11 +6,12 @@ Takes an interpreter and limits, returns arguments. The box sees only what this 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.interpreter import Interpreter
-from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER
+from tools.python.sandboxes.launch import SOCKET_FOLDER, WORK_FOLDER
 
 HOME = "/tmp/home"
 LAUNCHER = "/run/launcher.py"  # the text of inside.py
@@ -20,7 +21,7 @@ _SYSTEM = (
 )
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _ETC_SHOWN = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts")
-ETC_FILES = {
+_ETC_FILES = {
     "/etc/passwd": "user:x:1000:1000::/tmp/home:/bin/sh\n",
     "/etc/group": "user:x:1000:\n",
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
@@ -33,9 +34,22 @@ _PROC_HIDDEN_FILES = (  # about the whole host, readable by its uid 0, and not n
     *("softirqs", "diskstats", "zoneinfo", "vmstat", "swaps", "partitions", "schedstat", "mdstat"),
 )
 _PROC_HIDDEN_FOLDERS = ("acpi", "asound", "scsi", "fs", "irq", "bus", "driver", "pressure")
+_SHOWN_AS_NONE = (  # lines of /proc/meminfo
+    *("Buffers", "Cached", "SwapCached", "Active", "Inactive", "SwapTotal", "SwapFree", "Dirty", "AnonPages"),
+    *("Mapped", "Shmem", "Slab", "SReclaimable", "SUnreclaim"),
+)
 
 
-def system_view(interpreter: Interpreter) -> list[str]:
+def arguments(limits: SandboxLimits, files: dict[str, int], interpreter: Interpreter) -> list[str]:
+    """The options of bwrap. `files` are descriptors of `contents` and of the launcher.
+
+    Only the size-limited folders stay writable. The system comes after /tmp: an interpreter may live there.
+    """
+    sealed = ["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
+    return [*_private_view(limits, files), *_system_view(interpreter), *sealed]
+
+
+def _system_view(interpreter: Interpreter) -> list[str]:
     """The readable part: the system's programs and libraries, and the interpreter."""
     argv: list[str] = []
     for link in map(Path, _SYSTEM_LINKS):
@@ -53,10 +67,10 @@ def system_view(interpreter: Interpreter) -> list[str]:
     return argv
 
 
-def private_view(limits: SandboxLimits, files: dict[str, int]) -> list[str]:
+def _private_view(limits: SandboxLimits, files: dict[str, int]) -> list[str]:
     """The box's own part: its /proc and /dev, and size-limited memory to write to.
 
-    `files` are descriptors of contents. Those in /proc lie over the files of that name.
+    Those of `files` that are in /proc lie over the files of that name.
     """
     argv = ["--proc", "/proc", "--dev", "/dev"]
     for name, descriptor in files.items():
@@ -78,6 +92,32 @@ def private_view(limits: SandboxLimits, files: dict[str, int]) -> list[str]:
     return argv
 
 
-def sealed() -> list[str]:
-    """The final arguments: only the size-limited folders stay writable."""
-    return ["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
+def contents(limits: SandboxLimits) -> dict[str, str]:
+    """Files by name. Those of /proc about the whole machine show the box's own size, and no load.
+
+    Programs read these to count processors and to see how much memory they may use, so they cannot just be
+    empty. A box can still ask the kernel itself (sysinfo): only a kernel of its own could prevent that.
+    """
+    return {
+        **_ETC_FILES,
+        "/proc/loadavg": "0.00 0.00 0.00 1/1 1\n",
+        "/proc/meminfo": _meminfo(limits.memory // 1024),
+        "/proc/stat": _stat(os.cpu_count() or 1),
+    }
+
+
+def _meminfo(kilobytes: int) -> str:
+    sizes = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), kilobytes) | dict.fromkeys(
+        _SHOWN_AS_NONE, 0
+    )
+    return "".join(f"{name + ':':<16}{size:>8} kB\n" for name, size in sizes.items())
+
+
+def _stat(processors: int) -> str:
+    # When the machine started: `ps` and psutil need it to compute when a process did.
+    started = re.search(r"^btime \d+$", Path("/proc/stat").read_text(), re.MULTILINE)
+    return "\n".join([
+        *(f"{name} 0 0 0 0 0 0 0 0 0 0" for name in ("cpu ", *(f"cpu{at}" for at in range(processors)))),
+        *("intr 0", "ctxt 0", started[0] if started else "btime 0"),
+        *("processes 1", "procs_running 1", "procs_blocked 0", "softirq 0 0 0 0 0 0 0 0 0 0 0", ""),
+    ])  # fmt: skip

@@ -27,40 +27,54 @@ import json
 import logging
 import os
 import platform
-import secrets
 import shutil
 import signal
 from contextlib import ExitStack, suppress
 
-from tools.python.sandboxes import seccomp
+from tools import child
+from tools.python.sandboxes import box_view, launch, seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups, make_groups, remove_stale
-from tools.python.sandboxes.bounds.limits import Limited, SandboxLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bounds.process_numbers import bound_processes
-from tools.python.sandboxes.bounds.watchdog import Watchdog
-from tools.python.sandboxes.box_view import ETC_FILES, HOME, LAUNCHER, private_view, sealed, system_view
+from tools.python.sandboxes.box import RunningBox
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.interpreter import Interpreter, examine
-from tools.python.sandboxes.refusals import INSTALL, WEAKER, refusal
-from tools.python.sandboxes.running import RunningBox
-from tools.python.sandboxes.sandbox import (
-    SOCKET_FOLDER,
-    WORK_FOLDER,
-    KernelConnection,
-    SandboxError,
-    refuse_if_short,
-)
-from tools.python.sandboxes.shown_proc import shown_proc
-from tools.python.sandboxes.spawn import Spawned, collect, environment, launcher_input, launcher_source, spawn
+from tools.python.sandboxes.launch import KernelConnection, SandboxError, Spawned
+from tools.python.sandboxes.sandbox import Sandbox
 from tools.tool import ToolUnavailable
 
 _log = logging.getLogger(__name__)
+_INSTALL = (
+    "The python tool needs bubblewrap for its sandbox: `apt-get install bubblewrap` (Debian, Ubuntu), "
+    "`dnf install bubblewrap` (Fedora), `apk add bubblewrap` (Alpine). Or choose --python docker or off."
+)
+_WEAKER = (
+    "The python tool cannot limit the memory of its boxes by control groups here. Its watchdog does, but up "
+    "to a tenth of a second late, and it ends boxes when the machine runs short of memory. For firm limits, "
+    "start the server as root, or with `systemd-run --user --scope`."
+)
+_NAMESPACES = "allow user namespaces: `sysctl -w "
+_APPARMOR = (
+    f"{_NAMESPACES}kernel.apparmor_restrict_unprivileged_userns=0`, or give bwrap an AppArmor profile with "
+    "`userns`"
+)
+_ADVICE = (  # bwrap's message → the remedy
+    ("No permissions to creat", f"{_NAMESPACES}kernel.unprivileged_userns_clone=1`"),
+    ("No space left on device", f"{_NAMESPACES}user.max_user_namespaces=10000`"),
+    ("uid map: Permission denied", _APPARMOR),
+    ("RTM_NEWADDR", _APPARMOR),
+    (
+        "Can't mount proc",
+        "start the container with `--security-opt systempaths=unconfined --security-opt seccomp=unconfined`",
+    ),
+    ("Operation not permitted", "in a container, start that with `--security-opt seccomp=unconfined`"),
+)
 _NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
 
 
-class Bubblewrap(Limited):
+class Bubblewrap(Sandbox):
     """Creates boxes with bwrap."""
 
-    name = "bubblewrap"
     isolated = True
 
     def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
@@ -70,53 +84,35 @@ class Bubblewrap(Limited):
         self._command = ""
         self._options = ""
         self._grouped = True  # until control groups prove to be out of reach
-        self._watchdog = Watchdog()
-        self._checking = asyncio.Lock()
-        self._ending: set[asyncio.Task[None]] = set()
 
-    async def check(self) -> None:
-        async with self._checking:
-            if self._interpreter is None:
-                self._interpreter = await self._probe()
-
-    async def start(self, connection: KernelConnection, data: Folder | None) -> RunningBox:
-        await self.check()
-        assert self._interpreter is not None
-        refuse_if_short()
-        return await self._start(self._interpreter, connection, data)
-
-    async def close(self) -> None:
-        await asyncio.gather(*self._ending)
-
-    async def _probe(self) -> Interpreter:
+    async def _probe(self) -> None:
         """Starts and ends one real box, because no list of settings shows as reliably whether that works."""
         command = shutil.which("bwrap")
         if command is None:
-            raise ToolUnavailable(INSTALL)
+            raise ToolUnavailable(_INSTALL)
         if not seccomp.supported(platform.machine()):
             raise ToolUnavailable(
                 f"The bubblewrap sandbox does not know {platform.machine()} machines; choose --python docker."
             )
-        self._command, self._options = command, await _options(command)
+        self._command, (_, self._options) = command, await child.run(command, "--help")
         missing = [option for option in _NEEDED_OPTIONS if option not in self._options]
         if missing:
             raise ToolUnavailable(
                 f"The python tool needs bubblewrap 0.7 or later; {command} lacks {', '.join(missing)}."
             )
-        interpreter = await examine(self._wanted)
+        self._interpreter = await examine(self._wanted)
         remove_stale()
-        memory_limited = await self._starts_in_groups(interpreter)
+        memory_limited = await self._starts_in_groups()
         if not self._grouped:
             try:
-                await self._start_and_end(interpreter)
+                await self._start_and_end()
             except SandboxError as error:
                 raise ToolUnavailable(refusal(str(error))) from error
         if not memory_limited:
-            _log.warning(WEAKER)
-        return interpreter
+            _log.warning(_WEAKER)
 
-    async def _starts_in_groups(self, interpreter: Interpreter) -> bool:
-        """Decides whether boxes get groups, as not everybody who may make one may enter it.
+    async def _starts_in_groups(self) -> bool:
+        """Decides whether boxes get groups: not every user who may make one may enter it.
 
         Returns whether these limit memory.
         """
@@ -125,23 +121,16 @@ class Bubblewrap(Limited):
         await groups.remove()
         if self._grouped:
             try:
-                await self._start_and_end(interpreter)
+                await self._start_and_end()
             except SandboxError:
                 self._grouped = False
         return self._grouped and limit_memory
 
-    async def _start_and_end(self, interpreter: Interpreter) -> None:
-        box = await self._start(interpreter, KernelConnection(secrets.token_hex(16)), None)
-        box.kill()
-        await box.wait()
-        box.data.close()
-
-    async def _start(
-        self, interpreter: Interpreter, connection: KernelConnection, data: Folder | None
-    ) -> RunningBox:
+    async def _start(self, connection: KernelConnection, data: Folder | None) -> RunningBox:
+        assert self._interpreter is not None
         groups = make_groups(self._limits) if self._grouped else Groups(())
-        # Not cancelled half-way: if bwrap is killed before its child is set up, it leaves the child behind.
-        spawning = asyncio.create_task(self._spawn(interpreter, connection, groups))
+        # Not cancelled half-way: if bwrap is killed before its child is set up, the child stays.
+        spawning = asyncio.create_task(self._spawn(self._interpreter, connection, groups))
         try:
             spawned, root = await asyncio.shield(spawning)
             await spawned.ready()
@@ -149,18 +138,15 @@ class Bubblewrap(Limited):
                 await bound_processes(root, self._limits.processes)
             return await self._box(spawned, root, groups, data)
         except BaseException:
-            ending = asyncio.create_task(_abandon(spawning, groups))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-            await asyncio.shield(ending)
+            await self._end(_abandon(spawning, groups))
             raise
 
     async def _spawn(
         self, interpreter: Interpreter, connection: KernelConnection, groups: Groups
     ) -> tuple[Spawned, int]:
         """Starts bwrap. Also returns the pid, on the host, of the first process in the box."""
-        send = launcher_input(
-            connection, SOCKET_FOLDER, HOME, self._limits, count_processes=os.geteuid() != 0
+        send = launch.first_line(
+            connection, launch.SOCKET_FOLDER, box_view.HOME, self._limits, count_processes=os.geteuid() != 0
         )
         info, report = os.pipe()
         try:
@@ -169,8 +155,10 @@ class Bubblewrap(Limited):
                 argv, descriptors = self._command_line(interpreter, report, open_files)
                 # /proc/1/environ in the box shows bwrap's own environment, so it gets an empty one; a shell
                 # adds the current folder to it.
-                spawned = await spawn(groups.entering(argv), send=send, env={}, cwd="/", pass_fds=descriptors)
-            reported, _ = await collect(info)
+                spawned = await launch.spawn(
+                    groups.entering(argv), send=send, env={}, cwd="/", pass_fds=descriptors
+                )
+            reported, _ = await launch.collect(info)
         finally:
             os.close(info)
         return spawned, json.loads(reported)["child-pid"] if reported else 0
@@ -179,23 +167,21 @@ class Bubblewrap(Limited):
         self, interpreter: Interpreter, report: int, open_files: ExitStack
     ) -> tuple[list[str], tuple[int, ...]]:
         """The command. Its options go through a descriptor, so that process listings stay readable."""
-        contents = {**ETC_FILES, LAUNCHER: launcher_source(), **shown_proc(self._limits)}
+        contents = {**box_view.contents(self._limits), box_view.LAUNCHER: launch.program()}
         files = {name: _memory_file(text.encode(), open_files) for name, text in contents.items()}
         rules = _memory_file(seccomp.program(platform.machine()), open_files)
         options = [
             *("--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
             *("--new-session", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
             *(["--disable-userns"] if "--disable-userns" in self._options else []),
-            *private_view(self._limits, files),
-            *system_view(interpreter),  # after /tmp: an interpreter may live there
-            *sealed(),
-            *("--info-fd", str(report), "--seccomp", str(rules), "--chdir", WORK_FOLDER),
+            *box_view.arguments(self._limits, files, interpreter),
+            *("--info-fd", str(report), "--seccomp", str(rules), "--chdir", launch.WORK_FOLDER),
         ]
-        for name, value in environment(str(interpreter.executable), HOME).items():
+        for name, value in launch.environment(str(interpreter.executable), box_view.HOME).items():
             options += ["--setenv", name, value]
         arguments = _memory_file("\0".join(options).encode() + b"\0", open_files)
-        argv = [self._command, "--args", str(arguments), "--", str(interpreter.executable), "-I", LAUNCHER]
-        return argv, (report, rules, arguments, *files.values())
+        argv = [self._command, "--args", str(arguments), "--", str(interpreter.executable), "-I"]
+        return [*argv, box_view.LAUNCHER], (report, rules, arguments, *files.values())
 
     async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> RunningBox:
         """Wraps a ready box: the kernel listens, and no code of the model has run yet."""
@@ -206,6 +192,14 @@ class Bubblewrap(Limited):
         if data is not None:
             await box.take_over(data)
         return box
+
+
+def refusal(words: str) -> str:
+    """The operator's advice for what bwrap printed: what to install or to set."""
+    advice = next((advice for pattern, advice in _ADVICE if pattern in words), None)
+    last_line = words.splitlines()[-1] if words else "nothing"
+    remedy = f": {advice}" if advice else "; choose --python docker or --python off"
+    return f"The python tool cannot start a bubblewrap sandbox here{remedy}. (It printed: {last_line})"
 
 
 def _memory_file(content: bytes, open_files: ExitStack) -> int:
@@ -226,11 +220,3 @@ async def _abandon(spawning: asyncio.Task[tuple[Spawned, int]], groups: Groups) 
                 os.kill(root, signal.SIGKILL)
         await spawned.end()
     await groups.remove()
-
-
-async def _options(command: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        command, "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    words, _ = await process.communicate()
-    return words.decode("utf-8", "replace")

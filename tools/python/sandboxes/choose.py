@@ -16,7 +16,7 @@ from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.sandboxes.unsafe_local import UnsafeLocal
 from tools.tool import ToolUnavailable
 
-CHOICES = ("auto", "bubblewrap", "docker", "unsafe-local", "off")
+_CHOICES = ("auto", "bubblewrap", "docker", "unsafe-local", "off")
 
 
 async def choose_sandbox(
@@ -35,16 +35,12 @@ async def choose_sandbox(
     }
     if choice == "off":
         return None
-    if choice == "auto":
-        return await _first([makers["bubblewrap"](), makers["docker"]()])
-    if choice not in makers:
-        raise ToolUnavailable(f"There is no python sandbox {choice!r}; choose one of {', '.join(CHOICES)}.")
-    return await _first([makers[choice]()])
-
-
-async def _first(sandboxes: list[Sandbox]) -> Sandbox:
+    names = ("bubblewrap", "docker") if choice == "auto" else (choice,)
+    if names[0] not in makers:
+        raise ToolUnavailable(f"There is no python sandbox {choice!r}; choose one of {', '.join(_CHOICES)}.")
     refusals: list[str] = []
-    for sandbox in sandboxes:
+    for name in names:
+        sandbox = makers[name]()
         try:
             await sandbox.check()
         except ToolUnavailable as refusal:

@@ -20,66 +20,45 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import os
 import platform
+import re
 import secrets
 import shutil
 import stat
+from functools import cache
 from pathlib import Path
 
-from tools.python.sandboxes import seccomp
+from tools import child
+from tools.python.sandboxes import launch, seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups
-from tools.python.sandboxes.bounds.limits import MIB, Limited, SandboxLimits
+from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
 from tools.python.sandboxes.bounds.watchdog import Watchdog
+from tools.python.sandboxes.box import RunningBox
 from tools.python.sandboxes.folder import Folder
-from tools.python.sandboxes.owner import gone, mark
-from tools.python.sandboxes.running import RunningBox
-from tools.python.sandboxes.sandbox import (
-    SOCKET_FOLDER,
-    WORK_FOLDER,
-    KernelConnection,
-    SandboxError,
-    refuse_if_short,
-)
-from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, launcher_source, spawn
+from tools.python.sandboxes.launch import KernelConnection, SandboxError, Spawned
+from tools.python.sandboxes.sandbox import Sandbox
 from tools.tool import ToolUnavailable
 
 DEFAULT_IMAGE = "quay.io/jupyter/scipy-notebook"
 _NAME = "gpt-oss-python-"
+_OWNER = re.compile(r"[0-9a-f]{8}\.[0-9]+\.[0-9]+")
 _HOME = "/tmp/home"
 _PATH = "/opt/conda/bin:/usr/local/bin:/usr/bin:/bin"  # where images keep their Python
 _OTHER_USER = 1000  # in the box, if this process is root: never the container's root
 _KILLED = 128 + 9  # the client's exit status if the container's process was killed
 
 
-class Docker(Limited):
+class Docker(Sandbox):
     """Creates boxes with a `docker` command."""
 
-    name = "docker"
     isolated = True
 
     def __init__(self, limits: SandboxLimits, *, image: str = DEFAULT_IMAGE, command: str = "docker") -> None:
         super().__init__(limits)
         self._image = image
         self._command = command
-        self._checked = False
-        self._checking = asyncio.Lock()
-        self._watchdog = Watchdog()
-        self._ending: set[asyncio.Task[None]] = set()
-
-    async def check(self) -> None:
-        async with self._checking:
-            if not self._checked:
-                await self._probe()
-                self._checked = True
-
-    async def start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
-        await self.check()
-        refuse_if_short()
-        return await self._start(connection, data)
-
-    async def close(self) -> None:
-        await asyncio.gather(*self._ending)
 
     async def _probe(self) -> None:
         """Starts and ends one real box, because images and engines vary too much for a list of checks."""
@@ -97,14 +76,11 @@ class Docker(Limited):
             )
         await self._remove_stale()
         try:
-            box = await self._start(KernelConnection(secrets.token_hex(16)), None)
+            await self._start_and_end()
         except SandboxError as error:
             raise ToolUnavailable(
                 f"The python tool cannot use a container of {self._image} here. (It printed: {error})"
             ) from error
-        box.kill()
-        await box.wait()
-        box.data.close()
 
     async def _remove_stale(self) -> None:
         """Removes containers of killed servers; nearly all have ended with their server."""
@@ -112,30 +88,32 @@ class Docker(Limited):
             self._command, "ps", "--all", "--filter", f"name={_NAME}", "--format", "{{.Names}}"
         )
         for name in listed.split():
-            if name.startswith(_NAME) and gone(name.removeprefix(_NAME).partition("-")[0]):
+            if name.startswith(_NAME) and owner_is_gone(name.removeprefix(_NAME).partition("-")[0]):
                 await _run(self._command, "rm", "--force", name)
 
     async def _start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
-        name = f"{_NAME}{mark()}-{secrets.token_hex(8)}"
+        name = f"{_NAME}{owner_mark()}-{secrets.token_hex(8)}"
         # Not cancelled half-way: the engine would go on to create an orphaned container.
         starting = asyncio.create_task(self._box(name, connection))
         try:
             box = await asyncio.shield(starting)
         except BaseException:
-            ending = asyncio.create_task(_abandon(starting))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-            await asyncio.shield(ending)
+            await self._end(_abandon(starting))
             raise
         if data is not None:
             await box.take_over(data)
         return box
 
     async def _box(self, name: str, connection: KernelConnection) -> DockerBox:
-        send = launcher_input(
-            connection, SOCKET_FOLDER, _HOME, self._limits, count_processes=False, call_filter=_filter()
+        send = launch.first_line(
+            connection,
+            launch.SOCKET_FOLDER,
+            _HOME,
+            self._limits,
+            count_processes=False,
+            call_filter=_filter(),
         )
-        spawned = await spawn(self.command_line(name), send=send, env=os.environ)
+        spawned = await launch.spawn(self.command_line(name), send=send, env=os.environ)
         try:
             await spawned.ready()
             _, pid = await _run(self._command, "inspect", "--format", "{{.State.Pid}}", name)
@@ -145,9 +123,7 @@ class Docker(Limited):
             await _run(self._command, "rm", "--force", name)
             raise
         if not _is_socket(connection.path(box.sockets, "shell")):
-            box.kill()
-            await box.wait()
-            box.data.close()
+            await box.discard()
             raise SandboxError(f"process {pid} of this machine is not the container's: is the engine remote?")
         return box
 
@@ -165,8 +141,7 @@ class Docker(Limited):
         """The engine's command for one box."""
         limits, user = self._limits, os.getuid() or _OTHER_USER
         # Files are in memory, so they count as memory here.
-        files = limits.data_size + limits.temp_size + limits.shared_size
-        memory = str(limits.memory + files)
+        memory = str(limits.memory + limits.files_size)
         argv = [
             *(self._command, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
             # A log would be an unlimited file of the host; a health check would be a process next to the
@@ -178,19 +153,19 @@ class Docker(Limited):
             *("--user", f"{user}:{user}", "--pids-limit", str(limits.processes)),
             *("--memory", memory, "--memory-swap", memory),
             *("--shm-size", str(limits.shared_size), "--ipc", "private"),
-            *("--workdir", WORK_FOLDER, "--entrypoint", "python3"),
+            *("--workdir", launch.WORK_FOLDER, "--entrypoint", "python3"),
         ]
         for folder, size in (
-            (WORK_FOLDER, limits.data_size),
+            (launch.WORK_FOLDER, limits.data_size),
             ("/tmp", limits.temp_size),
-            (SOCKET_FOLDER, 65536),
+            (launch.SOCKET_FOLDER, 65536),
         ):
             # exec: compiled programs must run; the engine's default is noexec.
             options = f"rw,exec,nosuid,nodev,mode=0700,uid={user},gid={user}"
             argv += ["--tmpfs", f"{folder}:{options},size={size},nr_inodes={limits.data_files}"]
-        for variable, value in {**environment("python3", _HOME), "PATH": _PATH}.items():
+        for variable, value in {**launch.environment("python3", _HOME), "PATH": _PATH}.items():
             argv += ["--env", f"{variable}={value}"]
-        return [*argv, self._image, "-I", "-c", launcher_source()]
+        return [*argv, self._image, "-I", "-c", launch.program()]
 
 
 class DockerBox(RunningBox):
@@ -244,21 +219,41 @@ async def _abandon(starting: asyncio.Task[DockerBox]) -> None:
         box = await starting
     except (SandboxError, OSError):
         return
-    box.kill()
-    await box.wait()
-    box.data.close()
+    await box.discard()
 
 
 async def _run(*argv: str) -> tuple[int, str]:
     """Runs a short command and returns its exit status and output."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        return await child.run(*argv)
     except OSError as error:
         raise SandboxError(f"{argv[0]}: {error.strerror}") from error
-    words, _ = await process.communicate()
-    return process.returncode or 0, words.decode("utf-8", "replace").strip()
+
+
+def owner_mark() -> str:
+    """Marks this process in a container's name, to recognise the leftovers of a killed server."""
+    return f"{_numbering()}.{os.getpid()}.{_started(os.getpid())}"
+
+
+def owner_is_gone(mark: str) -> bool:
+    """False also if that is unknown: a server in another container may be invisible."""
+    if _OWNER.fullmatch(mark) is None:
+        return False
+    numbering, pid, started = mark.split(".")
+    return numbering == _numbering() and _started(int(pid)) != int(started)
+
+
+@cache
+def _numbering() -> str:
+    """The scope of process ids: ids of another boot or another namespace belong to other processes."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return hashlib.sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+
+
+def _started(pid: int) -> int:
+    """When a process started, in ticks since boot, because its number can be reused. 0: no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in "ZX" else int(fields[19])

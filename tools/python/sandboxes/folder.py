@@ -62,11 +62,11 @@ class Folder:
 
     def files(self) -> list[FileInfo]:
         """The regular files in it, sorted by path, MAX_LISTED at most, and MAX_DEPTH deep at most."""
-        found: list[FileInfo] = []
+        files: list[FileInfo] = []
         for path, entry in self._walk():
             if stat.S_ISREG(entry.st_mode):
-                found.append(FileInfo(path, entry.st_size, entry.st_mtime))
-        return sorted(found, key=lambda info: info.path)
+                files.append(FileInfo(path, entry.st_size, entry.st_mtime))
+        return sorted(files, key=lambda info: info.path)
 
     def read(self, path: str, limit: int) -> bytes:
         """The bytes of one regular file of at most `limit` bytes."""

@@ -46,7 +46,7 @@ def load_filter(program: bytes) -> None:
 
 
 def be_first() -> None:
-    """Continues as a child if this is the first process of a container, and stays behind to adopt orphans.
+    """If this is the first process of a container, continues as a child; the parent stays to adopt orphans.
 
     An engine's own first process would lack the filter, and code of the same user could attack it.
     """

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import child
 from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
 
@@ -41,38 +42,29 @@ class Interpreter:
 async def examine(executable: str) -> Interpreter:
     """Examines an interpreter; raises ToolUnavailable if it cannot run a kernel."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            executable,
-            "-I",
-            "-c",
-            _QUERY,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        status, answer = await child.run(executable, "-I", "-c", _QUERY, errors=asyncio.subprocess.DEVNULL)
     except OSError as error:
         raise ToolUnavailable(f"The python tool cannot run {executable}: {error.strerror}.") from error
-    answer, _ = await process.communicate()
-    if process.returncode != 0:
-        raise ToolUnavailable(f"The python tool cannot use {executable}: it ended with {process.returncode}.")
-    found = json.loads(answer)
-    if not found["kernel"]:
+    if status != 0:
+        raise ToolUnavailable(f"The python tool cannot use {executable}: it ended with {status}.")
+    facts = json.loads(answer)
+    if not facts["kernel"]:
         if executable == sys.executable:
             raise ToolUnavailable(how_to_install(ModuleNotFoundError(name="ipykernel")))
         raise ToolUnavailable(f"The python tool needs ipykernel: `{executable} -m pip install ipykernel`.")
-    paths = _paths([Path(prefix) for prefix in found["prefixes"]], found["path"])
-    return Interpreter(_inside(Path(found["executable"]), paths), paths)
+    paths = _paths([Path(prefix) for prefix in facts["prefixes"]], facts["path"])
+    return Interpreter(_inside(Path(facts["executable"]), paths), paths)
 
 
 def _paths(prefixes: list[Path], search: list[str]) -> tuple[Path, ...]:
     """The parts of the prefixes, and the package folders elsewhere that modules come from."""
     both = dict.fromkeys(spelling for prefix in prefixes for spelling in (prefix, prefix.resolve()))
-    found = dict.fromkeys(prefix / part for prefix in both for part in _PARTS if (prefix / part).exists())
+    parts = dict.fromkeys(prefix / part for prefix in both for part in _PARTS if (prefix / part).exists())
     for entry in map(Path, search):
-        covered = any(entry.is_relative_to(path) for path in found)
+        covered = any(entry.is_relative_to(path) for path in parts)
         if entry.name in _PACKAGE_FOLDERS and entry.is_dir() and not covered:
-            found[entry] = None
-    return tuple(found)
+            parts[entry] = None
+    return tuple(parts)
 
 
 def _inside(executable: Path, paths: tuple[Path, ...]) -> Path:

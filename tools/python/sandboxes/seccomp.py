@@ -137,9 +137,7 @@ def program(machine: str) -> bytes:
             steps += [_step(_EQUAL, number, no=1), _error(row[0])]
     steps += _when(clone, _FIRST_ARGUMENT, [_step(_ANY_BIT, _NEW_NAMESPACES, no=1), _error(_EPERM)])
     for number in (socket, socketpair):
-        families = [
-            _step(_EQUAL, family, yes=len(_FAMILIES) - place) for place, family in enumerate(_FAMILIES)
-        ]
+        families = [_step(_EQUAL, family, yes=len(_FAMILIES) - at) for at, family in enumerate(_FAMILIES)]
         steps += _when(number, _FIRST_ARGUMENT, [*families, _error(_NO_FAMILY)])
     steps += _when(ioctl, _SECOND_ARGUMENT, _denying(_FORBIDDEN_IOCTLS))
     later = [_step(_AT_LEAST, _FIRST_UNKNOWN_FCNTL, no=1), _error(errno.EINVAL)]

@@ -10,67 +10,65 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tools.python.sandboxes.bounds.limits import Limited, SandboxLimits
+from tools.python.sandboxes import launch
+from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
 from tools.python.sandboxes.bounds.usage import measure
 from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
+from tools.python.sandboxes.box import Box
 from tools.python.sandboxes.folder import Folder
-from tools.python.sandboxes.host_folder import HostData, host_data, make_socket_folder, remove_socket_folder
 from tools.python.sandboxes.interpreter import Interpreter, examine
-from tools.python.sandboxes.sandbox import KernelConnection, refuse_if_short
-from tools.python.sandboxes.spawn import Spawned, environment, launcher_input, launcher_source, spawn
+from tools.python.sandboxes.launch import KernelConnection, Spawned
+from tools.python.sandboxes.sandbox import Sandbox
 
 _log = logging.getLogger(__name__)
 
 
-class UnsafeLocal(Limited):
+class UnsafeLocal(Sandbox):
     """Starts kernels without any protection."""
 
-    name = "unsafe-local"
     isolated = False
 
     def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
         super().__init__(limits)
         self._wanted = interpreter
         self._interpreter: Interpreter | None = None
-        self._watchdog = Watchdog()
 
-    async def check(self) -> None:
-        if self._interpreter is None:
-            self._interpreter = await examine(self._wanted)
+    async def _probe(self) -> None:
+        self._interpreter = await examine(self._wanted)
 
-    async def start(self, connection: KernelConnection, data: Folder | None) -> LocalBox:
+    async def _start(self, connection: KernelConnection, data: Folder | None) -> LocalBox:
         _log.warning(
             "UNSAFE: a Python kernel starts without a sandbox (--python unsafe-local). "
             "Code that the model writes can read, change and send whatever this user can."
         )
-        await self.check()
-        refuse_if_short()
         assert self._interpreter is not None
-        files = host_data(data)
-        sockets = make_socket_folder()
+        files = data if isinstance(data, HostData) else HostData.make()
+        # A short name, because a socket's path must be below 108 bytes.
+        sockets = Path(tempfile.mkdtemp(prefix="gpt-oss-python-run-"))
         try:
             spawned = await self._spawn(self._interpreter, connection, files, sockets)
         except BaseException:
-            remove_socket_folder(sockets)
+            shutil.rmtree(sockets, ignore_errors=True)
             if files is not data:
                 files.close()
             raise
         return LocalBox(spawned, sockets, files, self._limits, self._watchdog)
 
-    async def close(self) -> None:
-        """Nothing to release."""
-
     async def _spawn(
         self, interpreter: Interpreter, connection: KernelConnection, files: HostData, sockets: Path
     ) -> Spawned:
         executable, home = str(interpreter.executable), str(sockets / "home")
-        send = launcher_input(connection, str(sockets), home, self._limits, count_processes=False)
-        argv = [executable, "-I", "-c", launcher_source()]
-        spawned = await spawn(argv, send=send, env=environment(executable, home), cwd=str(files.path))
+        send = launch.first_line(connection, str(sockets), home, self._limits, count_processes=False)
+        argv = [executable, "-I", "-c", launch.program()]
+        spawned = await launch.spawn(
+            argv, send=send, env=launch.environment(executable, home), cwd=str(files.path)
+        )
         try:
             await spawned.ready()
         except BaseException:
@@ -79,40 +77,49 @@ class UnsafeLocal(Limited):
         return spawned
 
 
-class LocalBox:
+class HostData(Folder):
+    """A session's files in a private folder of the host's disk. Closing it removes them.
+
+    The watchdog counts them, so a fast writer can exceed the limits a little before its box is ended.
+    """
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(descriptor)
+        self.path = path
+
+    @classmethod
+    def make(cls) -> HostData:
+        path = Path(tempfile.mkdtemp(prefix="gpt-oss-python-data-"))
+        return cls(Folder.at(path).descriptor, path)
+
+    @property
+    def in_memory(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            super().close()
+            shutil.rmtree(self.path, ignore_errors=True)  # does not follow links
+
+    def over(self, limits: SandboxLimits) -> str | None:
+        """Why the box must end, if its files are too many or too large."""
+        size, count = self.usage(limits.data_files)
+        if count > limits.data_files:
+            return f"it had more than {limits.data_files} files"
+        if size > limits.data_size:
+            return f"its files were larger than {limits.data_size // MIB} MiB"
+        return None
+
+
+class LocalBox(Box):
     """A kernel's process and everything that it started."""
 
     def __init__(
-        self,
-        spawned: Spawned,
-        sockets: Path,
-        data: HostData,
-        limits: SandboxLimits,
-        watchdog: Watchdog,
+        self, spawned: Spawned, sockets: Path, data: HostData, limits: SandboxLimits, watchdog: Watchdog
     ) -> None:
         self._process = spawned.process
-        self._spawned = spawned
-        self._watchdog = watchdog
-        self.sockets = sockets
-        self.data: Folder = data
-        self._watched = Watched(
-            self._process.pid, limits, self.kill, lambda: data.over(limits), own_network=False
-        )
-        watchdog.add(self._watched)
-
-    @property
-    def held(self) -> int:
-        return self._watched.held
-
-    @property
-    def verdict(self) -> str | None:
-        return self._watched.verdict
-
-    def use(self, running: bool) -> None:
-        self._watched.running = running
-
-    def end(self, why: str) -> None:
-        self._watched.end(why)
+        watched = Watched(self._process.pid, limits, self.kill, lambda: data.over(limits), own_network=False)
+        super().__init__(spawned, sockets, data, watched, watchdog)
 
     def kill(self) -> None:
         if self._process.returncode is not None:
@@ -130,4 +137,4 @@ class LocalBox:
         await self._process.wait()
         self._spawned.let_go()
         self._watchdog.remove(self._watched)
-        remove_socket_folder(self.sockets)
+        shutil.rmtree(self.sockets, ignore_errors=True)

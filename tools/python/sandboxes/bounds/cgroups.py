@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,10 +44,9 @@ class Groups:
     def out_of_memory(self) -> bool:
         """Whether the kernel ended a process here for lack of memory."""
         return any(
-            line == f"oom_kill {count}" and count != "0"
+            re.search(r"^oom_kill [1-9]", read(folder / name), re.MULTILINE)
             for folder in self.folders
-            for line in _lines(folder / "memory.oom_control") + _lines(folder / "memory.events")
-            for count in [line.rpartition(" ")[2]]
+            for name in ("memory.oom_control", "memory.events")
         )
 
     async def remove(self) -> None:
@@ -54,7 +54,7 @@ class Groups:
         for folder in self.folders:
             for pause in (0.0, 0.01, 0.05, 0.2, 0.5):
                 await asyncio.sleep(pause)
-                if _removed(folder):
+                if _remove(folder):
                     break
 
 
@@ -65,12 +65,12 @@ def make_groups(limits: SandboxLimits) -> Groups:
     values = {"pids.max": limits.processes + _OUTSIDERS}
     if (_ROOT / "cgroup.controllers").exists():
         values |= {"memory.max": total, "memory.swap.max": 0}
-        made = (_made(folder / name, values) for folder in _delegated())
-        group = next((folder for folder in made if folder), None)
+        groups = (_make(folder / name, values) for folder in _delegated())
+        group = next((folder for folder in groups if folder), None)
         return Groups((group,) if group else ())
     memory = {"memory.limit_in_bytes": total}
-    found = [_made(own_group(kind) / name, wanted) for kind, wanted in (("pids", values), ("memory", memory))]
-    return Groups(tuple(folder for folder in found if folder))
+    folders = (_make(own_group("pids") / name, values), _make(own_group("memory") / name, memory))
+    return Groups(tuple(folder for folder in folders if folder))
 
 
 def remove_stale() -> None:
@@ -80,13 +80,13 @@ def remove_stale() -> None:
         for folder in parent.glob(f"{_NAME}-*-*"):
             owner = folder.name.removeprefix(f"{_NAME}-").partition("-")[0]
             if not Path("/proc", owner).exists():
-                _removed(folder)
+                _remove(folder)
 
 
 def own_group(controller: str) -> Path:
     """The group of this process; in a container, the root of the mounted hierarchy."""
     mounted = _ROOT / controller
-    for line in _lines(Path("/proc/self/cgroup")):
+    for line in read(Path("/proc/self/cgroup")).splitlines():
         _, names, path = line.split(":", 2)
         if names == controller and (mounted / path.lstrip("/")).is_dir():
             return mounted / path.lstrip("/")
@@ -105,10 +105,10 @@ def _delegated() -> list[Path]:
 
 
 def _shared_out(folder: Path) -> set[str]:
-    return {name for line in _lines(folder / "cgroup.subtree_control") for name in line.split()}
+    return set(read(folder / "cgroup.subtree_control").split())
 
 
-def _made(folder: Path, values: dict[str, int]) -> Path | None:
+def _make(folder: Path, values: dict[str, int]) -> Path | None:
     """The group with its values set, or None if that is not allowed or the controller is missing."""
     try:
         folder.mkdir()
@@ -120,12 +120,12 @@ def _made(folder: Path, values: dict[str, int]) -> Path | None:
                 continue  # a kernel without swap accounting
             (folder / name).write_text(str(value))
     except OSError:
-        _removed(folder)
+        _remove(folder)
         return None
     return folder
 
 
-def _removed(folder: Path) -> bool:
+def _remove(folder: Path) -> bool:
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -135,8 +135,9 @@ def _removed(folder: Path) -> bool:
     return True
 
 
-def _lines(path: Path) -> list[str]:
+def read(path: Path) -> str:
+    """The text of a file; "" if it is not on this machine."""
     try:
-        return path.read_text().splitlines()
+        return path.read_text()
     except OSError:
-        return []
+        return ""

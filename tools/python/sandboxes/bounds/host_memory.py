@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.python.sandboxes.bounds.cgroups import own_group
+from tools.python.sandboxes.bounds.cgroups import own_group, read
 from tools.python.sandboxes.bounds.limits import MIB
 
 SHORT_OF_MEMORY = "the machine ran short of memory"
@@ -39,29 +39,22 @@ class HostMemory:
 
 def host_memory() -> HostMemory | None:
     """The memory of the machine or of this server's control group, whichever has less left."""
-    known = [each for each in (_machine(), _group()) if each is not None]
+    known = [memory for memory in (_machine(), _group()) if memory is not None]
     return min(known, key=lambda memory: memory.available, default=None)
 
 
 def _machine() -> HostMemory | None:
-    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", _text(_MEMINFO), re.MULTILINE))
-    if len(found) < 2:
+    sizes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", read(_MEMINFO), re.MULTILINE))
+    if len(sizes) < 2:
         return None
-    return HostMemory(1024 * int(found["MemTotal"]), 1024 * int(found["MemAvailable"]))
+    return HostMemory(1024 * int(sizes["MemTotal"]), 1024 * int(sizes["MemAvailable"]))
 
 
 def _group() -> HostMemory | None:
     for controller, (limit, usage, reclaimable) in (("", _V2), ("memory", _V1)):
         folder = own_group(controller)
-        most, used = _text(folder / limit).strip(), _text(folder / usage).strip()
+        most, used = read(folder / limit).strip(), read(folder / usage).strip()
         if most.isdigit() and used.isdigit():
-            idle = re.search(rf"^{reclaimable} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+            idle = re.search(rf"^{reclaimable} (\d+)$", read(folder / "memory.stat"), re.MULTILINE)
             return HostMemory(int(most), int(most) - int(used) + (int(idle[1]) if idle else 0))
     return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""  # not on this machine

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, replace
-from typing import Self
 
 MIB = 1024 * 1024
 
@@ -33,16 +31,3 @@ class SandboxLimits:
     def files_size(self) -> int:
         """Of all files that are in memory together."""
         return self.data_size + self.temp_size + self.shared_size
-
-
-class Limited:
-    """What creates boxes that have these limits."""
-
-    def __init__(self, limits: SandboxLimits) -> None:
-        self._limits = limits
-
-    def within(self, memory: int) -> Self:
-        """The same for boxes that may use at most so many bytes of memory."""
-        narrower = copy(self)
-        narrower._limits = self._limits.within(memory)
-        return narrower

@@ -7,12 +7,13 @@ Takes the pid, on the host, of a box's first process. Returns whether its number
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import re
 import shutil
 from pathlib import Path
+
+from tools import child
 
 _SETTING = Path("/proc/sys/kernel/pid_max")
 _RESERVED = 300  # lower numbers are used only once, so a long-lived box has only the others
@@ -24,9 +25,14 @@ _OWN_SINCE = (6, 14)
 
 def can_bound(release: str | None = None) -> bool:
     """Whether the setting belongs to the box. Before 6.14 it was the host's, and must stay as it is."""
-    version = re.match(r"(\d+)\.(\d+)", platform.release() if release is None else release)
-    own = version is not None and tuple(map(int, version.groups())) >= _OWN_SINCE
+    own = linux_since(_OWN_SINCE, platform.release() if release is None else release)
     return own and os.geteuid() == 0 and shutil.which("nsenter") is not None
+
+
+def linux_since(version: tuple[int, int], release: str) -> bool:
+    """Whether a kernel's release is of this version or later."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return numbers is not None and tuple(map(int, numbers.groups())) >= version
 
 
 def highest_number(processes: int) -> int:
@@ -43,9 +49,6 @@ async def bound_processes(root: int, processes: int) -> bool:
     if not can_bound():
         return False
     write = f"echo {highest_number(processes)} > {_SETTING}"
-    process = await asyncio.create_subprocess_exec(
-        *("nsenter", "--target", str(root), "--pid", "--", "/bin/sh", "-c", write),
-        stdin=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,  # in containers /proc/sys is often read-only
-    )
-    return await process.wait() == 0
+    # In containers /proc/sys is often read-only.
+    status, _ = await child.run("nsenter", "--target", str(root), "--pid", "--", "/bin/sh", "-c", write)
+    return status == 0

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tools.python.sandboxes.bounds.process_numbers import linux_since
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 _MEMORY = re.compile(r"^(VmRSS|VmSwap|VmPTE|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
@@ -59,7 +61,7 @@ def measure(root: int, enough: int) -> Usage:
 def proportional(ids: tuple[int, ...]) -> int:
     """Memory with each shared page divided among its processes.
 
-    A process whose program nobody may read hides its shares from other users; it counts in full.
+    A process whose program no user may read hides its shares from other users; it counts in full.
     """
     total = 0
     for pid in ids:
@@ -74,8 +76,8 @@ def proportional(ids: tuple[int, ...]) -> int:
 
 def sockets(root: int) -> int:
     """The sockets in the network namespace of `root`, also those that only the kernel holds."""
-    found = _SOCKETS.search(_text(f"{root}/net/sockstat"))
-    return int(found[1]) if found else 0
+    used = _SOCKETS.search(_text(f"{root}/net/sockstat"))
+    return int(used[1]) if used else 0
 
 
 def queued(root: int) -> int:
@@ -111,12 +113,12 @@ def _children(pid: int) -> list[int]:
 
 def _children_by_parent() -> Callable[[int], list[int]]:
     """The same, from one pass over every process of the host."""
-    found: dict[int, list[int]] = defaultdict(list)
+    children: dict[int, list[int]] = defaultdict(list)
     for pid in filter(str.isdigit, os.listdir(_PROC)):
         fields = _text(f"{pid}/stat").rpartition(")")[2].split()
         if fields:
-            found[int(fields[1])].append(int(pid))
-    return lambda parent: found[parent]
+            children[int(fields[1])].append(int(pid))
+    return lambda parent: children[parent]
 
 
 def _threads(pid: int) -> list[str]:
@@ -128,14 +130,13 @@ def _threads(pid: int) -> list[str]:
 
 def _memory(pid: int) -> dict[str, int]:
     """In bytes, by /proc's names."""
-    found = dict.fromkeys(("VmRSS", "VmSwap", "VmPTE", "HugetlbPages"), 0)
-    return found | {name: 1024 * int(size) for name, size in _MEMORY.findall(_text(f"{pid}/status"))}
+    sizes = dict.fromkeys(("VmRSS", "VmSwap", "VmPTE", "HugetlbPages"), 0)
+    return sizes | {name: 1024 * int(size) for name, size in _MEMORY.findall(_text(f"{pid}/status"))}
 
 
 @cache
 def _counts_descriptors() -> bool:
-    version = re.match(r"(\d+)\.(\d+)", platform.release())
-    return version is not None and tuple(map(int, version.groups())) >= _COUNTED_SINCE
+    return linux_since(_COUNTED_SINCE, platform.release())
 
 
 def _descriptors(pid: int) -> int:

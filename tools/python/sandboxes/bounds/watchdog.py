@@ -33,7 +33,7 @@ class Watched:
     otherwise: Callable[[], str | None]
     files: Callable[[], int] = lambda: 0  # the bytes of its files that are in memory
     spare: int = 0  # processes of the sandbox itself
-    own_network: bool = True  # otherwise its sockets cannot be told from the host's
+    own_network: bool = True  # otherwise its sockets cannot be distinguished from the host's
     running: bool = True
     # At the last check, bytes of memory, also of the kernel.
     held: int = field(default=0, init=False)

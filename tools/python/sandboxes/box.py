@@ -1,8 +1,9 @@
-"""A running box, reached through its first process: /proc shows its files, and a handle ends it.
+"""One running kernel process with everything that it started.
 
-Takes the pid, on the host, of that process, before any code of the model has run. Implements `Box` (see
-sandbox.py). It holds everything as open descriptors, so that code in the box cannot substitute another file,
-and the files outlive the box. It must not know how boxes are started.
+A `RunningBox` is reached through its first process: /proc shows its files, and a handle ends it. It takes the
+pid, on the host, of that process, before any code of the model has run, and holds everything as open
+descriptors, so that code in the box cannot substitute another file, and the files outlive the box. This
+module must not know how boxes are started.
 """
 
 from __future__ import annotations
@@ -11,21 +12,71 @@ import asyncio
 import logging
 import os
 import signal
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tools.python.sandboxes.bounds.cgroups import Groups
-from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
 from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
 from tools.python.sandboxes.folder import Folder, bytes_in
-from tools.python.sandboxes.sandbox import SOCKET_FOLDER, WORK_FOLDER
-from tools.python.sandboxes.spawn import Spawned
+from tools.python.sandboxes.launch import SOCKET_FOLDER, WORK_FOLDER, Spawned
 
 _log = logging.getLogger(__name__)
 
 
-class RunningBox:
-    """A running box. Descriptors keep its files alive after its end."""
+class Box(ABC):
+    """A kernel process that a watchdog watches.
+
+    `sockets` is the folder of its sockets, as this process reaches it. `data` is its /mnt/data, which
+    outlives the box: the box's owner closes it or hands it to the next box.
+    """
+
+    def __init__(
+        self, spawned: Spawned, sockets: Path, data: Folder, watched: Watched, watchdog: Watchdog
+    ) -> None:
+        self._spawned = spawned
+        self.sockets = sockets
+        self.data = data
+        self._watched = watched
+        self._watchdog = watchdog
+        watchdog.add(watched)
+
+    @property
+    def held(self) -> int:
+        """The bytes of memory that it holds, with its files if they are in memory."""
+        return self._watched.held
+
+    @property
+    def verdict(self) -> str | None:
+        """Why a limit ended the box, in words; None if none did."""
+        return self._watched.verdict
+
+    def use(self, running: bool) -> None:
+        """Marks whether code is running now; an unused box is watched less often."""
+        self._watched.running = running
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kills every process in it immediately, without waiting."""
+
+    def end(self, why: str) -> None:
+        """The same, for a reason that becomes the verdict. It may wait for a check of the watchdog."""
+        self._watched.end(why)
+
+    @abstractmethod
+    async def wait(self) -> None:
+        """Returns when its main process has ended and its resources outside are released."""
+
+    async def discard(self) -> None:
+        """Ends it and drops its files."""
+        self.kill()
+        await self.wait()
+        self.data.close()
+
+
+class RunningBox(Box):
+    """A box with a root and a process namespace of its own. Descriptors keep its files after its end."""
 
     def __init__(
         self,
@@ -35,25 +86,18 @@ class RunningBox:
         limits: SandboxLimits,
         watchdog: Watchdog,
     ) -> None:
-        self._spawned = spawned
         self._groups = groups
         self._limits = limits
-        self._watchdog = watchdog
         self._handle = os.pidfd_open(root)
         with ExitStack() as opened:
             opened.callback(os.close, self._handle)
             view = f"/proc/{root}/root"
-            self._sockets = _open(view + SOCKET_FOLDER, opened)
-            self._temp = _open(view + "/tmp", opened)
-            self._shared = _open(view + "/dev/shm", opened)
-            self.data = Folder.at(view + WORK_FOLDER)
+            self._folders = [_open(view + path, opened) for path in (SOCKET_FOLDER, "/tmp", "/dev/shm")]
+            data = Folder.at(view + WORK_FOLDER)
             opened.pop_all()
-        self._watched = Watched(root, limits, self.kill, self._over, self._file_bytes, spare=1)
-        watchdog.add(self._watched)
-
-    @property
-    def sockets(self) -> Path:
-        return Path(f"/proc/self/fd/{self._sockets}")
+        sockets = Path(f"/proc/self/fd/{self._folders[0]}")
+        watched = Watched(root, limits, self.kill, self._over, self._file_bytes, spare=1)
+        super().__init__(spawned, sockets, data, watched, watchdog)
 
     @property
     def held(self) -> int:
@@ -65,12 +109,6 @@ class RunningBox:
     @property
     def verdict(self) -> str | None:
         return self._watched.verdict or self._over_memory()
-
-    def use(self, running: bool) -> None:
-        self._watched.running = running
-
-    def end(self, why: str) -> None:
-        self._watched.end(why)
 
     def kill(self) -> None:
         """Kills the first process of the process namespace, which takes all others with it."""
@@ -87,7 +125,7 @@ class RunningBox:
         self._watchdog.remove(self._watched)
         verdict = self.verdict
         self._watched.verdict = verdict  # before the groups that know it are removed
-        descriptors, self._handle = (self._sockets, self._temp, self._shared, self._handle), -1
+        descriptors, self._handle = [*self._folders, self._handle], -1
         # The last descriptor of a folder frees its files, which takes long if there are many.
         await asyncio.to_thread(_close, descriptors)
         await self._groups.remove()
@@ -98,7 +136,7 @@ class RunningBox:
 
     def _over_memory(self) -> str | None:
         if self._groups.out_of_memory():
-            return f"it used more than {self._limits.memory // 2**20} MiB of memory"
+            return f"it used more than {self._limits.memory // MIB} MiB of memory"
         return None
 
     def _too_many_files(self) -> str | None:
@@ -112,8 +150,7 @@ class RunningBox:
     def _rooms(self) -> list[os.statvfs_result]:
         """Of each folder in memory that the code can write to."""
         with suppress(OSError):  # closed during the watchdog's check: the box is ending
-            folders = (self.data.descriptor, self._temp, self._shared, self._sockets)
-            return [os.fstatvfs(descriptor) for descriptor in folders]
+            return [os.fstatvfs(descriptor) for descriptor in (self.data.descriptor, *self._folders)]
         return []
 
     async def take_over(self, data: Folder) -> None:
@@ -121,9 +158,7 @@ class RunningBox:
         try:
             lost = await asyncio.to_thread(data.copy_to, self.data, self._limits.data_size)
         except BaseException:
-            self.kill()
-            await self.wait()
-            self.data.close()
+            await self.discard()
             raise
         if lost:
             _log.warning("%d files of a session could not be kept over a restart", len(lost))
@@ -136,7 +171,7 @@ def _open(path: str, opened: ExitStack) -> int:
     return descriptor
 
 
-def _close(descriptors: tuple[int, ...]) -> None:
+def _close(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 

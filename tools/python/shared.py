@@ -1,15 +1,16 @@
-"""Bounds the memory that sessions hold together: their kernels, and the files that ended kernels left.
+"""Bounds what sessions hold together: the number of their kernels, and the memory of kernels and files.
 
-Takes sessions and a need in bytes. Ends idle kernels, the longest unused first, until there is room, or
-raises `NoMemoryLeft`. All sessions have a limit together, and those of one owner may have one of their own.
-Such an owner's kernels are also checked while they run, by the watchdog's figures: if they grow beyond the
-limit, idle ones end, then the one that holds the most. The watchdog bounds each box on its own.
+Takes sessions that need a kernel or room for a file. Ends idle kernels, the longest unused first, until there
+is room. `Slots` lets a session wait while all kernels are busy; `SharedMemory` raises `NoMemoryLeft`. All
+sessions have a limit of memory together, and those of one owner may have one of their own. Such an owner's
+kernels are also checked while they run, by the watchdog's figures: if they grow beyond the limit, idle ones
+end, then the one that holds the most. The watchdog bounds each box on its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
 
@@ -63,11 +64,43 @@ class Holder(Protocol):
     @property
     def last_used(self) -> float: ...
 
-    async def retire(self, reason: str) -> None: ...
+    async def retire(self, reason: str) -> None:
+        """Ends its idle kernel, which releases its place and its memory."""
+        ...
 
     async def kill(self, reason: str) -> None:
         """Ends its kernel even if code runs in it, and returns when its memory is free."""
         ...
+
+
+class Slots:
+    """Limits how many kernels may live at the same time."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._holders: set[Holder] = set()
+        self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    async def take(self, holder: Holder) -> None:
+        """Waits for a place. Calls are served one after the other, so that no two end the same kernel."""
+        async with self._turn:
+            while len(self._holders) >= self._count:
+                if oldest := _longest_unused(self._holders):
+                    await oldest.retire("another conversation needed its place")
+                    self._holders.discard(oldest)
+                else:
+                    self._changed.clear()
+                    await self._changed.wait()
+            self._holders.add(holder)
+
+    def give(self, holder: Holder) -> None:
+        self._holders.discard(holder)
+        self._changed.set()
+
+    def rest(self) -> None:
+        """Announces that a holder is no longer busy."""
+        self._changed.set()
 
 
 class SharedMemory:
@@ -92,26 +125,26 @@ class SharedMemory:
             self._limits[owner] = limit
         return owner
 
-    def limit_of(self, owner: str) -> int | None:
+    def owners_limit(self, owner: str) -> int | None:
         return self._limits.get(owner)
 
     @asynccontextmanager
-    async def room_for_a_file(self, size: int, asking: Holder) -> AsyncIterator[None]:
-        """Enters when a file is within the limits. It is written before anybody else gets room."""
+    async def room_for_a_file(self, size: int, session: Holder) -> AsyncIterator[None]:
+        """Enters when a file is within the limits. No other session gets room before it is written."""
         async with self._turn:
-            await self._make_room(size, asking)
+            await self._make_room(size, session)
             yield
 
     @asynccontextmanager
-    async def room_for_a_kernel(self, asking: Holder) -> AsyncIterator[None]:
+    async def room_for_a_kernel(self, session: Holder) -> AsyncIterator[None]:
         """Enters when a kernel is within the limits, and counts it while it starts."""
         async with self._turn:
-            await self._make_room(FOR_A_KERNEL, asking)
-            self._starting.add(asking)
+            await self._make_room(FOR_A_KERNEL, session)
+            self._starting.add(session)
         try:
             yield
         finally:
-            self._starting.discard(asking)
+            self._starting.discard(session)
 
     def kernel_started(self) -> None:
         """Checks the sums of owners with a limit for as long as any of their kernels lives."""
@@ -123,50 +156,52 @@ class SharedMemory:
             self._checking.cancel()
             await asyncio.wait({self._checking})
 
-    async def _make_room(self, need: int, asking: Holder) -> None:
-        limit = self._limits.get(asking.owner)
+    async def _make_room(self, need: int, session: Holder) -> None:
+        limit = self._limits.get(session.owner)
         if limit is not None:
-            await self._end_idle_kernels(need, asking, self._of(asking.owner), limit, _OWN)
-        await self._end_idle_kernels(need, asking, self._sessions, self._limit, _ALL)
+            await self._end_idle_kernels(need, session, self._owners(session.owner), limit, _OWN)
+        await self._end_idle_kernels(need, session, self._sessions, self._limit, _ALL)
 
     async def _end_idle_kernels(
-        self, need: int, asking: Holder, sessions: Collection[Holder], limit: int, full: str
+        self, need: int, session: Holder, sessions: Collection[Holder], limit: int, full: str
     ) -> None:
         while _held(sessions) + FOR_A_KERNEL * len(self._starting.intersection(sessions)) + need > limit:
-            idle = [each for each in sessions if each.retirable and each is not asking]
-            if not idle:
+            idle = _longest_unused(other for other in sessions if other is not session)
+            if idle is None:
                 raise NoMemoryLeft(
                     f"{full.format(limit // MIB)}; delete files or containers, or try again later"
                 )
-            await _longest_unused(idle).retire(_NEEDED)
+            await idle.retire(_NEEDED)
 
     async def _check_repeatedly(self) -> None:
-        while owners := {each.owner for each in self._sessions if each.alive} & self._limits.keys():
+        while owners := {session.owner for session in self._sessions if session.alive} & self._limits.keys():
             for owner in owners:
                 await self._check(owner)
             await asyncio.sleep(INTERVAL)
 
     async def _check(self, owner: str) -> None:
         """Ends one kernel of an owner whose sessions hold too much; the next check may end another."""
-        limit, sessions = self._limits.get(owner), self._of(owner)
+        limit, sessions = self._limits.get(owner), self._owners(owner)
         if limit is None or _held(sessions) <= limit:
             return
-        if idle := [each for each in sessions if each.retirable]:
-            await _longest_unused(idle).retire(_NEEDED)
-        elif running := [each for each in sessions if each.alive]:
-            heaviest = max(running, key=lambda each: each.held)
+        if idle := _longest_unused(sessions):
+            await idle.retire(_NEEDED)
+        elif running := [session for session in sessions if session.alive]:
+            heaviest = max(running, key=lambda session: session.held)
             await heaviest.kill(_BEYOND.format(limit // MIB))
 
-    def _of(self, owner: str) -> list[Holder]:
-        return [each for each in self._sessions if each.owner == owner]
+    def _owners(self, owner: str) -> list[Holder]:
+        return [session for session in self._sessions if session.owner == owner]
 
 
 def _held(sessions: Collection[Holder]) -> int:
-    return sum(each.held for each in sessions)
+    return sum(session.held for session in sessions)
 
 
-def _longest_unused(sessions: Collection[Holder]) -> Holder:
-    return min(sessions, key=lambda each: each.last_used)
+def _longest_unused(sessions: Iterable[Holder]) -> Holder | None:
+    """The session with an idle kernel that was unused for the longest time."""
+    idle = (session for session in sessions if session.retirable)
+    return min(idle, key=lambda session: session.last_used, default=None)
 
 
 def _quarter() -> int:

@@ -1,7 +1,8 @@
 """Starts a kernel's process and waits until its sockets listen; shared by all sandboxes.
 
-Takes a command line. Returns a process that has reported ready, or raises SandboxError with its output. No
-pipe outlives the start, so that code in the box cannot fill one that this process must read.
+Takes a command line and how the kernel is to be reached. Returns a process that has reported ready, or raises
+SandboxError with its output. No pipe outlives the start, so that code in the box cannot fill one that this
+process must read.
 """
 
 from __future__ import annotations
@@ -11,25 +12,49 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from tools.child import Child, start
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.inside import READY
-from tools.python.sandboxes.sandbox import KernelConnection, SandboxError
 
+WORK_FOLDER = "/mnt/data"  # the tool's declaration names it
+SOCKET_FOLDER = "/run/kernel"  # where the kernel's sockets are inside a box
+_PORTS = {"shell": 1, "iopub": 2, "stdin": 3, "hb": 4, "control": 5}
+_PREFIX = "s"
 _KEPT = 8192  # bytes of a failed start's output
 _LEAST_DATA = 512 * 1024 * 1024  # numpy's BLAS reserves much memory and uses little; with less it crashes
 START_TIMEOUT = 60.0  # a cold disk and a busy machine; a warm start takes well under two seconds
 
 
-def launcher_source() -> str:
+class SandboxError(Exception):
+    """A box could not be started; the message states what was observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelConnection:
+    """How to reach the kernel: five unix sockets in one folder, as Jupyter numbers them."""
+
+    key: str
+
+    def configuration(self, folder: str) -> dict[str, Any]:
+        """The kernel's connection; `folder` is the path of the sockets on the kernel's side."""
+        ports = {f"{name}_port": number for name, number in _PORTS.items()}
+        return {"transport": "ipc", "ip": f"{folder}/{_PREFIX}", "key": self.key, **ports}
+
+    def path(self, folder: Path, channel: str) -> Path:
+        return folder / f"{_PREFIX}-{_PORTS[channel]}"
+
+
+def program() -> str:
     """The text of `inside.py`, which the box's interpreter runs because this package is not there."""
     return resources.files("tools.python.sandboxes").joinpath("inside.py").read_text("utf-8")
 
 
-def launcher_input(
+def first_line(
     connection: KernelConnection,
     sockets: str,
     home: str,
