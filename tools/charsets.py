@@ -26,7 +26,7 @@ _NO_CHARSET: Final = (
 )
 
 
-def codec_of(label: str) -> str | None:
+def find_codec(label: str) -> str | None:
     """The codec for a label; None if it is not a plain text encoding."""
     try:
         b"x".decode(label, "replace")  # LookupError for codecs that do not make text

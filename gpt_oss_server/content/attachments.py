@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from tools.charsets import codec_of
+from tools.charsets import find_codec
 
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _PLAIN_CONTROLS = frozenset("\t\n\r\f")
@@ -90,7 +90,7 @@ def _text(raw: bytes, charset: str) -> str | None:
 def _codec(charset: str) -> str:
     if charset in ("", "utf-8"):
         return "utf-8"
-    return codec_of(charset) or "utf-8"
+    return find_codec(charset) or "utf-8"
 
 
 def _is_binary(char: str) -> bool:

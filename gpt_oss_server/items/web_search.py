@@ -112,7 +112,7 @@ class WebSearch(HostedTool):
     def cited(self, options: Mapping[str, Any], cursor: int, line: int | None) -> tuple[str, str] | None:
         if not (pages := options.get("pages")):
             return None
-        from tools.browser.kept import kept_pages
+        from tools.browser.history import kept_pages
 
         page = kept_pages(pages).get(cursor)
         return None if page is None else page.cited(line)

@@ -5,8 +5,7 @@ Other packages import from here. It knows neither the server nor inference.
 
 from tools.browser.backends import default_backend, parse_backend
 from tools.browser.citations import Citation, CitationRewriter, Piece, Text
-from tools.browser.session import BrowserSession
-from tools.browser.tool import BrowserTool
+from tools.browser.session import BrowserSession, BrowserTool
 
 __all__ = [
     "BrowserSession",

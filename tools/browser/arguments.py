@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tools.browser.pages.errors import UsageError
+from tools.browser.pages.document import UsageError
 
 MAX_ARGUMENT_CHARS: Final = 65_536
 MAX_QUERY_CHARS: Final = 2_000
@@ -132,9 +132,9 @@ def _text(values: Mapping[str, Any], name: str, most: int) -> str:
 
 
 def _natural(values: Mapping[str, Any], *names: str) -> int | None:
-    """The first given value of these names; None if missing, null or negative (the default is -1)."""
-    given = next((values[name] for name in names if values.get(name) is not None), None)
-    return _to_natural(names[0], given)
+    """The first value of these names; None if missing, null or negative (the default is -1)."""
+    value = next((values[name] for name in names if values.get(name) is not None), None)
+    return _to_natural(names[0], value)
 
 
 def _to_natural(name: str, value: object) -> int | None:

@@ -119,4 +119,4 @@ def _link_text(title: str) -> str:
 
 def _link_target(url: str) -> str:
     """The URL inside ( ) of Markdown, without the characters that end it or a table cell."""
-    return re.sub(r"[\s()<>|]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    return re.sub(r"[\s()<>|]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)

@@ -4,19 +4,24 @@ Takes pages and returns cursors, and pages for cursors. Texts of old pages are d
 too large. Their URLs and titles are kept, so that citations resolve as long as the conversation lives. Pages
 of earlier sessions, which may have been on another machine, take the places that the model knows them by. It
 must not know calls or networks.
+
+A page is kept as a plain record, for conversations that outlive their sessions or continue on another
+machine. Search results are kept whole, as no request brings them again; other pages by address and title:
+their text is read again where the model looks at it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from tools.browser.kept import Record, record_of
-from tools.browser.page import Page
-from tools.browser.pages.errors import UsageError
+from tools.browser.page import Link, Page
+from tools.browser.pages.document import UsageError
 
 MAX_CHARS: Final = 16_000_000
+MAX_KEPT: Final = 64  # pages of one conversation, the newest
+Record = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -32,7 +37,7 @@ class PageHistory:
         self._max_chars = max_chars
         self._entries: dict[int, _Entry] = {}  # by cursor, in order; the others' pages are gone
         self.next_cursor = 0  # of the next page to be added
-        self._found_at: dict[str, str] = {}  # the final address for each address
+        self._final: dict[str, str] = {}  # the final address for each address
         self._chars: dict[int, int] = {}  # of each kept page, by its identity, because views share pages
 
     def continue_from(self, cursor: int, kept: Mapping[int, Page]) -> None:
@@ -45,9 +50,9 @@ class PageHistory:
         for number, page in kept.items():
             entry = self._entries.get(number)
             if entry is None or (entry.url, entry.title) != (page.url, page.title):
-                whole = page if page.kind == "results" else None
-                self._entries[number] = _Entry(whole, page.url, page.title, None if whole else page)
-                self._count(whole)
+                results = page if page.kind == "results" else None
+                self._entries[number] = _Entry(results, page.url, page.title, None if results else page)
+                self._count(results)
         self._entries = dict(sorted(self._entries.items()))
 
     def add(self, page: Page) -> int:
@@ -72,8 +77,8 @@ class PageHistory:
 
     def records_since(self, cursor: int) -> list[Record]:
         """What another session needs to continue from the pages that were added since."""
-        found = ((number, entry.page or entry.unread) for number, entry in self._entries.items())
-        return [record_of(number, page) for number, page in found if page is not None and number >= cursor]
+        pages = ((number, entry.page or entry.unread) for number, entry in self._entries.items())
+        return [_record(number, page) for number, page in pages if page is not None and number >= cursor]
 
     def page(self, cursor: int | None) -> Page:
         """The page at a cursor, or the newest for None; raises `UsageError` if there is none."""
@@ -92,14 +97,14 @@ class PageHistory:
             raise UsageError(f"The page at cursor {number} is no longer kept: open {entry.url} again.")
         return entry.page
 
-    def found(self, url: str, at: str) -> None:
+    def redirected(self, url: str, at: str) -> None:
         """Remembers the final address: after redirects, in another spelling, or without its fragment."""
         if url != at:
-            self._found_at[url] = at
+            self._final[url] = at
 
     def opened(self, url: str, *, source: bool) -> Page | None:
         """The newest page read from this URL."""
-        url = self._found_at.get(url, url)
+        url = self._final.get(url, url)
         for entry in reversed(self._entries.values()):
             page = entry.page
             if page and page.kind == "page" and page.url == url and page.source == source:
@@ -133,3 +138,37 @@ class PageHistory:
                 if other.page is gone:
                     other.page = None
             del self._chars[id(gone)]
+
+
+def _record(cursor: int, page: Page) -> Record:
+    about = {"cursor": cursor, "kind": page.kind, "title": page.searched_title or page.title}
+    if page.kind != "results":
+        return {**about, "url": page.url, "source": page.source}
+    links = [[link.url, link.title, link.passage] for link in page.links]
+    return {**about, "lines": list(page.lines), "links": links, "link_lines": list(page.link_lines)}
+
+
+def kept_pages(records: Iterable[Any]) -> dict[int, Page]:
+    """The newest pages by cursor. Those without lines have yet to be read again.
+
+    What cannot be read is left out: records may come from anywhere.
+    """
+    pages: dict[int, Page] = {}
+    for record in records:
+        try:
+            pages[int(record["cursor"])] = _page(record)
+        except (KeyError, TypeError, ValueError):
+            continue
+    return {cursor: pages[cursor] for cursor in sorted(pages)[-MAX_KEPT:]}
+
+
+def _page(record: Mapping[str, Any]) -> Page:
+    if record["kind"] == "results":
+        links = tuple(
+            Link(str(url), str(title), passage=str(passage)) for url, title, passage in record["links"]
+        )
+        lines, starts = tuple(map(str, record["lines"])), tuple(map(int, record["link_lines"]))
+        if len(starts) != len(links):
+            raise ValueError("each link has a line")
+        return Page("results", "", str(record["title"]), lines, links, starts)
+    return Page("page", str(record["url"]), str(record["title"]), (), source=bool(record.get("source")))

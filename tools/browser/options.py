@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tools.browser.kept import kept_pages
+from tools.browser.history import kept_pages
 from tools.browser.page import Page
 
 

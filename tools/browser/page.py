@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 from tools.browser.backends.base import SearchHit
 from tools.browser.pages.document import Document
+from tools.browser.pages.links import domain
 from tools.browser.pages.text import find_lines, one_line, without_markers, wrap
 
 MAX_MATCHES: Final = 50
@@ -54,17 +54,17 @@ class Page:
         before = [link for link, start in zip(self.links, self.link_lines, strict=True) if start <= line]
         return (before[-1].url, before[-1].title) if before else None
 
-    def line_of(self, passage: str) -> int | None:
+    def find_line(self, passage: str) -> int | None:
         """The line shortly above these words."""
-        found = find_lines(without_markers(self.lines), passage)
-        return max(0, found[0] - _LINES_ABOVE_A_PASSAGE) if found else None
+        lines = find_lines(without_markers(self.lines), passage)
+        return max(0, lines[0] - _LINES_ABOVE_A_PASSAGE) if lines else None
 
 
 def document_page(document: Document, *, source: bool) -> Page:
     return Page(
         kind="page",
         url=document.url,
-        title=one_line(document.title) or _place(document.url),
+        title=one_line(document.title) or domain(document.url),
         # The page's address stands above its text, as on the pages in the model's training.
         lines=tuple(wrap(f"\nURL: {one_line(document.url, 2_000)}\n{document.text}")),
         links=tuple(Link(url) for url in document.links),
@@ -78,13 +78,13 @@ def results_page(query: str, hits: Sequence[SearchHit]) -> Page:
     starts: list[int] = []
     for number, hit in enumerate(hits):
         starts.append(len(lines))
-        title = one_line(hit.title).replace("†", "‡") or _place(hit.url)
-        place = one_line(_place(hit.url)).replace("†", "‡")
-        marker = f"【{number}†{title}†{place}】" if place else f"【{number}†{title}】"
+        title = one_line(hit.title).replace("†", "‡") or domain(hit.url)
+        shown = one_line(domain(hit.url))
+        marker = f"【{number}†{title}†{shown}】" if shown else f"【{number}†{title}】"
         lines += wrap(f"  * {marker} {one_line(hit.snippet, 2_000)}")
     if not hits:
         lines.append("No results were found for this query.")
-    links = tuple(Link(hit.url, one_line(hit.title) or _place(hit.url), passage=hit.passage) for hit in hits)
+    links = tuple(Link(hit.url, one_line(hit.title) or domain(hit.url), passage=hit.passage) for hit in hits)
     return Page("results", "", one_line(query), tuple(lines), links, tuple(starts))
 
 
@@ -111,20 +111,12 @@ def matches_page(page: Page, pattern: str) -> Page:
     )
 
 
-def _apart(found: list[int]) -> list[int]:
+def _apart(lines: list[int]) -> list[int]:
     """The matches whose lines are not already shown with an earlier match."""
     starts: list[int] = []
-    for line in found:
+    for line in lines:
         if not starts or line >= starts[-1] + _LINES_OF_A_MATCH:
             starts.append(line)
         if len(starts) == MAX_MATCHES:
             break
     return starts
-
-
-def _place(url: str) -> str:
-    """The domain of a web page; empty for a local file."""
-    try:
-        return urlsplit(url).netloc
-    except ValueError:
-        return ""

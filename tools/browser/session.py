@@ -1,4 +1,4 @@
-"""One conversation's browser: takes calls, shows views, and holds pages and cursors in between.
+"""The browser as a tool, and one conversation's use of it, which holds pages and cursors between calls.
 
 Takes `ToolCall`s. Returns the text that the model reads and the details that the API shows. Every error in
 the call, the network or a backend becomes an output with `failed` set; only cancellation propagates. It must
@@ -15,15 +15,15 @@ from typing import assert_never
 
 from tools.browser.arguments import Find, Open, Search, read_call
 from tools.browser.backends.base import Backend, ReadRequest, SearchRequest
+from tools.browser.declaration import BROWSER
 from tools.browser.details import Details, find_details, open_details, search_details, unread_details
-from tools.browser.history import PageHistory
-from tools.browser.kept import Record
+from tools.browser.history import PageHistory, Record
 from tools.browser.network.fetch import Fetcher
 from tools.browser.options import BrowseOptions, read_options
 from tools.browser.page import Link, Page, document_page, matches_page, results_page
-from tools.browser.pages.errors import BrowserError, PageError, UsageError
-from tools.browser.view import CountTokens, reaches, show
-from tools.tool import ToolCall, ToolOutput
+from tools.browser.pages.document import BrowserError, PageError, UsageError
+from tools.browser.view import CountTokens, estimate_tokens, reaches, show
+from tools.tool import Declaration, ToolCall, ToolOutput
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +31,42 @@ _VIEW_SOURCE = "view-source:"
 _LINES_OF_A_PASSAGE = 8  # including those above it
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserSettings:
-    """The settings that the tool gives each session."""
+class BrowserTool:
+    """`search`, `open` and `find` over one backend, which it closes. It owns the fetcher, the only way to
+    untrusted addresses.
 
-    backend: Backend
-    fetcher: Fetcher
-    view_tokens: int
-    timeout: float
-    count_tokens: CountTokens
+    `view_tokens` limits what one call shows, `timeout` (seconds) how long it takes. `count_tokens` counts as
+    the model does; the default is an estimate. `allow_private_hosts` is for tests and lab networks.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        allow_private_hosts: bool = False,
+        view_tokens: int = 1024,
+        timeout: float = 30.0,
+        count_tokens: CountTokens = estimate_tokens,
+        fetcher: Fetcher | None = None,
+    ) -> None:
+        if view_tokens < 1 or timeout <= 0:
+            raise ValueError("view_tokens and timeout must be positive")
+        self.backend = backend
+        self.fetcher = fetcher or Fetcher(allow_private_hosts=allow_private_hosts, timeout=timeout)
+        self.view_tokens = view_tokens
+        self.timeout = timeout
+        self.count_tokens = count_tokens
+
+    @property
+    def declaration(self) -> Declaration:
+        return BROWSER
+
+    def open(self) -> BrowserSession:
+        return BrowserSession(self)
+
+    async def close(self) -> None:
+        await self.backend.close()
+        await self.fetcher.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +78,8 @@ class _Target:
 
 
 class BrowserSession:
-    def __init__(self, settings: BrowserSettings) -> None:
-        self._settings = settings
+    def __init__(self, tool: BrowserTool) -> None:
+        self._tool = tool
         self._history = PageHistory()
 
     async def run(self, call: ToolCall) -> ToolOutput:
@@ -95,7 +122,7 @@ class BrowserSession:
 
     async def _guard(self, work: Awaitable[ToolOutput], details: Details) -> ToolOutput:
         """Turns failures into text; no other place does."""
-        seconds = self._settings.timeout
+        seconds = self._tool.timeout
         try:
             async with asyncio.timeout(seconds) as limit:
                 return await work
@@ -131,7 +158,7 @@ class BrowserSession:
     async def _search(self, request: Search, options: BrowseOptions) -> ToolOutput:
         size = options.size
         limit = min(request.topn or size.results, size.most_results)
-        hits = await self._settings.backend.search(
+        hits = await self._tool.backend.search(
             SearchRequest(request.query, limit, size.snippet_chars, options.domains, options.country)
         )
         hits = [hit for hit in hits if options.permits(hit.url)][:limit]
@@ -190,30 +217,30 @@ class BrowserSession:
         held = None if again else self._history.opened(link.url, source=link.source)
         if held is not None:
             return held
-        request = ReadRequest(link.url, options.permits, self._settings.fetcher, link.source)
-        document = await self._settings.backend.read(request)
-        self._history.found(link.url, document.url)
+        request = ReadRequest(link.url, options.permits, self._tool.fetcher, link.source)
+        document = await self._tool.backend.read(request)
+        self._history.redirected(link.url, document.url)
         return await asyncio.to_thread(document_page, document, source=link.source)
 
     def _start(self, page: Page, link: Link, options: BrowseOptions) -> int:
         """The link's own line; for a passage, line 0 unless the first view would miss it."""
         if link.line is not None:
             return min(link.line, len(page.lines) - 1)
-        line = page.line_of(link.passage) if link.passage else None
+        line = page.find_line(link.passage) if link.passage else None
         if line is None:
             return 0
         last = min(line + _LINES_OF_A_PASSAGE, len(page.lines) - 1)
-        return 0 if reaches(page, last, self._budget(options), self._settings.count_tokens) else line
+        return 0 if reaches(page, last, self._budget(options), self._tool.count_tokens) else line
 
     def _show(self, page: Page, start: int, num_lines: int | None, options: BrowseOptions) -> str:
         """Renders the view. The page gets its cursor only now, so that failures leave none."""
         cursor = self._history.next_cursor
-        text = show(page, cursor, start, num_lines, self._budget(options), self._settings.count_tokens)
+        text = show(page, cursor, start, num_lines, self._budget(options), self._tool.count_tokens)
         self._history.add(page)
         return text
 
     def _budget(self, options: BrowseOptions) -> int:
-        return self._settings.view_tokens * options.size.view_factor
+        return self._tool.view_tokens * options.size.view_factor
 
     def _find_details(self, request: Find) -> Details:
         try:

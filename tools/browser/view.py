@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from tools.browser.page import Page
-from tools.browser.pages.errors import UsageError
+from tools.browser.pages.document import UsageError
 from tools.browser.pages.text import one_line
 
 CountTokens = Callable[[str], int]

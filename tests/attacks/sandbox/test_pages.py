@@ -8,10 +8,8 @@ import time
 import pytest
 
 from tests.doubles.attacked import LONGEST_WAIT
-from tools.browser.pages.body import PageBody
 from tools.browser.pages.convert import convert
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import Document, PageBody, PageError
 
 PAGES = {
     "40,000 deep": b"<div>" * 40_000,

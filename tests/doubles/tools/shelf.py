@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import PageError, SearchError
+from tools.browser.pages.document import Document, PageError, SearchError
 from tools.browser.session import BrowserSession
 from tools.tool import ToolCall, ToolOutput
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.doubles.tools.web_servers import pdf
-from tools.browser.pages import pdf as pdf_module
-from tools.browser.pages.body import PageBody
 from tools.browser.pages.charset import decode
 from tools.browser.pages.convert import convert
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import Document, PageBody, PageError
 from tools.browser.pages.html_text import html_to_text
 from tools.browser.pages.text import clean, find_lines, without_markers, wrap
 
@@ -291,26 +285,3 @@ def test_finding_takes_bounded_time_on_a_page_made_to_be_slow() -> None:
 
 def test_line_breaks_of_every_kind_end_lines_and_controls_vanish() -> None:
     assert clean("a\r\nb\rc\u2028d\x0be\x00f\x1bg\th") == "a\nb\nc\nd\nefg\th"
-
-
-@pytest.mark.parametrize("cancelled", [False, True])
-async def test_a_pdf_that_takes_too_long_is_abandoned_and_its_process_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cancelled: bool
-) -> None:
-    started = tmp_path / "pid"
-    program = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    monkeypatch.setattr(pdf_module, "_COMMAND", (sys.executable, "-I", "-c", program))
-    monkeypatch.setattr(pdf_module, "SECONDS", 60.0 if cancelled else 1.0)
-    work = asyncio.create_task(read(pdf("x"), "application/pdf"))
-
-    def wait_until_it_runs() -> None:
-        while not (started.exists() and started.read_text()):
-            time.sleep(0.01)
-
-    await asyncio.to_thread(wait_until_it_runs)
-    if cancelled:
-        work.cancel()
-    with pytest.raises(asyncio.CancelledError if cancelled else PageError):
-        await work
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(started.read_text()), 0)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.doubles.tools.web_servers import Answer, Seen, serve
 from tools.browser.network.fetch import Fetcher
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import PageError
 
 CERTIFICATE = Path(__file__).with_name("named_example.pem")  # for named.example, valid for a hundred years
 
@@ -29,7 +29,7 @@ def lab_fetcher(**options: object) -> Fetcher:
 async def test_the_name_stays_in_the_host_header_while_the_connection_goes_to_the_address() -> None:
     with serve(lambda seen: Answer("hello")) as server:
         fetched = await lab_fetcher().get(f"http://named.example:{server.port}/a?b=c#d")
-    assert fetched.body == b"hello"
+    assert fetched.data == b"hello"
     assert fetched.url == f"http://named.example:{server.port}/a?b=c"
     (seen,) = server.seen
     assert seen.path == "/a?b=c"
@@ -48,7 +48,7 @@ async def test_tls_requests_and_checks_the_name_and_not_the_address() -> None:
         with pytest.raises(PageError, match="TLS"):
             await fetcher.get(f"https://other.example:{server.port}/")
         await fetcher.close()
-    assert fetched.body == b"secret"
+    assert fetched.data == b"secret"
     assert names == ["named.example", "other.example"]
 
 
@@ -75,7 +75,7 @@ async def test_five_redirects_are_followed_and_not_more() -> None:
         return Answer("end") if left == 0 else Answer(status=302, headers={"Location": f"/{left - 1}"})
 
     with serve(answer) as server:
-        assert (await lab_fetcher().get(f"{server.url}/5")).body == b"end"
+        assert (await lab_fetcher().get(f"{server.url}/5")).data == b"end"
         with pytest.raises(PageError, match="more than 5 times"):
             await lab_fetcher().get(f"{server.url}/6")
 
@@ -96,8 +96,8 @@ async def test_a_long_body_is_cut_and_marked() -> None:
     with serve(lambda seen: Answer(b"x" * 100_000)) as server:
         fetched = await lab_fetcher(max_bytes=1_000).get(server.url)
         whole = await lab_fetcher(max_bytes=100_000).get(server.url)
-    assert (len(fetched.body), fetched.cut) == (1_000, True)
-    assert (len(whole.body), whole.cut) == (100_000, False)
+    assert (len(fetched.data), fetched.cut) == (1_000, True)
+    assert (len(whole.data), whole.cut) == (100_000, False)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])
@@ -113,8 +113,8 @@ async def test_compressed_bodies_are_read_and_a_bomb_stops_at_the_cap(encoding: 
     with serve(lambda seen: Answer(bodies[seen.path], headers=headers)) as server:
         small = await lab_fetcher().get(f"{server.url}/small")
         bomb = await lab_fetcher(max_bytes=50_000).get(f"{server.url}/bomb")
-    assert small.body == b"small page"
-    assert (len(bomb.body), bomb.cut) == (50_000, True)
+    assert small.data == b"small page"
+    assert (len(bomb.data), bomb.cut) == (50_000, True)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_the_next_address_is_tried_where_the_first_does_not_answer() -> No
         fetched = await Fetcher(allow_private_hosts=True, resolver=two).get(
             f"http://two.example:{server.port}/"
         )
-    assert fetched.body == b"second"
+    assert fetched.data == b"second"
 
 
 @pytest.mark.parametrize("host", ["xn--localhost-", "xn--a", "xn--", "xn--zzzz.example"])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles.tools.shelf import Shelf, call
 from tools.browser import BrowserTool
-from tools.browser.kept import MOST, kept_pages
+from tools.browser.history import MAX_KEPT, kept_pages
 from tools.browser.session import BrowserSession
 
 
@@ -97,4 +97,4 @@ def test_an_unreadable_record_is_left_out(record: Any) -> None:
 
 def test_only_the_newest_pages_are_kept() -> None:
     pages = [{"cursor": n, "kind": "page", "url": "https://a.example/", "title": "A"} for n in range(500)]
-    assert list(kept_pages(pages)) == list(range(500 - MOST, 500))
+    assert list(kept_pages(pages)) == list(range(500 - MAX_KEPT, 500))

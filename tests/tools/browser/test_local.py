@@ -166,25 +166,6 @@ async def test_a_domain_filter_does_not_apply_to_local_files(session: BrowserSes
     assert not (await call(session, "open", id=0, options=options)).failed
 
 
-async def test_a_cache_file_is_reused_updated_and_replaced_when_damaged(folder: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache" / "index.db"
-
-    async def search(query: str) -> list[str]:
-        tool = BrowserTool(LocalBackend(folder, cache=cache))
-        try:
-            return found(await call(tool.open(), "search", query=query))
-        finally:
-            await tool.close()
-
-    assert len(await search("harvester")) == 1
-    made = cache.stat().st_ino
-    (folder / "new.txt").write_text("harvester")
-    assert len(await search("harvester")) == 2
-    assert cache.stat().st_ino == made
-    cache.write_bytes(b"no database" * 1_000)
-    assert len(await search("harvester")) == 2
-
-
 async def test_indexing_leaves_the_event_loop_free_and_ends_when_closed(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"{number}.md").write_text(f"# Page {number}\n" + "some words and more\n" * 2_000)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tools.browser.network.fetch import Fetcher
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import PageError
 
 PUBLIC = "93.184.216.34"
 NAMES = {
@@ -111,7 +111,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(target: str) -> N
 async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     network, names = Network(), Names()
     fetched = await Fetcher(resolver=names, transport=network).get("http://rebinding.example/page")
-    assert fetched.body == b"reached"
+    assert fetched.data == b"reached"
     assert network.reached == [PUBLIC]
     assert names.lookups == ["rebinding.example"]
 
@@ -125,7 +125,7 @@ async def test_public_addresses_are_fetched_in_every_honest_spelling() -> None:
     ):
         network = Network()
         fetched = await Fetcher(resolver=Names(), transport=network).get(url)
-        assert fetched.body == b"reached"
+        assert fetched.data == b"reached"
         assert len(network.reached) == 1
     assert fetched.url == "http://xn--bcher-kva.example/"
 
@@ -133,8 +133,8 @@ async def test_public_addresses_are_fetched_in_every_honest_spelling() -> None:
 async def test_a_laboratory_may_allow_private_hosts_but_not_odd_spellings() -> None:
     network = Network()
     fetcher = Fetcher(resolver=Names(), transport=network, allow_private_hosts=True)
-    assert (await fetcher.get("http://localhost/")).body == b"reached"
-    assert (await fetcher.get("http://10.0.0.1/")).body == b"reached"
+    assert (await fetcher.get("http://localhost/")).data == b"reached"
+    assert (await fetcher.get("http://10.0.0.1/")).data == b"reached"
     with pytest.raises(PageError):
         await fetcher.get("http://2130706433/")
     with pytest.raises(PageError):

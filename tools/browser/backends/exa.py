@@ -7,20 +7,26 @@ first call, on a thread, because the import takes most of a second.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import httpx
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
+from tools.browser.network.client import Lazy
 from tools.browser.network.urls import is_web
-from tools.browser.pages.body import MAX_CHARS, PageBody
 from tools.browser.pages.convert import convert
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import BrowserError, PageError, SearchError
-from tools.browser.pages.html import prepare
+from tools.browser.pages.document import (
+    MAX_CHARS,
+    BrowserError,
+    Document,
+    PageBody,
+    PageError,
+    SearchError,
+)
+from tools.browser.pages.processes import prepare
 from tools.browser.pages.text import one_line
 
 if TYPE_CHECKING:
@@ -41,14 +47,10 @@ _REASONS: Final = {
 
 class ExaBackend:
     def __init__(self, api_key: str, *, base_url: str = DEFAULT_URL, timeout: float = 30.0) -> None:
-        self._api_key = api_key
-        self._base_url = base_url
-        self._timeout = timeout
-        self._connecting = asyncio.Lock()
-        self._client: AsyncExa | None = None
+        self._client = Lazy(lambda: _connect(api_key, base_url, timeout), lambda client: client.aclose())
 
     async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
-        client = await self._ready_client()
+        client = await self._client.get()
         options: dict[str, Any] = {}
         if request.domains:
             options["include_domains"] = list(request.domains)
@@ -68,7 +70,7 @@ class ExaBackend:
     async def read(self, request: ReadRequest) -> Document:
         url = str(request.fetcher.check(request.url))
         prepare()
-        client = await self._ready_client()
+        client = await self._client.get()
         try:
             answer = await client.get_contents(
                 [url], text={"include_html_tags": True, "max_characters": MAX_CHARS}
@@ -78,27 +80,18 @@ class ExaBackend:
         if not answer.results or not answer.results[0].text:
             raise PageError(f"The page could not be read: {_reason(answer.statuses)}.")
         result = answer.results[0]
-        found = result.url if is_web(result.url) else url
-        if not request.permits(found):
+        final = result.url if is_web(result.url) else url
+        if not request.permits(final):
             raise PageError("The page leads to a domain that this request does not allow.")
         text = str(result.text)
         # Web pages come with their tags; PDFs and the like have none.
         kind = "text/html" if _TAG.search(text, 0, 20_000) else "text/markdown"
-        body = PageBody(found, f"{kind}; charset=utf-8", text.encode("utf-8", "replace"))
+        body = PageBody(final, f"{kind}; charset=utf-8", text.encode("utf-8", "replace"))
         document = await convert(body, view_source=request.view_source)
-        title = result.title or document.title
-        return Document(document.url, title, document.text, document.links, document.note)
+        return replace(document, title=result.title or document.title)
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def _ready_client(self) -> AsyncExa:
-        async with self._connecting:
-            if self._client is None:
-                self._client = await asyncio.to_thread(_connect, self._api_key, self._base_url, self._timeout)
-            return self._client
+        await self._client.close()
 
 
 def _connect(api_key: str, base_url: str, timeout: float) -> AsyncExa:

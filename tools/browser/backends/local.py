@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
-from tools.browser.backends.local_files import path_of, read_document, url_of
-from tools.browser.backends.local_index import FolderIndex, FoundFile, query_words
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import PageError, SearchError
+from tools.browser.backends.local_files import make_url, parse_url, read_document
+from tools.browser.backends.local_index import FolderIndex, IndexedFile, query_words
+from tools.browser.pages.document import Document, PageError, SearchError
 from tools.browser.pages.text import one_line
 
 T = TypeVar("T")
@@ -27,9 +26,8 @@ _PASSAGE_WORDS: Final = 8
 
 
 class LocalBackend:
-    def __init__(self, folder: Path, *, cache: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._cache = cache
         self._index: FolderIndex | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-index")
 
@@ -39,7 +37,7 @@ class LocalBackend:
         return await self._on_thread(lambda index: self._search(index, request))
 
     async def read(self, request: ReadRequest) -> Document:
-        path = path_of(request.url)
+        path = parse_url(request.url)
         if path is None:
             raise PageError("Only the documents of the local folder can be opened; search for them.")
         return await self._on_thread(lambda index: self._read(index, path, request.view_source))
@@ -58,7 +56,7 @@ class LocalBackend:
     async def _on_thread(self, work: Callable[[FolderIndex], T]) -> T:
         def run() -> T:
             if self._index is None:
-                self._index = FolderIndex(self._folder, self._cache)
+                self._index = FolderIndex(self._folder)
             self._index.refresh()
             return work(self._index)
 
@@ -66,9 +64,8 @@ class LocalBackend:
 
     def _search(self, index: FolderIndex, request: SearchRequest) -> Sequence[SearchHit]:
         words = query_words(request.query)
-        return [
-            _hit(found, words, request.snippet_chars) for found in index.search(request.query, request.limit)
-        ]
+        files = index.search(request.query, request.limit)
+        return [_hit(file, words, request.snippet_chars) for file in files]
 
     def _read(self, index: FolderIndex, path: str, view_source: bool) -> Document:
         # Only files that the index lists are opened: a path from a URL never reaches the file system.
@@ -79,12 +76,12 @@ class LocalBackend:
         return read_document(self._folder, path, view_source=view_source)
 
 
-def _hit(found: FoundFile, words: Sequence[str], snippet_chars: int) -> SearchHit:
-    lines = [line for line in found.text[:_SEARCHED_CHARS].split("\n") if line.strip()]
+def _hit(file: IndexedFile, words: Sequence[str], snippet_chars: int) -> SearchHit:
+    lines = [line for line in file.text[:_SEARCHED_CHARS].split("\n") if line.strip()]
     best = _best_line(lines, words)
     snippet = one_line(" ".join(lines[best : best + 8]), snippet_chars)
     passage = " ".join(lines[best].split()[:_PASSAGE_WORDS]) if lines else ""
-    return SearchHit(url_of(found.path), found.title, snippet, passage)
+    return SearchHit(make_url(file.path), file.title, snippet, passage)
 
 
 def _best_line(lines: Sequence[str], words: Sequence[str]) -> int:

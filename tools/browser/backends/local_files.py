@@ -7,39 +7,28 @@ hold the original bytes, their titles one mark for each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote, unquote
 
-from tools.browser.pages.body import Kind, PageBody
 from tools.browser.pages.convert import convert_blocking
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import BrowserError, PageError
+from tools.browser.pages.document import BrowserError, Document, Kind, PageBody, PageError
 from tools.browser.pages.links import LOCAL
-from tools.browser.pages.pdf import read_pdf_blocking
 from tools.browser.pages.text import clean, without_markers
 
 MAX_BYTES: Final = 32_000_000
-_KINDS: Final[dict[str, Kind]] = {
-    ".md": "markdown", ".markdown": "markdown", ".txt": "text", ".html": "html", ".htm": "html", ".pdf":
-    "pdf",
+KINDS: Final[dict[str, Kind]] = {
+    ".md": "markdown", ".markdown": "markdown", ".txt": "text", ".html": "html", ".htm": "html",
+    ".pdf": "pdf",
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """The index's data on a file."""
-
-    title: str
-    text: str
-
-
-def url_of(path: str) -> str:
+def make_url(path: str) -> str:
     return f"{LOCAL}/{quote(path, errors='surrogateescape')}"
 
 
-def path_of(url: str) -> str | None:
+def parse_url(url: str) -> str | None:
     """The relative path of a local:// URL, however the URL was shortened; None for other URLs."""
     if not url.startswith(LOCAL):
         return None
@@ -47,31 +36,24 @@ def path_of(url: str) -> str | None:
     return unquote(written, errors="surrogateescape").strip("/")
 
 
-def read_file(folder: Path, path: str) -> Readable:
-    """Reads a file for the index. A file that cannot be read is indexed by its name alone."""
+def read_file(folder: Path, path: str) -> tuple[str, str]:
+    """The title and text for the index. A file that cannot be read is indexed by its name alone."""
     try:
         document = read_document(folder, path, view_source=False)
     except BrowserError:
-        return Readable(clean(PurePosixPath(path).name), "")
-    return Readable(document.title, "\n".join(without_markers(document.text.split("\n"))))
+        return clean(PurePosixPath(path).name), ""
+    return document.title, "\n".join(without_markers(document.text.split("\n")))
 
 
 def read_document(folder: Path, path: str, *, view_source: bool) -> Document:
     """The page of a file that `list_files` returned. Slow; run it on a thread."""
-    kind = _KINDS[PurePosixPath(path).suffix.lower()]
+    kind = KINDS[PurePosixPath(path).suffix.lower()]
     try:
         with (folder / path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise PageError(f"The file {clean(path)} cannot be read ({error.strerror}).") from error
     cut = len(data) > MAX_BYTES
-    url, name = url_of(path), clean(PurePosixPath(path).name)
-    if kind == "pdf":
-        if view_source or cut:
-            raise PageError(
-                "A PDF has no source to view." if view_source else "This PDF is too large to be read."
-            )
-        read = read_pdf_blocking(data)
-        return Document(url, read.title or name, read.text, note=read.note)
+    url, name = make_url(path), clean(PurePosixPath(path).name)
     document = convert_blocking(PageBody(url, "", data[:MAX_BYTES], cut), kind, view_source=view_source)
-    return Document(url, document.title or name, document.text, document.links, document.note)
+    return replace(document, title=document.title or name)

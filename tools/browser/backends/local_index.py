@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tools.browser.backends.local_files import Readable, read_file
+from tools.browser.backends.local_files import KINDS, read_file
 from tools.browser.pages.text import clean
 
-FORMAT: Final = 2  # of the cache file; a file with another format is replaced
 MAX_FILES: Final = 50_000
-_SUFFIXES: Final = (".md", ".markdown", ".txt", ".html", ".htm", ".pdf")
 _MAX_WORDS: Final = 32
 # Scripts written without spaces: each character is indexed as a word, and queries search pairs of them.
 _UNSPACED: Final = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
@@ -33,29 +31,29 @@ _COMMON: Final = frozenset({
 })  # fmt: skip
 
 _SCHEMA: Final = """
-CREATE TABLE about (folder TEXT NOT NULL);
-CREATE TABLE files (
-    id INTEGER PRIMARY KEY, path BLOB UNIQUE NOT NULL, stamp TEXT NOT NULL, title TEXT NOT NULL, text TEXT
-    NOT NULL
-);
 CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize = "porter unicode61 remove_diacritics 2");
 """
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
+class IndexedFile:
     path: str
+    stamp: str
     title: str
     text: str
+    row: int
 
 
 class FolderIndex:
     """Opened and used on one thread. `stop` may be called from any thread."""
 
-    def __init__(self, folder: Path, cache: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stopped = threading.Event()
-        self._db = _open(folder, cache)
+        self._files: dict[str, IndexedFile] = {}
+        self._rows: dict[int, IndexedFile] = {}
+        self._db = sqlite3.connect(":memory:", isolation_level=None)
+        self._db.execute(_SCHEMA)
 
     def stop(self) -> None:
         """Makes a running refresh end after its current file."""
@@ -67,56 +65,48 @@ class FolderIndex:
     def refresh(self) -> None:
         """Updates the index: reads new and changed files, and drops deleted ones."""
         present = dict(list_files(self._folder))
-        known = {_path(key): stamp for key, stamp in self._db.execute("SELECT path, stamp FROM files")}
-        for path in known.keys() - present.keys():
+        for path in self._files.keys() - present.keys():
             self._drop(path)
-        for path, stamp in present.items():
+        for path, stamp in sorted(present.items()):
             if self._stopped.is_set():
                 return
-            if known.get(path) != stamp:
+            if not self.has(path) or self._files[path].stamp != stamp:
                 self._drop(path)
-                self._add(path, stamp, read_file(self._folder, path))
+                self._add(path, stamp, *read_file(self._folder, path))
 
-    def search(self, query: str, limit: int) -> Sequence[FoundFile]:
+    def search(self, query: str, limit: int) -> Sequence[IndexedFile]:
         """The best documents with any of the words, ranked by the words' rarity and frequency."""
         expression = _expression(query)
         if not expression:
             return []
         rows = self._db.execute(
-            "SELECT path, files.title, files.text FROM words JOIN files ON files.id = words.rowid "
-            "WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), path LIMIT ?",
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), rowid LIMIT ?",
             (expression, limit),
         )
-        return [FoundFile(_path(key), title, text) for key, title, text in rows]
+        return [self._rows[row] for (row,) in rows]
 
     def has(self, path: str) -> bool:
-        return self._db.execute("SELECT 1 FROM files WHERE path = ?", (_key(path),)).fetchone() is not None
+        return path in self._files
 
-    def _add(self, path: str, stamp: str, read: Readable) -> None:
-        with self._db:
-            row = self._db.execute(
-                "INSERT INTO files (path, stamp, title, text) VALUES (?, ?, ?, ?)",
-                (_key(path), stamp, read.title, read.text),
-            )
-            named = f"{read.title} {re.sub(r'[/._-]', ' ', clean(path))}"
-            self._db.execute(
-                "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-                (row.lastrowid, _spaced(named), _spaced(read.text)),
-            )
+    def _add(self, path: str, stamp: str, title: str, text: str) -> None:
+        named = f"{title} {re.sub(r'[/._-]', ' ', clean(path))}"
+        added = self._db.execute(
+            "INSERT INTO words (title, text) VALUES (?, ?)", (_spaced(named), _spaced(text))
+        )
+        row = added.lastrowid or 0
+        self._files[path] = self._rows[row] = IndexedFile(path, stamp, title, text, row)
 
     def _drop(self, path: str) -> None:
-        with self._db:
-            self._db.execute(
-                "DELETE FROM words WHERE rowid IN (SELECT id FROM files WHERE path = ?)", (_key(path),)
-            )
-            self._db.execute("DELETE FROM files WHERE path = ?", (_key(path),))
+        if (file := self._files.pop(path, None)) is not None:
+            del self._rows[file.row]
+            self._db.execute("DELETE FROM words WHERE rowid = ?", (file.row,))
 
 
 def query_words(query: str) -> list[str]:
     """The distinct search terms: words in lower case, or pairs of characters in unspaced scripts."""
     words: list[str] = []
-    for found in _WORD.finditer(query.lower()):
-        word = found[0]
+    for match in _WORD.finditer(query.lower()):
+        word = match[0]
         if _UNSPACED.match(word) and len(word) > 2:
             words += [word[start : start + 2] for start in range(len(word) - 1)]
         else:
@@ -133,21 +123,12 @@ def list_files(folder: Path) -> Iterator[tuple[str, str]]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
-            if name.startswith(".") or path.suffix.lower() not in _SUFFIXES or not _within(root, path):
+            if name.startswith(".") or path.suffix.lower() not in KINDS or not _within(root, path):
                 continue
             count += 1
             if count > MAX_FILES:
                 return
             yield path.relative_to(root).as_posix(), _stamp(path)
-
-
-def _key(path: str) -> bytes:
-    """A path as the database stores it: as bytes, because it may not be UTF-8."""
-    return path.encode("utf-8", "surrogatepass")
-
-
-def _path(key: bytes) -> str:
-    return key.decode("utf-8", "surrogatepass")
 
 
 def _within(root: Path, path: Path) -> bool:
@@ -174,31 +155,3 @@ def _spaced(text: str) -> str:
 def _expression(query: str) -> str:
     """Words in FTS5's query language, quoted so that none of them is an operator."""
     return " OR ".join(f'"{" ".join(_spaced(word).split())}"' for word in query_words(query))
-
-
-def _open(folder: Path, cache: Path | None) -> sqlite3.Connection:
-    if cache is None:
-        return _create(sqlite3.connect(":memory:"), folder)
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(cache)
-    try:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version == FORMAT and db.execute("SELECT folder FROM about").fetchone() == (
-            str(folder.resolve()),
-        ):
-            return db
-    except sqlite3.DatabaseError:
-        pass  # no database, or a damaged one: this is a cache, and is created again below
-    db.close()
-    cache.unlink(missing_ok=True)
-    return _create(sqlite3.connect(cache), folder)
-
-
-def _create(db: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
-    # It can always be created again, so nothing waits for the disk.
-    db.execute("PRAGMA synchronous = OFF")
-    db.executescript(_SCHEMA)
-    with db:
-        db.execute("INSERT INTO about VALUES (?)", (str(folder.resolve()),))
-    db.execute(f"PRAGMA user_version = {FORMAT}")
-    return db

@@ -6,17 +6,17 @@ The addresses in its results are untrusted and are checked when they are opened.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import httpx
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
-from tools.browser.backends.reading import read_web
+from tools.browser.network.client import Lazy
 from tools.browser.network.urls import is_web
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import SearchError
+from tools.browser.pages.convert import convert
+from tools.browser.pages.document import Document, SearchError
+from tools.browser.pages.processes import prepare
 from tools.browser.pages.text import one_line
 
 _MAX_BYTES: Final = 8_000_000
@@ -27,9 +27,7 @@ _MAX_SITES: Final = 6
 class SearxngBackend:
     def __init__(self, base_url: str, *, timeout: float = 20.0) -> None:
         self._base_url = base_url.rstrip("/").removesuffix("/search")
-        self._timeout = timeout
-        self._connecting = asyncio.Lock()
-        self._client: httpx.AsyncClient | None = None
+        self._client = Lazy(lambda: _client(timeout), httpx.AsyncClient.aclose)
 
     async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
         answer = await self._fetch_results({"q": _with_sites(request), "format": "json", "pageno": "1"})
@@ -42,15 +40,15 @@ class SearxngBackend:
         return hits
 
     async def read(self, request: ReadRequest) -> Document:
-        return await read_web(request)
+        prepare()
+        body = await request.fetcher.get(request.url, request.permits)
+        return await convert(body, view_source=request.view_source)
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.close()
 
     async def _fetch_results(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
-        client = await self._ready_client()
+        client = await self._client.get()
         try:
             async with client.stream("GET", f"{self._base_url}/search", params=parameters) as response:
                 body = await _limited(response)
@@ -71,18 +69,14 @@ class SearxngBackend:
             raise SearchError("The search failed: the search service did not answer with JSON.") from error
         return answer if isinstance(answer, dict) else {}
 
-    async def _ready_client(self) -> httpx.AsyncClient:
-        async with self._connecting:
-            if self._client is None:
-                # Reading the certificate authorities takes tens of milliseconds.
-                context = await asyncio.to_thread(httpx.create_ssl_context)
-                self._client = httpx.AsyncClient(
-                    verify=context,
-                    timeout=self._timeout,
-                    trust_env=False,
-                    headers={"Accept": "application/json"},
-                )
-            return self._client
+
+def _client(timeout: float) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        verify=httpx.create_ssl_context(),
+        timeout=timeout,
+        trust_env=False,
+        headers={"Accept": "application/json"},
+    )
 
 
 async def _limited(response: httpx.Response) -> bytes:

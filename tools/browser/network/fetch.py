@@ -13,15 +13,15 @@ import asyncio
 import ssl
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 import httpx
 
 from tools.addresses import AddressRefused, Resolver, is_literal, is_public, resolve_allowed, system_resolver
+from tools.browser.network.client import Lazy
 from tools.browser.network.urls import read_url
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import PageBody, PageError
 
 Permits = Callable[[str], bool]
 """Whether the request's domain filter permits a URL."""
@@ -35,14 +35,6 @@ _HEADERS: Final = {
     "Accept-Language": "en,*;q=0.5",
     "Accept-Encoding": "gzip, deflate",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    url: str  # after redirects
-    content_type: str  # as sent; "" if it was not sent
-    body: bytes
-    cut: bool = False  # whether the body is incomplete
 
 
 class Fetcher:
@@ -65,8 +57,7 @@ class Fetcher:
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._resolver = resolver
-        self._connecting = asyncio.Lock()
-        self._transport = transport
+        self._transport = Lazy(lambda: transport or _transport(), lambda used: used.aclose())
 
     def check(self, url: str) -> httpx.URL:
         """Checks an address without resolving it and returns its one spelling. Raises `PageError`."""
@@ -76,7 +67,7 @@ class Fetcher:
             raise PageError("This address is not on the public Internet and is not opened.")
         return checked
 
-    async def get(self, url: str, permits: Permits = lambda _: True) -> Fetched:
+    async def get(self, url: str, permits: Permits = lambda _: True) -> PageBody:
         """Fetches `url`. `permits` must hold for it and for every redirect. Raises `PageError`."""
         try:
             async with asyncio.timeout(self._timeout):
@@ -87,11 +78,9 @@ class Fetcher:
             raise PageError(f"The page could not be fetched: {_reason(error)}.") from error
 
     async def close(self) -> None:
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.aclose()
+        await self._transport.close()
 
-    async def _follow(self, url: httpx.URL, permits: Permits) -> Fetched:
+    async def _follow(self, url: httpx.URL, permits: Permits) -> PageBody:
         for _ in range(MAX_REDIRECTS + 1):
             if not permits(str(url)):
                 raise PageError(f"{url.host} is not among the domains that this request allows.")
@@ -117,7 +106,7 @@ class Fetcher:
         port = url.port or (443 if url.scheme == "https" else 80)
         host = url.raw_host.decode("ascii")
         addresses = await self._addresses(host, port)
-        transport = await self._ready_transport()
+        transport = await self._transport.get()
         headers = {**_HEADERS, "Host": url.netloc.decode("ascii")}
         refusal: httpx.TransportError | None = None
         for address in addresses[:_MAX_ADDRESSES_TRIED]:
@@ -143,18 +132,7 @@ class Fetcher:
         except AddressRefused as error:
             raise PageError(str(error)) from error
 
-    async def _ready_transport(self) -> httpx.AsyncBaseTransport:
-        async with self._connecting:
-            if self._transport is None:
-                # Reading the certificate authorities takes tens of milliseconds.
-                context = await asyncio.to_thread(httpx.create_ssl_context)
-                # No connection is kept: the transport cannot distinguish two names at one address, but TLS
-                # must.
-                limits = httpx.Limits(max_connections=100, max_keepalive_connections=0)
-                self._transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits)
-            return self._transport
-
-    async def _read(self, url: httpx.URL, response: httpx.Response) -> Fetched:
+    async def _read(self, url: httpx.URL, response: httpx.Response) -> PageBody:
         if response.status_code != 200:
             raise PageError(f"The server answered {_status(response.status_code)}.")
         inflate = _inflater(response.headers.get("content-encoding", ""))
@@ -168,12 +146,18 @@ class Fetcher:
                     break
         except zlib.error as error:
             raise PageError("The page's compression is damaged.") from error
-        return Fetched(
+        return PageBody(
             url=str(url),
             content_type=response.headers.get("content-type", ""),
-            body=bytes(body[: self._max_bytes]),
+            data=bytes(body[: self._max_bytes]),
             cut=max(len(body), received) > self._max_bytes,
         )
+
+
+def _transport() -> httpx.AsyncBaseTransport:
+    # No connection is kept: the transport cannot distinguish two names at one address, but TLS must.
+    limits = httpx.Limits(max_connections=100, max_keepalive_connections=0)
+    return httpx.AsyncHTTPTransport(verify=httpx.create_ssl_context(), trust_env=False, limits=limits)
 
 
 Inflate = Callable[[bytes, int], bytes]

@@ -12,7 +12,7 @@ from typing import Final, TypeGuard
 import httpx
 
 from tools.addresses import is_literal
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import PageError
 from tools.outputs import encodable
 
 MAX_URL_CHARS: Final = 4_096

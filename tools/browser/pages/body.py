@@ -1,53 +1,38 @@
-"""Converts bodies of markup or plain text to documents, in this process.
+"""Converts bodies to documents, in this process.
 
-Takes a `PageBody` and its kind, returns a `Document`. Slow for large bodies of HTML: see html.py.
+Takes a `PageBody` and its kind, returns a `Document`. Any kind but plain text may be slow: see processes.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 from tools.browser.pages.charset import decode
-from tools.browser.pages.document import Document
-from tools.browser.pages.html_text import HtmlText, html_to_text
+from tools.browser.pages.document import MAX_CHARS, Document, Kind, PageBody
+from tools.browser.pages.html_text import html_to_text
 from tools.browser.pages.markdown_text import markdown_to_text
+from tools.browser.pages.pdf_text import pdf_to_text
 from tools.browser.pages.text import clean
 
-Kind = Literal["html", "markdown", "text", "pdf"]
-
-MAX_CHARS: Final = 2_000_000  # of a page's text, or about 500 views
 _CUT: Final = "Only the first part of this page was read: it is too long."
 _EMPTY: Final = "This page has no text that can be read. Pictures are not shown, and scripts are not run."
 
 
-@dataclass(frozen=True, slots=True)
-class PageBody:
-    """The input of a conversion."""
-
-    url: str
-    content_type: str
-    data: bytes
-    cut: bool = False
+def convert_body(body: PageBody, kind: Kind, *, view_source: bool = False) -> Document:
+    document = _converted(body, kind, view_source=view_source)
+    if body.cut or len(document.text) > MAX_CHARS:
+        return replace(document, text=document.text[:MAX_CHARS], note=_CUT)
+    return document
 
 
-def convert_text(body: PageBody, kind: Kind, *, view_source: bool = False) -> Document:
+def _converted(body: PageBody, kind: Kind, *, view_source: bool) -> Document:
+    if kind == "pdf":
+        return pdf_to_text(body.data, body.url)
     text = decode(body.data, body.content_type)
     if view_source or kind == "text":
-        return document_of(body, "", clean(text[: MAX_CHARS + 1]))
+        return Document(body.url, "", clean(text[: MAX_CHARS + 1]))
     if kind == "markdown":
-        return _linked(body, markdown_to_text(text[: MAX_CHARS + 1], body.url))
-    read = html_to_text(text, body.url)
-    return _linked(body, read, note="" if read.text.strip() else _EMPTY)
-
-
-def _linked(body: PageBody, read: HtmlText, note: str = "") -> Document:
-    return document_of(body, read.title, read.text, read.links, note)
-
-
-def document_of(
-    body: PageBody, title: str, text: str, links: tuple[str, ...] = (), note: str = ""
-) -> Document:
-    if body.cut or len(text) > MAX_CHARS:
-        note = _CUT
-    return Document(body.url, title, text[:MAX_CHARS], links, note)
+        return markdown_to_text(text[: MAX_CHARS + 1], body.url)
+    document = html_to_text(text, body.url)
+    return document if document.text.strip() else replace(document, note=_EMPTY)

@@ -11,7 +11,7 @@ from typing import Final
 
 from charset_normalizer import from_bytes
 
-from tools.charsets import codec_of
+from tools.charsets import find_codec
 
 _SAMPLE: Final = 16_384  # bytes for a guess, which takes milliseconds per kilobyte
 _DECLARED_WITHIN: Final = 4_096
@@ -38,11 +38,11 @@ def decode(body: bytes, content_type: str = "") -> str:
 
 def _declared(content_type: str, body: bytes) -> str | None:
     header = _HEADER.search(content_type)
-    if header and (encoding := codec_of(header[1])):
+    if header and (encoding := find_codec(header[1])):
         return encoding
     start = body[:_DECLARED_WITHIN]
-    found = _META.search(start) or _XML.match(start.lstrip())
-    encoding = codec_of(found[1].decode("ascii")) if found else None
+    declaration = _META.search(start) or _XML.match(start.lstrip())
+    encoding = find_codec(declaration[1].decode("ascii")) if declaration else None
     # A declaration that can be read as ASCII is not in UTF-16, whatever it states.
     return "utf-8" if encoding and encoding.startswith(("utf_16", "utf_32")) else encoding
 
@@ -51,7 +51,7 @@ def _looks_like(body: bytes) -> str:
     if _is_utf8(body):
         return "utf-8"
     best = from_bytes(body[:_SAMPLE]).best()
-    return codec_of(best.encoding) or "cp1252" if best else "cp1252"
+    return find_codec(best.encoding) or "cp1252" if best else "cp1252"
 
 
 def _is_utf8(body: bytes) -> bool:

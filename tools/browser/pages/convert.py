@@ -5,7 +5,7 @@ must not know where the bytes came from. selectolax parses HTML (MIT, no depende
 standard), because html2text, which made the pages in the model's training, is under the GPL. pypdf (BSD)
 reads PDF.
 
-HTML and Markdown are converted in processes of their own (see html.py), PDF too. `convert_text` is what runs
+HTML, Markdown and PDF are converted in processes of their own (see processes.py). `convert_body` is what runs
 there; for plain text it takes little time.
 """
 
@@ -14,11 +14,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tools.browser.pages.body import MAX_CHARS, Kind, PageBody, convert_text, document_of
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import PageError
-from tools.browser.pages.html import Read, read_page, read_page_blocking
-from tools.browser.pages.pdf import read_pdf
+from tools.browser.pages.body import convert_body
+from tools.browser.pages.document import Document, Kind, PageBody, PageError
+from tools.browser.pages.processes import read_page, read_page_blocking
 from tools.browser.pages.text import clean
 
 _HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
@@ -32,27 +30,20 @@ _UNSPECIFIC: Final = ("", "application/octet-stream", "binary/octet-stream", "ap
 
 
 async def convert(body: PageBody, *, view_source: bool = False) -> Document:
-    kind = kind_of(body.content_type, body.data)
-    if kind != "pdf":
-        if view_source or kind == "text":
-            return await asyncio.to_thread(convert_text, body, kind, view_source=view_source)
-        return _from_process(body, await read_page(_head(body, kind), body.data))
-    if view_source:
-        raise PageError("A PDF has no source to view: open it without view_source.")
-    if body.cut:
-        raise PageError("This PDF is too large to be read.")
-    read = await read_pdf(body.data)
-    return document_of(body, read.title, read.text, note=read.note)
+    kind = find_kind(body.content_type, body.data)
+    if _takes_little_time(body, kind, view_source=view_source):
+        return await asyncio.to_thread(convert_body, body, kind, view_source=view_source)
+    return await read_page(body, kind)
 
 
 def convert_blocking(body: PageBody, kind: Kind, *, view_source: bool = False) -> Document:
-    """The same for a thread without an event loop, and for any kind but PDF."""
-    if view_source or kind == "text":
-        return convert_text(body, kind, view_source=view_source)
-    return _from_process(body, read_page_blocking(_head(body, kind), body.data))
+    """The same for a thread without an event loop."""
+    if _takes_little_time(body, kind, view_source=view_source):
+        return convert_body(body, kind, view_source=view_source)
+    return read_page_blocking(body, kind)
 
 
-def kind_of(content_type: str, data: bytes) -> Kind:
+def find_kind(content_type: str, data: bytes) -> Kind:
     """Decides by the declared type, or by the bytes if that is unspecific or impossible."""
     kind = content_type.partition(";")[0].strip().lower()
     if data.startswith(b"%PDF-") or kind == "application/pdf":
@@ -70,12 +61,15 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     return "html" if kind in _UNSPECIFIC and start.startswith((b"<!doctype html", b"<html")) else "text"
 
 
-def _head(body: PageBody, kind: Kind) -> dict[str, object]:
-    return {"url": body.url, "content_type": body.content_type, "cut": body.cut, "kind": kind}
-
-
-def _from_process(body: PageBody, read: Read) -> Document:
-    return Document(body.url, clean(read.title), read.text[:MAX_CHARS], read.links, clean(read.note))
+def _takes_little_time(body: PageBody, kind: Kind, *, view_source: bool) -> bool:
+    """Whether this process may convert it; refuses a PDF that cannot be converted at all."""
+    if kind != "pdf":
+        return view_source or kind == "text"
+    if view_source:
+        raise PageError("A PDF has no source to view: open it without view_source.")
+    if body.cut:
+        raise PageError("This PDF is too large to be read.")
+    return False
 
 
 def _is_binary(data: bytes) -> bool:

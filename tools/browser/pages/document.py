@@ -1,8 +1,31 @@
-"""A page as text with links: the result of every conversion and every backend."""
+"""Pages before and after their conversion to text, and the browser's errors.
+
+    BrowserError
+    ├── UsageError      the call itself: a bad argument, a cursor or link that does not exist
+    ├── PageError       a page that cannot be read: refused, missing, too large, not text
+    └── SearchError     a search that its backend did not answer
+
+The model reads the errors' messages. Each is a sentence and never holds a key, an internal address or a path
+of this machine.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["html", "markdown", "text", "pdf"]
+MAX_CHARS: Final = 2_000_000  # of a page's text, or about 500 views
+
+
+@dataclass(frozen=True, slots=True)
+class PageBody:
+    """The bytes of a page, fetched or read from a folder."""
+
+    url: str  # after redirects
+    content_type: str  # as sent; "" if it was not sent
+    data: bytes
+    cut: bool = False  # whether the data are incomplete
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +37,19 @@ class Document:
     text: str
     links: tuple[str, ...] = ()
     note: str = ""  # a note for the reader, e.g. that only a part was read
+
+
+class BrowserError(Exception):
+    """The root of the browser's errors. Any other exception is a bug and is logged as one."""
+
+
+class UsageError(BrowserError):
+    """The model can correct this with a different call."""
+
+
+class PageError(BrowserError):
+    """This page cannot be shown, but another may."""
+
+
+class SearchError(BrowserError):
+    """The search returned no results because it failed."""

@@ -1,22 +1,19 @@
 """Converts HTML to the text that the model reads: Markdown-like blocks with numbered links.
 
-Takes HTML and its address, returns title, text and links. selectolax (lexbor) parses as browsers do. This
-module walks its tree once, without recursion. Parsing takes time quadratic in the depth of the tree, so
-pages deeper than any reader needs are refused. It leaves out what a reader
-would not see: scripts, and elements hidden by attribute or style, a common place for instructions meant only
-for models.
+Takes HTML and its address, returns a document. selectolax (lexbor) parses as browsers do. This
+module walks its tree once, without recursion. Parsing takes time quadratic in the depth of the tree, so pages
+deeper than any reader needs are refused before it. It leaves out what a reader would not see: scripts, and
+elements hidden by attribute or style, a common place for instructions meant only for models.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from tools.browser.pages.depth import too_deep
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import Document, PageError
 from tools.browser.pages.links import Links
 from tools.browser.pages.text import clean
 
@@ -39,17 +36,17 @@ _HEADINGS: Final = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _INVISIBLE: Final = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _SCRIPTS: Final = {"sup": "^{", "sub": "_{"}
 _MAX_INDENT: Final = 8
+MAX_DEPTH: Final = 10_000  # browsers stop at 512
+_TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]{0,31})")
+_SHALLOW: Final = frozenset({  # closed by what follows, or never open
+    "p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option", "optgroup", "colgroup",
+    "rt", "rp", "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+    "track", "wbr", "html", "head", "body",
+})  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class HtmlText:
-    title: str
-    text: str
-    links: tuple[str, ...]
-
-
-def html_to_text(html: str, url: str) -> HtmlText:
-    if too_deep(html):
+def html_to_text(html: str, url: str) -> Document:
+    if _too_deep(html):
         raise PageError("This page is nested too deeply to be read.")
     tree = LexborHTMLParser(html)
     base = tree.css_first("base[href]")
@@ -57,7 +54,21 @@ def html_to_text(html: str, url: str) -> HtmlText:
     writer = _Writer(links)
     if tree.body is not None:
         _walk(tree.body, writer)
-    return HtmlText(_title(tree), writer.text(), links.urls)
+    return Document(url, _title(tree), writer.text(), links.urls)
+
+
+def _too_deep(html: str) -> bool:
+    """Whether more elements are open somewhere than MAX_DEPTH, as far as tags alone show."""
+    if html.count("<") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for tag in _TAG.finditer(html):
+        if tag[2].lower() in _SHALLOW:
+            continue
+        depth = max(0, depth - 1) if tag[1] else depth + 1
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def _title(tree: LexborHTMLParser) -> str:
@@ -272,8 +283,8 @@ def _has_sibling(node: LexborNode, *, forward: bool) -> bool:
 
 
 def _number(node: LexborNode, attribute: str, default: int) -> int:
-    given = (node.attributes.get(attribute) or "").strip()
-    return int(given) if re.fullmatch(r"-?[0-9]{1,9}", given) else default
+    text = (node.attributes.get(attribute) or "").strip()
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else default
 
 
 def _hidden(node: LexborNode) -> bool:

@@ -21,7 +21,7 @@ class Links:
     def __init__(self, url: str, base: str | None = None) -> None:
         """`base`: the base address that the page declares for its links, if any."""
         self._base = (base and join(url, base)) or url
-        self._place = _place(url)
+        self._domain = domain(url)
         self._ids: dict[str, int] = {}
 
     @property
@@ -37,8 +37,7 @@ class Links:
         if url not in self._ids and len(self._ids) >= MAX_LINKS:
             return text
         number = self._ids.setdefault(url, len(self._ids))
-        place = _place(url)
-        suffix = "" if place == self._place else f"†{place}"
+        suffix = "" if domain(url) == self._domain else f"†{domain(url)}"
         return f"【{number}†{text}{suffix}】"
 
 
@@ -56,7 +55,8 @@ def join(base: str, target: str) -> str | None:
     return joined if parts.scheme in ("http", "https") and parts.netloc else None
 
 
-def _place(url: str) -> str:
+def domain(url: str) -> str:
+    """The domain of a web page; empty for a local file."""
     try:
         return clean(urlsplit(url).netloc).replace("†", "‡")
     except ValueError:

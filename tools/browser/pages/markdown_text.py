@@ -1,6 +1,6 @@
 """Markdown as the model reads it: unchanged, except that links are numbered as on other pages.
 
-Takes text and its address, returns title, text and links. Other pages are converted to Markdown anyway, so
+Takes text and its address, returns a document. Other pages are converted to Markdown anyway, so
 nothing else changes; fenced code is left alone.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tools.browser.pages.html_text import HtmlText
+from tools.browser.pages.document import Document
 from tools.browser.pages.links import Links
 from tools.browser.pages.text import clean
 
@@ -21,7 +21,7 @@ _LINK: Final = re.compile(
 )
 
 
-def markdown_to_text(markdown: str, url: str) -> HtmlText:
+def markdown_to_text(markdown: str, url: str) -> Document:
     links = Links(url)
     title, fenced = "", False
     lines: list[str] = []
@@ -37,4 +37,4 @@ def markdown_to_text(markdown: str, url: str) -> HtmlText:
             title = title or (heading[1] if heading else "")
             line = _LINK.sub(marker, line)
         lines.append(line.rstrip())
-    return HtmlText(title, "\n".join(lines).strip("\n"), links.urls)
+    return Document(url, title, "\n".join(lines).strip("\n"), links.urls)

@@ -75,14 +75,14 @@ def find_lines(lines: Sequence[str], pattern: str) -> list[int]:
     """
     wanted = " ".join(pattern.lower().split())
     text, starts = _searchable(lines)
-    found: list[int] = []
+    starting: list[int] = []
     at = text.find(wanted) if wanted else -1
     while at >= 0:
         line = bisect_right(starts, at) - 1
-        found.append(line)
+        starting.append(line)
         next_line = starts[line + 1] if line + 1 < len(starts) else len(text)
         at = text.find(wanted, max(at + 1, next_line))
-    return found
+    return starting
 
 
 def _searchable(lines: Sequence[str]) -> tuple[str, list[int]]:

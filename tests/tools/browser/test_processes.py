@@ -1,4 +1,4 @@
-"""HTML is converted in processes with limits: hostile pages end there, and ordinary ones lose no time."""
+"""Bodies are converted in processes with limits: hostile ones end there, and ordinary ones lose no time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.tools.calling import processes
+from tests.doubles.tools.calling import processes as children
+from tests.doubles.tools.web_servers import pdf
 from tools.browser.backends.local_files import read_document
-from tools.browser.pages import html
-from tools.browser.pages.body import PageBody, convert_text
+from tools.browser.pages import processes
+from tools.browser.pages.body import convert_body
 from tools.browser.pages.convert import convert
-from tools.browser.pages.depth import MAX_DEPTH
-from tools.browser.pages.document import Document
-from tools.browser.pages.errors import PageError
+from tools.browser.pages.document import Document, PageBody, PageError
+from tools.browser.pages.html_text import MAX_DEPTH
+from tools.browser.pages.processes import prepare, workers
 
 PAGE = b"<title>A page</title><p>Some words <a href=/x>and a link</a>."
 ATTRIBUTES = b"<a " + b" ".join(b"a%d=1" % number for number in range(60_000)) + b">"
@@ -27,9 +28,9 @@ BOLD = b"".join(b"<b id=%d>" % number for number in range(4_000)) + b"<p>x" * 40
 @pytest.fixture(autouse=True)
 def _ended() -> Iterator[None]:
     """Each test begins and ends without processes."""
-    html._workers().close()
+    workers("markup").close()
     yield
-    html._workers().close()
+    workers("markup").close()
 
 
 async def read(data: bytes, kind: str = "text/html") -> Document:
@@ -38,23 +39,23 @@ async def read(data: bytes, kind: str = "text/html") -> Document:
 
 def program_with(changed: dict[str, str], folder: Path) -> tuple[str, ...]:
     """The command of the same program with other constants."""
-    program = Path(html.__file__).with_name("html_worker.py").read_text()
+    program = Path(processes.__file__).with_name("worker.py").read_text()
     root = {"_ROOT = Path(__file__).resolve().parents[3]": f"_ROOT = Path({os.getcwd()!r})"}
     for line, other in (changed | root).items():
         assert line in program
         program = program.replace(line, other)
     (folder / "worker.py").write_text(program)
-    return (*html._COMMAND[:-1], str(folder / "worker.py"))
+    return (*processes._COMMAND[:-1], str(folder / "worker.py"))
 
 
-def workers() -> list[int]:
-    return [worker._process.pid for worker in html._workers()._free]
+def free() -> list[int]:
+    return [worker.process.pid for worker in workers("markup")._free]
 
 
 async def test_one_process_converts_many_pages_as_this_process_would() -> None:
     seen = [await read(PAGE) for _ in range(3)]
-    assert seen == [convert_text(PageBody("https://a.example/", "text/html", PAGE), "html")] * 3
-    assert len(workers()) == 1
+    assert seen == [convert_body(PageBody("https://a.example/", "text/html", PAGE), "html")] * 3
+    assert len(free()) == 1
     assert (await read("# Ü【1】 \ud800".encode("utf-8", "replace"), "text/markdown")).title == "Ü〖1〗 ?"
 
 
@@ -78,13 +79,13 @@ async def test_a_page_beyond_its_bounds_ends_its_process_alone(
     """With small bounds, so that the test itself is bounded."""
     changed = {
         "PAGE_SECONDS, SECONDS_PER_BYTE = 1.0, 1.2e-6": "PAGE_SECONDS, SECONDS_PER_BYTE = 0.2, 0",
-        "MAX_MEMORY = 1024**3": "MAX_MEMORY = 300 * 1024**2",
+        "MAX_MEMORY, MAX_PDF_MEMORY = 1024**3": "MAX_MEMORY, MAX_PDF_MEMORY = 300 * 1024**2",
     }
-    monkeypatch.setattr(html, "_COMMAND", program_with(changed, tmp_path))
-    before = processes()
+    monkeypatch.setattr(processes, "_COMMAND", program_with(changed, tmp_path))
+    before = children()
     with pytest.raises(PageError, match="too much time or memory"):
         await read(page)
-    assert processes() == before
+    assert children() == before
     assert (await read(PAGE)).title == "A page"
 
 
@@ -92,7 +93,7 @@ async def test_hostile_pages_leave_the_other_threads_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changed = {"PAGE_SECONDS, SECONDS_PER_BYTE = 1.0, 1.2e-6": "PAGE_SECONDS, SECONDS_PER_BYTE = 0.4, 0"}
-    monkeypatch.setattr(html, "_COMMAND", program_with(changed, tmp_path))
+    monkeypatch.setattr(processes, "_COMMAND", program_with(changed, tmp_path))
     hostile = [asyncio.create_task(read(ATTRIBUTES * 2)) for _ in range(7)]
     began = time.monotonic()
     for _ in range(20):
@@ -106,12 +107,12 @@ async def test_a_process_that_ended_meanwhile_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = program_with({"IDLE_SECONDS = 300.0": "IDLE_SECONDS = 0.3"}, tmp_path)
-    monkeypatch.setattr(html, "_COMMAND", command)
+    monkeypatch.setattr(processes, "_COMMAND", command)
     assert (await read(PAGE)).title == "A page"
-    [pid] = workers()
+    [pid] = free()
     await asyncio.sleep(1.5)
     assert (await read(PAGE)).title == "A page"
-    assert workers() != [pid]
+    assert free() != [pid]
 
 
 @pytest.mark.parametrize(
@@ -128,42 +129,71 @@ async def test_nothing_that_a_process_answers_is_trusted(
     answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = f"import sys; sys.stdin.buffer.read(10); sys.stdout.buffer.write({answer})"
-    monkeypatch.setattr(html, "_COMMAND", (*html._COMMAND[:1], "-c", program))
+    monkeypatch.setattr(processes, "_COMMAND", (*processes._COMMAND[:1], "-c", program))
     with pytest.raises(PageError):
         await read(PAGE)
 
 
 async def test_a_process_that_never_answers_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "SECONDS", 0.3)
-    monkeypatch.setattr(html, "_COMMAND", (*html._COMMAND[:1], "-c", "import time; time.sleep(600)"))
-    before = processes()
+    monkeypatch.setitem(processes.SECONDS, "markup", 0.3)
+    monkeypatch.setattr(
+        processes, "_COMMAND", (*processes._COMMAND[:1], "-c", "import time; time.sleep(600)")
+    )
+    before = children()
     for size in (10, 1_000_000):  # the larger one does not fit into the pipe
         with pytest.raises(PageError, match="too much time"):
             await read(b"x" * size)
-    assert processes() == before
+    assert children() == before
 
 
 async def test_a_process_is_replaced_after_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "MAX_PAGES", 2)
+    monkeypatch.setitem(processes.MAX_BODIES, "markup", 2)
     await read(PAGE)
-    [first] = workers()
+    [first] = free()
     await read(PAGE)
-    assert workers() == []
+    assert free() == []
     await read(PAGE)
-    assert workers() != [first]
+    assert free() != [first]
 
 
 async def test_preparing_starts_one_process() -> None:
     for _ in range(3):
-        html.prepare()
+        prepare()
     await read(PAGE)
-    assert len(workers()) == 1
+    assert len(free()) == 1
 
 
 def test_files_of_a_folder_are_read_there_too(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_bytes(PAGE)
     (tmp_path / "deep.html").write_bytes(b"<div>" * 40_000)
     assert read_document(tmp_path, "a.html", view_source=False).title == "A page"
-    assert workers()
+    assert free()
     with pytest.raises(PageError, match="nested too deeply"):
         read_document(tmp_path, "deep.html", view_source=False)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_pdf_that_takes_too_long_is_abandoned_and_its_process_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cancelled: bool
+) -> None:
+    started = tmp_path / "pid"
+    program = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    monkeypatch.setattr(processes, "_COMMAND", (*processes._COMMAND[:1], "-c", program))
+    monkeypatch.setitem(processes.SECONDS, "pdf", 60.0 if cancelled else 1.0)
+    work = asyncio.create_task(read(pdf("x"), "application/pdf"))
+
+    def wait_until_it_runs() -> None:
+        while not (started.exists() and started.read_text()):
+            time.sleep(0.01)
+
+    await asyncio.to_thread(wait_until_it_runs)
+    if cancelled:
+        work.cancel()
+    with pytest.raises(asyncio.CancelledError if cancelled else PageError):
+        await work
+    for _ in range(200):
+        if not workers("pdf")._living:
+            break
+        await asyncio.sleep(0.02)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
