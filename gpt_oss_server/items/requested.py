@@ -215,7 +215,7 @@ def _hosted(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
 def _mcp(tool: Tool, where: str, read: RequestTools, _: Dialect) -> None:
     """The tools of an MCP server, which this server calls."""
     try:
-        from tools.mcp.public_form import public_form
+        from tools.mcp.endpoints import public_form
     except ImportError as error:
         raise ToolNotAvailable(
             f"MCP servers cannot be used here. {how_to_install(error)}", param=where

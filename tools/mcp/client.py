@@ -16,14 +16,13 @@ from typing import Any
 from mcp.client import Client
 from mcp_types import CallToolResult
 
-from tools.mcp.arguments import BadArguments, read_arguments
+from tools.mcp.calls import read_arguments, read_result
 from tools.mcp.connection import McpConnection
 from tools.mcp.endpoints import Credentials, Endpoint
 from tools.mcp.failures import McpFailure
 from tools.mcp.listing import ListedTool, McpListing, fetch_listing
 from tools.mcp.names import safe_namespace
 from tools.mcp.permissions import Permissions
-from tools.mcp.results import CallText, read_result
 from tools.mcp.transports import Dialler, Reach
 from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
 
@@ -31,7 +30,51 @@ _LISTING_SECONDS = 60.0
 _LISTING_IS_FRESH = 300.0
 
 
-class McpTool:
+class _Permitted:
+    """What `permissions` allow of a server. `_server` is the server's tool, perhaps this one itself."""
+
+    label: str
+    permissions: Permissions
+    _server: McpTool
+
+    @property
+    def listing(self) -> McpListing | None:
+        """The permitted part of the server's listing; None before `list`."""
+        listing = self._server.fetched
+        return listing.only(self.permissions) if listing is not None else None
+
+    @property
+    def declaration(self) -> Declaration:
+        """The declaration; before `list` it has no functions, and the model does not need it."""
+        listing = self.listing
+        functions = tuple(
+            Function(tool.word, tool.description, tool.input_schema)
+            for tool in (listing.tools if listing is not None else ())
+        )
+        about = self._server.description or (listing.instructions if listing is not None else None)
+        return Declaration(self._server.namespace, about, functions)
+
+    def needs_approval(self, tool_name: str) -> bool:
+        """Takes the server's name of a tool, or its word in a recipient.
+
+        Judges a tool that was not listed by its name alone.
+        """
+        listing = self._server.fetched
+        listed = (listing.by_word(tool_name) or listing.by_name(tool_name)) if listing is not None else None
+        if listed is None:
+            return self.permissions.approval.needed(tool_name)
+        return self.permissions.approval.needed(listed.name, listed.annotations)
+
+    async def list(self) -> McpListing:
+        """Fetches the server's tools, unless the listing is fresh. Raises McpFailure."""
+        return (await self._server.fetch(_LISTING_IS_FRESH)).only(self.permissions)
+
+    async def full_listing(self) -> McpListing:
+        """The listing for looking up a call's name. Fetches it only if there is none, however old it is."""
+        return await self._server.fetch(float("inf"))
+
+
+class McpTool(_Permitted):
     """One server. A request creates its own for a client's server; an operator's server serves all requests.
 
     A `Narrowed` view applies one request's `allowed_tools` and `require_approval` to an operator's server.
@@ -46,13 +89,13 @@ class McpTool:
         permissions: Permissions | None = None,
         timeout: float = 120.0,
         description: str | None = None,
-        namespace: str | None = None,
         reach: Reach | None = None,
         listing: McpListing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._server = self
         self.label = label
-        self.namespace = namespace or safe_namespace(label)
+        self.namespace = safe_namespace(label)
         self.permissions = permissions or Permissions()
         self.timeout = timeout
         self.description = description
@@ -60,8 +103,8 @@ class McpTool:
         self._credentials = credentials or Credentials()
         self._reach = reach or Reach()
         self._clock = clock
-        self._listing = listing
-        self._listed_at = clock() if listing is not None else float("-inf")
+        self.fetched = listing  # all of it, whatever is permitted
+        self._fetched_at = clock() if listing is not None else float("-inf")
         self._spare: McpConnection | None = None
         self._connections: set[McpConnection] = set()
         self._closed = False
@@ -69,38 +112,17 @@ class McpTool:
     def __repr__(self) -> str:
         return f"McpTool({self.label!r}, {self._endpoint!r})"
 
-    @property
-    def listing(self) -> McpListing | None:
-        """The permitted part of the server's listing; None before `list`."""
-        return self._listing.only(self.permissions) if self._listing is not None else None
-
-    @property
-    def declaration(self) -> Declaration:
-        """The declaration; before `list` it has no functions, and the model does not need it."""
-        return declare(self.namespace, self.description, self.listing)
-
-    def needs_approval(self, tool_name: str) -> bool:
-        """Takes the server's name of a tool, or its word in a recipient."""
-        return needs_approval(self._listing, self.permissions, tool_name)
-
     def narrowed(self, permissions: Permissions) -> Narrowed:
         return Narrowed(self, permissions)
 
-    async def list(self) -> McpListing:
-        """Fetches the server's tools, unless the listing is fresh. Raises McpFailure."""
-        if self._listing is None or self._clock() - self._listed_at > _LISTING_IS_FRESH:
-            found = await self._fetch()
-            self._listing, self._listed_at = found.redacted(self._credentials.redact), self._clock()
-        return self._listing.only(self.permissions)
+    async def fetch(self, freshness: float) -> McpListing:
+        """The whole listing, fetched again if it is older than `freshness`, in seconds. Raises McpFailure."""
+        if self.fetched is None or self._clock() - self._fetched_at > freshness:
+            listing = await self._list_tools()
+            self.fetched, self._fetched_at = listing.redacted(self._credentials.redact), self._clock()
+        return self.fetched
 
-    async def full_listing(self) -> McpListing:
-        """The listing for looking up a call's name. Fetches it only if there is none, however old it is."""
-        if self._listing is None:
-            await self.list()
-        assert self._listing is not None
-        return self._listing
-
-    async def _fetch(self) -> McpListing:
+    async def _list_tools(self) -> McpListing:
         """Uses the connection that an earlier listing left, if it is usable; otherwise a new one."""
         seconds = min(self.timeout, _LISTING_SECONDS)
         if self._spare is not None and self._spare.usable:
@@ -126,12 +148,11 @@ class McpTool:
         if self._closed:
             raise McpFailure(f"The connection to the MCP server {self.label!r} was closed.", lost=True)
         spare, self._spare = self._spare, None
-        self._connections = {each for each in self._connections if not each.ended}
+        self._connections = {connection for connection in self._connections if not connection.ended}
         if spare is not None and spare.usable:
             return spare
-        connection = McpConnection(
-            self.label, Dialler(self._endpoint, self._credentials, self._reach, self.timeout)
-        )
+        dialler = Dialler(self._endpoint, self._credentials, self._reach, self.timeout)
+        connection = McpConnection(self.label, dialler)
         self._connections.add(connection)
         return connection
 
@@ -143,31 +164,14 @@ class McpTool:
         return self._credentials.redact(text)
 
 
-class Narrowed:
+class Narrowed(_Permitted):
     """One request's permissions on an operator's server. `options` accompany each of its calls."""
 
     def __init__(self, tool: McpTool, permissions: Permissions) -> None:
-        self._tool = tool
+        self._server = tool
         self.label = tool.label
         self.permissions = permissions
         self.options: Mapping[str, Any] = {"permissions": permissions}
-
-    @property
-    def listing(self) -> McpListing | None:
-        return self._tool.listing.only(self.permissions) if self._tool.listing is not None else None
-
-    @property
-    def declaration(self) -> Declaration:
-        return declare(self._tool.namespace, self._tool.description, self.listing)
-
-    async def list(self) -> McpListing:
-        return (await self._tool.list()).only(self.permissions)
-
-    async def full_listing(self) -> McpListing:
-        return await self._tool.full_listing()
-
-    def needs_approval(self, tool_name: str) -> bool:
-        return needs_approval(self._tool.listing, self.permissions, tool_name)
 
 
 class McpSession:
@@ -184,8 +188,8 @@ class McpSession:
             name = listed.name
             arguments = read_arguments(call.arguments)
             answer = await self._call(name, arguments)
-        except (McpFailure, BadArguments) as failure:
-            answer = CallText(str(failure), failed=True)
+        except McpFailure as failure:
+            answer = ToolOutput(str(failure), failed=True)
         return self._output(call, name, answer)
 
     async def close(self) -> None:
@@ -198,16 +202,16 @@ class McpSession:
         narrower = call.options.get("permissions")
         if isinstance(narrower, Permissions):
             allowed = allowed.only(narrower)
-        found = allowed.by_word(call.function)
-        if found is None:
-            words = ", ".join(f"{self._tool.namespace}.{each.word}" for each in allowed.tools) or "none"
+        listed = allowed.by_word(call.function)
+        if listed is None:
+            words = ", ".join(f"{self._tool.namespace}.{tool.word}" for tool in allowed.tools) or "none"
             message = (
                 f"{self._tool.namespace} has no function {call.function[:80]!r}. Its functions are: {words}."
             )
             raise McpFailure(message, lost=False)
-        return found
+        return listed
 
-    async def _call(self, name: str, arguments: dict[str, Any]) -> CallText:
+    async def _call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         async def send(client: Client) -> CallToolResult:
             return await client.call_tool(name, arguments)
 
@@ -225,7 +229,7 @@ class McpSession:
         result: CallToolResult = await self._connection.request(send, self._tool.timeout)
         return result
 
-    def _output(self, call: ToolCall, name: str, answer: CallText) -> ToolOutput:
+    def _output(self, call: ToolCall, name: str, answer: ToolOutput) -> ToolOutput:
         text = self._tool.redact(answer.text)
         details: dict[str, Any] = {
             "server_label": self._tool.label,
@@ -234,20 +238,4 @@ class McpSession:
             "output": None if answer.failed else text,
             "error": text if answer.failed else None,
         }
-        if answer.images:
-            details["images"] = [dict(image) for image in answer.images]
-        return ToolOutput(text, answer.failed, details)
-
-
-def declare(namespace: str, description: str | None, listing: McpListing | None) -> Declaration:
-    tools = listing.tools if listing is not None else ()
-    functions = tuple(Function(each.word, each.description, each.input_schema) for each in tools)
-    return Declaration(namespace, description or (listing.instructions if listing else None), functions)
-
-
-def needs_approval(listing: McpListing | None, permissions: Permissions, tool_name: str) -> bool:
-    """Judges a tool that was not listed by its name alone."""
-    listed = (listing.by_word(tool_name) or listing.by_name(tool_name)) if listing is not None else None
-    if listed is None:
-        return permissions.approval.needed(tool_name)
-    return permissions.approval.needed(listed.name, listed.annotations)
+        return ToolOutput(text, answer.failed, {**details, **answer.details})

@@ -57,8 +57,8 @@ class McpConnection:
         except TimeoutError:
             message = f"The MCP server {self._label!r} did not answer within {seconds:g} seconds."
             failure = McpFailure(message, lost=True)
-        except McpFailure as found:
-            failure = found
+        except McpFailure as refusal:
+            failure = refusal
         if failure.lost:
             self._lose(failure)
         raise failure
@@ -146,15 +146,15 @@ class McpConnection:
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in ends:
-                each.cancel()
+            for end in ends:
+                end.cancel()
         if not self._stop.is_set():
             raise undelivered(self._label, self._dialler.last_status)
 
     def _failure(self, error: BaseException) -> McpFailure:
-        found = explain(error, self._label, status=self._dialler.last_status)
-        message = self._dialler.credentials.redact(str(found))
-        return McpFailure(message, lost=found.lost, gone=found.gone)
+        failure = explain(error, self._label, status=self._dialler.last_status)
+        message = self._dialler.credentials.redact(str(failure))
+        return McpFailure(message, lost=failure.lost, gone=failure.gone)
 
     def _lose(self, failure: McpFailure) -> None:
         if self._lost is None:

@@ -1,8 +1,9 @@
 """Where an MCP server is, and the credentials for it.
 
 Takes what a request or the operator wrote. Returns values that can be passed around and printed without
-revealing a secret: no repr contains a header's value, a token or anything of a URL beyond its origin. It must
-not know the protocol.
+revealing a secret: no repr contains a header's value, a token or a URL. It must not know the protocol, nor
+import MCP's packages: every request with a tool of type `mcp` passes here, on the event loop, and their first
+import takes more than a second.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx2
@@ -21,27 +23,12 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 # The transport sets these itself; a client that set them could turn a request into another one.
-_NOT_FOR_CLIENTS = frozenset(
-    {
-        "accept",
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "content-type",
-        "expect",
-        "host",
-        "keep-alive",
-        "last-event-id",
-        "mcp-protocol-version",
-        "mcp-session-id",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
+_NOT_FOR_CLIENTS = frozenset({
+    "accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host",
+    "keep-alive", "last-event-id", "mcp-protocol-version", "mcp-session-id", "proxy-authorization",
+    "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+})  # fmt: skip
+SECRET_FIELDS = ("headers", "authorization")  # of a request's tool
 
 
 class McpSettingsError(ValueError):
@@ -89,11 +76,6 @@ class HttpEndpoint:
 
     url: str = field(repr=False)
     trusted: bool = False
-    origin: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        object.__setattr__(self, "origin", f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +84,6 @@ class StdioEndpoint:
 
     command: str
     arguments: tuple[str, ...] = field(default=(), repr=False)
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 Endpoint = HttpEndpoint | StdioEndpoint
@@ -122,12 +103,27 @@ def http_endpoint(
         raise McpSettingsError(
             "The URL of an MCP server must start with http:// or https:// and a host.", param=param
         )
-    if len(url) > _URL_CHARS or "\\" in url or any(each.isspace() or not each.isprintable() for each in url):
+    if len(url) > _URL_CHARS or " " in url or "\\" in url or not url.isprintable():
         raise McpSettingsError("The URL of the MCP server is too long or has odd characters.", param=param)
-    user, at, place = parts.netloc.rpartition("@")
-    bare = urlunsplit((parts.scheme, place, parts.path, parts.query, ""))
+    user, at, host = parts.netloc.rpartition("@")
+    bare = urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
     basic = base64.b64encode(unquote(user).encode()).decode() if at else None
     return HttpEndpoint(bare, trusted), f"Basic {basic}" if basic else None
+
+
+def public_form(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A request's tool without its secrets, as it may be stored and echoed.
+
+    They include the `user:password@` of a URL.
+    """
+    shown = {name: value for name, value in tool.items() if name not in SECRET_FIELDS}
+    url = shown.get("server_url")
+    if isinstance(url, str):
+        try:
+            shown["server_url"] = http_endpoint(url)[0].url
+        except McpSettingsError:
+            del shown["server_url"]  # an unreadable URL may hold anything
+    return shown
 
 
 def checked_name(name: object) -> str:

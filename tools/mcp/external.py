@@ -10,7 +10,7 @@ browser and python.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -85,42 +85,35 @@ async def external_tools(server: McpTool) -> tuple[ExternalTool, ...]:
     except McpFailure as failure:
         await server.close()
         raise McpFailure(f"The tool server cannot be used. {failure}", lost=True) from failure
-    found = [made for made in (_browser(listing), _python(listing), _container(listing)) if made is not None]
-    if not found:
+    offers = list(_offers(listing))
+    if not offers:
         await server.close()
-        names = ", ".join(each.name for each in listing.tools) or "nothing"
+        names = ", ".join(tool.name for tool in listing.tools) or "nothing"
         message = f"The tool server has neither a browser, nor python, nor a container: it lists {names}."
         raise McpSettingsError(message, param="--tool-server")
-    return tuple(ExternalTool(server, declaration, words) for declaration, words in found)
+    return tuple(ExternalTool(server, declaration, words) for declaration, words in offers)
 
 
-def _browser(listing: McpListing) -> tuple[Declaration, dict[str, str]] | None:
-    if any(listing.by_name(name) is None for name in _BROWSER):
-        return None
-    listed = [each for each in listing.tools if each.name in _BROWSER]
-    return _namespace("browser", listing, listed)
-
-
-def _python(listing: McpListing) -> tuple[Declaration, dict[str, str]] | None:
-    listed = listing.by_name(_PYTHON)
-    if listed is None:
-        return None
-    return Declaration(_PYTHON, listed.description or listing.instructions), {"": listed.word}
-
-
-def _container(listing: McpListing) -> tuple[Declaration, dict[str, str]] | None:
-    if listing.server_name != _CONTAINER and listing.by_name("exec") is None:
-        return None
-    elsewhere = {_PYTHON, *(_BROWSER if _browser(listing) is not None else ())}
-    listed = [each for each in listing.tools if each.name not in elsewhere]
-    return _namespace(_CONTAINER, listing, listed) if listed else None
+def _offers(listing: McpListing) -> Iterator[tuple[Declaration, dict[str, str]]]:
+    """Each namespace's declaration, and the word of the server's tool for each function of the model's."""
+    browser = [tool for tool in listing.tools if tool.name in _BROWSER]
+    if len(browser) == len(_BROWSER):
+        yield _namespace("browser", listing, browser)
+    else:
+        browser = []
+    python = listing.by_name(_PYTHON)
+    if python is not None:
+        yield Declaration(_PYTHON, python.description or listing.instructions), {"": python.word}
+    rest = [tool for tool in listing.tools if tool not in (*browser, python)]
+    if rest and (listing.server_name == _CONTAINER or listing.by_name("exec") is not None):
+        yield _namespace(_CONTAINER, listing, rest)
 
 
 def _namespace(
     name: str, listing: McpListing, listed: list[ListedTool]
 ) -> tuple[Declaration, dict[str, str]]:
-    functions = tuple(Function(each.word, each.description, _plain(each.input_schema)) for each in listed)
-    return Declaration(name, listing.instructions, functions), {each.word: each.word for each in listed}
+    functions = tuple(Function(tool.word, tool.description, _plain(tool.input_schema)) for tool in listed)
+    return Declaration(name, listing.instructions, functions), {tool.word: tool.word for tool in listed}
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,6 +122,6 @@ def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
     properties = plain.get("properties")
     if isinstance(properties, Mapping):
         plain["properties"] = {
-            name: _plain(each) if isinstance(each, Mapping) else each for name, each in properties.items()
+            name: _plain(value) if isinstance(value, Mapping) else value for name, value in properties.items()
         }
     return plain

@@ -50,31 +50,31 @@ class McpFailure(ToolUnavailable):
 def causes(error: BaseException) -> Iterator[BaseException]:
     """The exceptions in a group, at any depth."""
     if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from causes(each)
+        for inner in error.exceptions:
+            yield from causes(inner)
     else:
         yield error
 
 
 def explain(error: BaseException, label: str, *, status: int | None = None) -> McpFailure:
     """The failure for an exception. `status` is the last HTTP status, if there was one."""
-    found = list(causes(error))
+    errors = list(causes(error))
     server = f"The MCP server {label!r}"
-    for each in found:
-        match each:
+    for cause in errors:
+        match cause:
             case McpFailure():
-                return each
+                return cause
             case AddressRefused():
-                return McpFailure(f"{server} may not be reached: {each}", lost=True)
+                return McpFailure(f"{server} may not be reached: {cause}", lost=True)
             case AnswerTooLarge():
                 return McpFailure(f"{server} answered with more data than the limit allows.", lost=True)
     if status in (401, 403):
         message = f"{server} refused the request with status {status}: its authorization is missing or wrong."
         return McpFailure(message, lost=True)
-    for each in found:
-        if isinstance(each, MCPError):
-            return _protocol_error(each, server, status)
-    return McpFailure(f"{server} {_transport_error(found)}", lost=True)
+    for cause in errors:
+        if isinstance(cause, MCPError):
+            return _protocol_error(cause, server, status)
+    return McpFailure(f"{server} {_transport_error(errors)}", lost=True)
 
 
 def undelivered(label: str, status: int | None) -> McpFailure:
@@ -115,20 +115,20 @@ def _forgot_the_session(error: MCPError, status: int | None) -> bool:
     return status == 400 and error.code == _SERVERS_OWN and about_session
 
 
-def _transport_error(found: list[BaseException]) -> str:
-    for each in found:
-        match each:
+def _transport_error(errors: list[BaseException]) -> str:
+    for cause in errors:
+        match cause:
             case httpx2.ConnectError() | httpx2.ConnectTimeout():
                 return "cannot be connected to."
             case httpx2.TimeoutException() | TimeoutError():
                 return "did not answer in time."
             case httpx2.HTTPStatusError():
-                return f"answered with status {each.response.status_code}."
+                return f"answered with status {cause.response.status_code}."
             case httpx2.SSEError():
                 return "answered with an event stream that is unreadable or too large."
             case ValidationError():
                 return _NO_PROTOCOL
-            case RuntimeError() if str(each).startswith(_OTHER_VERSION):
+            case RuntimeError() if str(cause).startswith(_OTHER_VERSION):
                 return "speaks a version of MCP that this server does not."
             case FileNotFoundError() | PermissionError():
                 return "cannot be started: its command cannot be run."

@@ -38,21 +38,18 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class McpListing:
-    """`notes` report changed names and omitted tools."""
-
     tools: tuple[ListedTool, ...]
     instructions: str | None = None
     server_name: str | None = None
-    notes: tuple[str, ...] = ()
 
     def by_word(self, word: str) -> ListedTool | None:
-        return next((each for each in self.tools if each.word == word), None)
+        return next((tool for tool in self.tools if tool.word == word), None)
 
     def by_name(self, name: str) -> ListedTool | None:
-        return next((each for each in self.tools if each.name == name), None)
+        return next((tool for tool in self.tools if tool.name == name), None)
 
     def only(self, permissions: Permissions) -> McpListing:
-        kept = tuple(each for each in self.tools if permissions.allows(each.name, each.annotations))
+        kept = tuple(tool for tool in self.tools if permissions.allows(tool.name, tool.annotations))
         return replace(self, tools=kept)
 
     def redacted(self, redact: Callable[[str], str]) -> McpListing:
@@ -63,40 +60,42 @@ class McpListing:
                 case str():
                     return redact(value)
                 case Mapping():
-                    return {redact(str(key)): clean(each) for key, each in value.items()}
+                    return {redact(str(key)): clean(item) for key, item in value.items()}
                 case list():
-                    return [clean(each) for each in value]
+                    return [clean(item) for item in value]
                 case _:
                     return value
 
         tools = tuple(
             replace(
-                each,
-                description=clean(each.description),
-                input_schema=clean(each.input_schema),
-                annotations=clean(each.annotations),
+                tool,
+                description=clean(tool.description),
+                input_schema=clean(tool.input_schema),
+                annotations=clean(tool.annotations),
             )
-            for each in self.tools
+            for tool in self.tools
         )
         return replace(self, tools=tools, instructions=clean(self.instructions))
 
 
 async def fetch_listing(client: Client) -> McpListing:
     """Fetches all pages; raises what the `mcp` package raises."""
-    found: dict[str, Tool] = {}
+    listed: dict[str, Tool] = {}
     cursor: str | None = None
-    cut_short = True
     for _ in range(_PAGES):
         page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        for tool in page.tools[: _TOOLS - len(found)]:
-            found.setdefault(tool.name, tool)
+        for tool in page.tools[: _TOOLS - len(listed)]:
+            listed.setdefault(tool.name, tool)
         cursor = page.next_cursor
-        if cursor is None:
-            cut_short = False
+        if cursor is None or len(listed) >= _TOOLS:
             break
-        if len(found) >= _TOOLS:
-            break
-    return _listing(client, tuple(found.values()), cut_short)
+    words = safe_names(listed)
+    server = client.server_info
+    return McpListing(
+        tuple(_listed(tool, words[tool.name]) for tool in listed.values()),
+        instructions=_short(client.instructions),
+        server_name=server.name if server is not None else None,
+    )
 
 
 def listed_again(tools: Any, instructions: Any) -> McpListing | None:
@@ -105,7 +104,7 @@ def listed_again(tools: Any, instructions: Any) -> McpListing | None:
         return None
     if not all(isinstance(tool, Mapping) and _is_listed(tool) for tool in tools):
         return None
-    words = safe_names(tool["name"] for tool in tools).words
+    words = safe_names(tool["name"] for tool in tools)
     return McpListing(
         tuple(
             ListedTool(
@@ -127,19 +126,6 @@ def _is_listed(tool: Mapping[str, Any]) -> bool:
         and isinstance(tool.get("description"), str | None)
         and isinstance(tool.get("input_schema"), Mapping)
         and isinstance(tool.get("annotations"), Mapping | None)
-    )
-
-
-def _listing(client: Client, tools: tuple[Tool, ...], cut_short: bool) -> McpListing:
-    names = safe_names(tool.name for tool in tools)
-    words = names.words
-    notes = (*names.notes, *((f"Only the first {len(tools)} tools are used.",) if cut_short else ()))
-    server = client.server_info
-    return McpListing(
-        tuple(_listed(tool, words[tool.name]) for tool in tools),
-        instructions=_short(client.instructions),
-        server_name=server.name if server is not None else None,
-        notes=notes,
     )
 
 

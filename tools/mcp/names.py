@@ -1,14 +1,13 @@
 """Recipient-safe words for names that MCP servers and clients choose.
 
 Takes any names. Returns words (letters, digits, `_` and `-`; no dot, which separates the label from the
-tool), and maps words back to names. Reports each name that had to change. Pure; it must not know connections.
+tool). Pure; it must not know connections.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST = 64
@@ -20,34 +19,16 @@ RESERVED_NAMESPACES = frozenset(
 """Words with another meaning as a recipient: built-in tools, the client's functions, and roles."""
 
 
-@dataclass(frozen=True, slots=True)
-class SafeNames:
-    """`originals` maps each word to its name; `notes` report the changes."""
-
-    originals: Mapping[str, str]
-    notes: tuple[str, ...]
-
-    @property
-    def words(self) -> dict[str, str]:
-        """The word of each name."""
-        return {name: word for word, name in self.originals.items()}
-
-
-def safe_names(names: Iterable[str], *, taken: Collection[str] = ()) -> SafeNames:
-    """One word for each distinct name. Valid names keep theirs, whatever the other names become."""
+def safe_names(names: Iterable[str], *, taken: Collection[str] = ()) -> dict[str, str]:
+    """The word of each distinct name. Valid names keep theirs, whatever the other names become."""
     different = list(dict.fromkeys(names))
-    fit = {name for name in different if _word(name) == name and name not in taken}
-    originals = {name: name for name in different if name in fit}
-    notes = []
+    words = {name: name for name in different if _word(name) == name and name not in taken}
+    used = {*words, *taken}
     for name in different:
-        if name in fit:
-            continue
-        word = _free(_word(name), {*originals, *taken})
-        originals[word] = name
-        why = "another name has that word" if word != _word(name) else "a recipient cannot contain it"
-        notes.append(f"{name!r} is called {word!r}: {why}.")
-    order = {name: place for place, name in enumerate(different)}
-    return SafeNames(dict(sorted(originals.items(), key=lambda pair: order[pair[1]])), tuple(notes))
+        if name not in words:
+            words[name] = _free(_word(name), used)
+            used.add(words[name])
+    return words
 
 
 def safe_namespace(label: str) -> str:

@@ -29,7 +29,7 @@ class OperatorServer:
 
 def parse_mcp_flag(text: str) -> OperatorServer:
     """Parses one flag. Raises McpSettingsError, whose message repeats nothing but the name."""
-    label, equals, place = (part.strip() for part in text.partition("="))
+    label, equals, target = (part.strip() for part in text.partition("="))
     if not equals or not _LABEL.fullmatch(label):
         raise McpSettingsError(
             f"An MCP server needs a name of letters, digits, '_' and '-' before the '='. {_HOW}",
@@ -39,11 +39,11 @@ def parse_mcp_flag(text: str) -> OperatorServer:
         raise McpSettingsError(
             f"The name {label!r} means something else to the model. Choose another.", param="--mcp"
         )
-    if not place:
+    if not target:
         raise McpSettingsError(f"The MCP server {label!r} has neither URL nor command. {_HOW}", param="--mcp")
-    if "://" in place.split()[0]:
-        return _http(label, place)
-    return OperatorServer(label, _stdio(label, place))
+    if "://" in target.split()[0]:
+        return _http(label, target)
+    return OperatorServer(label, _stdio(label, target))
 
 
 def parse_mcp_flags(texts: Iterable[str]) -> tuple[OperatorServer, ...]:

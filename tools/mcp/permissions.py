@@ -61,8 +61,8 @@ def _allowed(value: object) -> ToolFilter | None:
         return None
     if isinstance(value, list | tuple):
         return ToolFilter(_names(value, "allowed_tools"))
-    found = _filter(value, "allowed_tools")
-    return None if found == ToolFilter() else found
+    allowed = _filter(value, "allowed_tools")
+    return None if allowed == ToolFilter() else allowed
 
 
 def _approval(value: object) -> Approval:

@@ -3,20 +3,18 @@
 Takes the tool as the client wrote it, and the operator's servers by label. Returns an `McpTool` of the
 request's own if it names a `server_url`, otherwise a narrowed view of the operator's server with that label.
 Wrong settings raise an `McpSettingsError` whose `param` is the field within the tool. The caller must not
-store the original object, but may store and echo its public form (see public_form.py).
+store the original object, but may store and echo its public form (see endpoints.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tools.mcp.client import McpTool, Narrowed
-from tools.mcp.endpoints import Credentials, McpSettingsError, http_endpoint
+from tools.mcp.endpoints import SECRET_FIELDS, Credentials, McpSettingsError, http_endpoint
 from tools.mcp.listing import McpListing
-from tools.mcp.names import safe_namespace
 from tools.mcp.permissions import parse_permissions
-from tools.mcp.public_form import SECRET_FIELDS
 from tools.mcp.transports import Reach
 
 _LABEL_CHARS = 128
@@ -26,15 +24,11 @@ def request_tool(
     tool: Mapping[str, Any],
     operators: Mapping[str, McpTool],
     *,
-    taken: Collection[str] = (),
     reach: Reach | None = None,
     timeout: float = 120.0,
     listing: McpListing | None = None,
 ) -> McpTool | Narrowed:
-    """`taken` are the namespaces of the request's other tools, which this one must not repeat.
-
-    With a `listing`, the request's own server is not listed again.
-    """
+    """With a `listing`, the request's own server is not listed again."""
     label = tool.get("server_label")
     if not isinstance(label, str) or not label.strip() or len(label) > _LABEL_CHARS:
         message = f"An MCP tool needs a server_label of 1 to {_LABEL_CHARS} characters."
@@ -42,9 +36,6 @@ def request_tool(
     if tool.get("connector_id") is not None:
         message = "Connectors are a hosted service; name the MCP server itself by its server_url."
         raise McpSettingsError(message, param="connector_id")
-    if safe_namespace(label) in taken:
-        message = f"Another tool is named {safe_namespace(label)!r} already. Choose another server_label."
-        raise McpSettingsError(message, param="server_label")
     permissions = parse_permissions(tool.get("allowed_tools"), tool.get("require_approval"))
     url = tool.get("server_url")
     if url is None:
@@ -65,18 +56,20 @@ def request_tool(
 
 
 def _operators_server(label: str, operators: Mapping[str, McpTool], tool: Mapping[str, Any]) -> McpTool:
-    found = operators.get(label)
-    if found is None:
+    server = operators.get(label)
+    if server is None:
         known = ", ".join(sorted(operators)) or "none"
         message = (
             f"The MCP tool {label!r} has no server_url, and no such server is configured here ({known})."
         )
         raise McpSettingsError(message, param="server_url")
-    given = [name for name in SECRET_FIELDS if tool.get(name)]
-    if given:
-        message = f"The MCP server {label!r} is the operator's: {' and '.join(given)} cannot be given to it."
-        raise McpSettingsError(message, param=given[0])
-    return found
+    secrets = [name for name in SECRET_FIELDS if tool.get(name)]
+    if secrets:
+        message = (
+            f"The MCP server {label!r} is the operator's: {' and '.join(secrets)} cannot be given to it."
+        )
+        raise McpSettingsError(message, param=secrets[0])
+    return server
 
 
 def _credentials(tool: Mapping[str, Any], from_url: str | None) -> Credentials:

@@ -15,7 +15,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp_types import (
+    UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequestParams,
     CallToolResult,
     ContentBlock,
@@ -32,9 +33,11 @@ from mcp_types import (
     TextContent,
 )
 from mcp_types import Tool as McpDeclaration
-from starlette.types import ASGIApp
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tools.mcp.handshake_only import SESSION_HEADER, HandshakeOnly
 from tools.sessions import SessionLimits
 from tools.tool import Declaration, Tool, ToolOutput
 from tools.toolbox import Offer, Toolbox
@@ -43,6 +46,7 @@ _log = logging.getLogger(__name__)
 _SESSIONS = SessionLimits(idle=1800.0)
 _TIMEOUT = 300.0
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
+_SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"  # headers
 _CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 Transport = Literal["stdio", "streamable-http"]
@@ -95,10 +99,45 @@ class ServedTool:
         return _result(await self._toolbox.run(_conversation(context), recipient, arguments))
 
 
+class HandshakeOnly:
+    """Admits only the protocol versions that have sessions, as a tool has state.
+
+    A version without sessions gets a refusal that lists the versions with them, so that clients fall back.
+    Each ended session is reported to a callback.
+    """
+
+    def __init__(self, app: ASGIApp, on_session_end: Callable[[str], None]) -> None:
+        self._app = app
+        self._on_session_end = on_session_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        version = headers.get(_VERSION)
+        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await _refusal(version)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+        if scope["method"] == "DELETE" and _SESSION in headers:
+            self._on_session_end(headers[_SESSION])
+
+
+def _refusal(version: str) -> Response:
+    error = {
+        "code": UNSUPPORTED_PROTOCOL_VERSION,
+        "message": "These tools keep state in sessions: connect with the initialize handshake.",
+        "data": {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": version[:40]},
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+    return Response(body, status_code=400, media_type="application/json")
+
+
 def _conversation(context: ServerRequestContext[Any]) -> str:
     """Over HTTP, the session's id, which its transport has checked; a pipe is one conversation."""
     headers = getattr(context.request, "headers", None)
-    return str(headers.get(SESSION_HEADER, "")) if headers is not None else "stdio"
+    return str(headers.get(_SESSION, "")) if headers is not None else "stdio"
 
 
 def _declared(declaration: Declaration) -> list[McpDeclaration]:
@@ -136,9 +175,9 @@ def _pictures(details: Mapping[str, Any]) -> Iterator[ImageContent]:
     for image in details.get("images") or ():
         yield ImageContent(type="image", mime_type=str(image["mime_type"]), data=str(image["data"]))
     for output in details.get("outputs") or ():
-        found = _DATA_URL.fullmatch(str(output.get("url", ""))) if isinstance(output, Mapping) else None
-        if found is not None:
-            yield ImageContent(type="image", mime_type=found[1], data=found[2])
+        picture = _DATA_URL.fullmatch(str(output.get("url", ""))) if isinstance(output, Mapping) else None
+        if picture is not None:
+            yield ImageContent(type="image", mime_type=picture[1], data=picture[2])
 
 
 async def _stdio(tool: Tool) -> None:

@@ -74,8 +74,8 @@ async def _running(
             stdin=child_in,
             output=child_out,
             errors=(sys.__stderr__ or sys.stderr).fileno(),
-            env=get_default_environment() | dict(endpoint.environment),
-            of_its_own=True,
+            env=get_default_environment(),
+            own_group=True,
         )
     except BaseException:
         _close(own_ends)
@@ -119,12 +119,12 @@ async def _take(reader: asyncio.StreamReader, incoming: MemoryObjectSendStream[I
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     buffer = bytearray()
     while chunk := await reader.read(_CHUNK):
-        place = len(buffer)
+        searched = len(buffer)
         buffer += chunk
-        while (end := buffer.find(b"\n", place)) >= 0:
+        while (end := buffer.find(b"\n", searched)) >= 0:
             yield bytes(buffer[:end])
             del buffer[: end + 1]
-            place = 0
+            searched = 0
         if len(buffer) > _MOST_BYTES:
             _log.error(
                 "An MCP server wrote a message of more than %d bytes; its connection is closed.", _MOST_BYTES
@@ -148,8 +148,8 @@ async def _send(
 ) -> None:
     try:
         async with outgoing:
-            async for each in outgoing:
-                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            async for sent in outgoing:
+                text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                 writer.write(text.encode("utf-8", "replace") + b"\n")
                 await writer.drain()
     except (ConnectionError, RuntimeError):

@@ -91,7 +91,7 @@ class Dialler:
 
     def next_attempt(self, attempt: Attempt, error: BaseException) -> Attempt | None:
         """The next attempt, if the error means that the server supports something else."""
-        codes = {each.code for each in causes(error) if isinstance(each, MCPError)}
+        codes = {cause.code for cause in causes(error) if isinstance(cause, MCPError)}
         if UNSUPPORTED_PROTOCOL_VERSION in codes and attempt[1] == "legacy":
             return attempt[0], "auto"
         if not self.is_turned_away or isinstance(self.endpoint, StdioEndpoint) or attempt[1] == "auto":

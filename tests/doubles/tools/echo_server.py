@@ -1,6 +1,5 @@
 """A real MCP server from the `mcp` package, run by tests in a process or a thread, with tools that misbehave.
 
-
 `python echo_server.py stdio`, or in a thread over HTTP with `serving(...)`.
 """
 
@@ -14,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import uvicorn
 from mcp.server.mcpserver import Context, Image, MCPServer
@@ -76,7 +75,7 @@ def make_server(seen: Seen | None = None) -> MCPServer:
 
     @server.tool()
     def large(characters: int) -> str:
-        """Very much text."""
+        """A long text."""
         return "x" * characters
 
     @server.tool()
@@ -123,6 +122,15 @@ class ServerThread:
     def port(self) -> int:
         return int(self._server.servers[0].sockets[0].getsockname()[1])
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def url(self, path: str = "mcp", host: str = "127.0.0.1") -> str:
+        return f"http://{host}:{self.port}/{path}"
+
     def stop(self) -> None:
         self._server.should_exit = True
         self._server.force_exit = True
@@ -135,11 +143,8 @@ def app_of(server: MCPServer, transport: Literal["http", "sse"]) -> Any:
 
 @contextmanager
 def serving(seen: Seen | None = None, transport: Literal["http", "sse"] = "http") -> Iterator[str]:
-    thread = ServerThread(app_of(make_server(seen), transport))
-    try:
-        yield f"http://127.0.0.1:{thread.port}/{'mcp' if transport == 'http' else 'sse'}"
-    finally:
-        thread.stop()
+    with ServerThread(app_of(make_server(seen), transport)) as thread:
+        yield thread.url("mcp" if transport == "http" else "sse")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -71,11 +70,8 @@ class PlainServer:
 @asynccontextmanager
 async def plain_server(server: PlainServer) -> AsyncIterator[str]:
     """The server's URL."""
-    thread = ServerThread(server)
-    try:
-        yield f"http://127.0.0.1:{thread.port}/mcp"
-    finally:
-        await asyncio.to_thread(thread.stop)
+    with ServerThread(server) as thread:
+        yield thread.url()
 
 
 async def body_of(receive: Any) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.doubles.tools.echo_server import Seen, watched
-from tests.doubles.tools.mcp_helpers import SECRETS, at
+from tests.doubles.tools.mcp_helpers import SECRETS, mcp_tool
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import Credentials
 
@@ -15,18 +15,18 @@ from tools.mcp.endpoints import Credentials
 @pytest.fixture(scope="module", params=["http", "sse"])
 def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, Seen]]:
     """One server for all tests that leave it unchanged."""
-    with watched(request.param) as found:
-        yield found
+    with watched(request.param) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def lone() -> Iterator[tuple[str, Seen]]:
-    with watched() as found:
-        yield found
+    with watched() as server:
+        yield server
 
 
 @pytest.fixture
 async def tool(place: tuple[str, Seen]) -> AsyncIterator[McpTool]:
-    made = McpTool("echo", at(place[0]), Credentials({"X-Secret": SECRETS[0]}, SECRETS[1]), timeout=10)
-    yield made
-    await made.close()
+    credentials = Credentials({"X-Secret": SECRETS[0]}, SECRETS[1])
+    async with mcp_tool(place[0], credentials=credentials, timeout=10) as tool:
+        yield tool

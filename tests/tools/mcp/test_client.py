@@ -6,15 +6,18 @@ import asyncio
 import gc
 import logging
 import time
+from typing import Any
 
 import anyio
 import pytest
 
 from tests.contracts.tool_contract import ToolContract
-from tests.doubles.tools.echo_server import Seen, serving
-from tests.doubles.tools.mcp_helpers import SECRETS, at, call, soon
+from tests.doubles.tools.echo_server import Seen, ServerThread, make_server, serving
+from tests.doubles.tools.mcp_helpers import SECRETS, answer, at, call, lifespan, mcp_tool, soon
 from tools.mcp.client import McpTool
+from tools.mcp.endpoints import McpSettingsError, http_endpoint
 from tools.mcp.permissions import parse_permissions
+from tools.mcp.transports import Reach
 from tools.tool import Tool, ToolCall, ToolOutput
 from tools.toolbox import Offer, Toolbox
 
@@ -93,8 +96,6 @@ async def test_an_unknown_function_is_answered_with_the_known_ones(tool: McpTool
 
 
 async def test_a_name_that_no_recipient_carries_has_a_word_and_reaches_its_tool(tool: McpTool) -> None:
-    listing = await tool.list()
-    assert any("'has a space.and dot' is called 'has_a_space_and_dot'" in note for note in listing.notes)
     output = await call(tool.open(), "has_a_space_and_dot")
     assert output.text == "found"
     assert output.details["name"] == "has a space.and dot"
@@ -126,15 +127,16 @@ async def test_a_call_that_takes_too_long_is_stopped_at_the_server_and_the_next_
 ) -> None:
     url, seen = place
     seen.cancelled.clear()
-    tool = McpTool("echo", at(url), timeout=0.7)
-    session = tool.open()
-    await tool.list()
-    output = await call(session, "slow", seconds=30)
-    assert output.failed
-    assert "did not answer within 0.7 seconds" in output.text
-    assert await soon(seen.cancelled)
-    assert (await call(session, "echo", text="again")).text == "again"
-    await tool.close()
+    async with mcp_tool(url) as tool:
+        session = tool.open()
+        await tool.list()
+        tool.timeout = 0.7
+        output = await call(session, "slow", seconds=30)
+        assert output.failed
+        assert "did not answer within 0.7 seconds" in output.text
+        assert await soon(seen.cancelled)
+        tool.timeout = 10.0
+        assert (await call(session, "echo", text="again")).text == "again"
 
 
 async def test_a_cancelled_call_stops_at_the_server_and_keeps_the_connection(
@@ -217,27 +219,26 @@ async def test_credentials_reach_the_server_and_nothing_else(
     assert "[redacted]" in failed.text
 
 
-async def test_an_old_listing_is_fetched_again() -> None:
-    now = 0.0
-    with serving() as url:
-        tool = McpTool("echo", at(url), clock=lambda: now)
+async def test_an_old_listing_is_fetched_again(lone: tuple[str, Seen]) -> None:
+    now, (url, seen) = 0.0, lone
+    async with mcp_tool(url, clock=lambda: now) as tool:
+        fetched = seen.listings
         first = await tool.list()
-        session = tool.open()
-        assert not (await call(session, "echo", text="x")).failed
+        assert not (await call(tool.open(), "echo", text="x")).failed
         assert (await tool.list()) == first
+        assert seen.listings == fetched + 1
         now = 1000.0
         assert (await tool.list()) == first
-        await tool.close()
+        assert seen.listings == fetched + 2
 
 
-async def test_an_operators_server_is_narrowed_for_a_request() -> None:
-    with serving() as url:
-        tool = McpTool("echo", at(url))
+async def test_an_operators_server_is_narrowed_for_a_request(lone: tuple[str, Seen]) -> None:
+    async with mcp_tool(lone[0]) as tool:
         permissions = parse_permissions({"read_only": True}, {"never": {"tool_names": ["echo"]}})
         narrowed = tool.narrowed(permissions)
         assert narrowed.listing is None
-        assert [each.name for each in (await narrowed.list()).tools] == ["echo"]
-        assert [each.name for each in narrowed.declaration.functions] == ["echo"]
+        assert [entry.name for entry in (await narrowed.list()).tools] == ["echo"]
+        assert [function.name for function in narrowed.declaration.functions] == ["echo"]
         assert not narrowed.needs_approval("echo")
         box = Toolbox([Offer(tool)])
         assert not (await box.run("c", "echo.echo", '{"text": "x"}', narrowed.options)).failed
@@ -246,3 +247,86 @@ async def test_an_operators_server_is_narrowed_for_a_request() -> None:
         assert "Its functions are: echo.echo." in refused.text
         assert not (await box.run("c", "echo.large", '{"characters": 1}')).failed
         await box.close()
+
+
+# Where a client's MCP server may be, and where a redirect or a name may lead.
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://127.0.0.1:{port}/mcp", "http://localhost:{port}/mcp", "http://127.1:{port}/mcp"),
+        *("http://2130706433:{port}/mcp", "http://0x7f000001:{port}/mcp", "http://0177.0.0.1:{port}/mcp"),
+        *("http://0:{port}/mcp", "http://0.0.0.0:{port}/mcp", "http://[::1]:{port}/mcp"),
+        *("http://[::ffff:127.0.0.1]:{port}/mcp", "http://[::ffff:7f00:1]:{port}/mcp"),
+        *("http://[::]:{port}/mcp", "http://169.254.169.254/latest/meta-data/"),
+        *("http://user:password@127.0.0.1:{port}/mcp", "http://localhost:{port}/sse"),
+        *("http://127.0.0.1.:{port}/mcp", "http://①②⑦.⓪.⓪.①:{port}/mcp", "http://10.0.0.1/mcp"),
+        *("http://[fd00:ec2::254]/mcp", "http://[64:ff9b::7f00:1]/mcp"),
+    ],
+)
+async def test_a_client_cannot_make_the_server_reach_a_private_address(
+    url: str, lone: tuple[str, Seen]
+) -> None:
+    known, seen = lone
+    before = seen.calls
+    try:
+        endpoint, _ = http_endpoint(url.format(port=known.split(":")[2].split("/")[0]))
+    except McpSettingsError:
+        return  # an odd spelling does not even become an endpoint
+    async with mcp_tool(endpoint, timeout=5) as tool:
+        output = await call(tool.open(), "echo", text="let me in")
+    assert output.failed
+    assert "may not be reached" in output.text
+    assert "password" not in output.text
+    assert seen.calls == before
+
+
+async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -> None:
+    lookups = 0
+
+    async def rebinds(host: str, port: int) -> list[str]:
+        nonlocal lookups
+        lookups += 1
+        return ["93.184.216.34", "127.0.0.1"] if lookups == 1 else ["127.0.0.1"]
+
+    with serving() as url:
+        endpoint, _ = http_endpoint(url.replace("127.0.0.1", "rebinds.example"))
+        async with mcp_tool(endpoint, reach=Reach(resolver=rebinds), timeout=5) as tool:
+            for _ in range(2):
+                output = await call(tool.open(), "echo", text="let me in")
+                assert "may not be reached" in output.text
+    assert lookups == 2
+
+
+async def test_in_a_lab_private_hosts_are_allowed_and_the_name_is_kept() -> None:
+    async def lab(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    seen = Seen()
+    with ServerThread(make_server(seen).streamable_http_app(host="lab.example")) as server:
+        endpoint, _ = http_endpoint(server.url(host="lab.example"))
+        async with mcp_tool(endpoint, reach=Reach(allow_private=True, resolver=lab)) as tool:
+            assert not (await call(tool.open(), "headers")).failed
+        assert seen.headers[-1]["host"] == f"lab.example:{server.port}"
+
+
+async def test_a_redirect_does_not_lead_elsewhere() -> None:
+    seen = Seen()
+    with serving(seen) as inside:
+
+        async def redirects(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan":
+                await lifespan(receive, send)
+            else:
+                await answer(send, 307, b"", (b"location", inside.encode()))
+
+        async def one_name(host: str, port: int) -> list[str]:
+            return ["127.0.0.1"] if host == "front.example" else ["10.0.0.1"]
+
+        with ServerThread(redirects) as server:
+            endpoint, _ = http_endpoint(server.url(host="front.example"))
+            reach = Reach(allow_private=True, resolver=one_name)
+            async with mcp_tool(endpoint, reach=reach, timeout=5) as tool:
+                assert (await call(tool.open(), "echo", text="let me in")).failed
+        assert seen.calls == 0

@@ -23,9 +23,9 @@ from tests.contracts.tool_contract import ToolContract
 from tests.doubles.server_process import free_port
 from tests.doubles.tools import small_tools
 from tests.doubles.tools.echo_server import PIXEL, ServerThread, app_of, make_server
+from tests.doubles.tools.mcp_helpers import at, call, mcp_tool
 from tests.doubles.tools.small_tools import Notes, Sums
-from tools.mcp.client import McpTool
-from tools.mcp.endpoints import Endpoint, McpSettingsError, StdioEndpoint, http_endpoint
+from tools.mcp.endpoints import McpSettingsError, StdioEndpoint
 from tools.mcp.external import ExternalTool, external_tools, server_at, tool_server
 from tools.mcp.failures import McpFailure
 from tools.mcp.serve import ServedTool
@@ -38,59 +38,46 @@ SMALL_TOOLS = Path(small_tools.__file__)
 @contextmanager
 def served(tool: Tool) -> Iterator[tuple[str, ServedTool]]:
     over_mcp = ServedTool(tool)
-    server = ServerThread(over_mcp.app())
-    try:
-        yield f"http://127.0.0.1:{server.port}/mcp", over_mcp
-    finally:
-        server.stop()
+    with ServerThread(over_mcp.app()) as server:
+        yield server.url(), over_mcp
 
 
 @contextmanager
 def running(server: MCPServer, transport: Any = "http") -> Iterator[str]:
-    thread = ServerThread(app_of(server, transport))
-    try:
-        yield f"http://127.0.0.1:{thread.port}/{'mcp' if transport == 'http' else 'sse'}"
-    finally:
-        thread.stop()
-
-
-def at(url: str) -> Endpoint:
-    return http_endpoint(url, trusted=True)[0]
+    with ServerThread(app_of(server, transport)) as thread:
+        yield thread.url("mcp" if transport == "http" else "sse")
 
 
 async def test_a_tool_with_functions_is_served_and_used_with_state_for_each_session() -> None:
     with served(Notes()) as (url, _):
-        tool = McpTool("notes", at(url))
-        listing = await tool.list()
-        assert [each.name for each in listing.tools] == ["add", "all"]
-        assert listing.tools[0].input_schema["required"] == ["text"]
-        one, two = tool.open(), tool.open()
-        await one.run(ToolCall("add", '{"text": "bread"}'))
-        await one.run(ToolCall("add", '{"text": "wine"}'))
-        await two.run(ToolCall("add", '{"text": "cheese"}'))
-        assert (await one.run(ToolCall("all", "{}"))).text == "bread, wine"
-        assert (await two.run(ToolCall("all", "{}"))).text == "cheese"
-        failed = await one.run(ToolCall("add", "{}"))
-        assert failed.failed
-        assert failed.text == "There is no text to add."
-        await tool.close()
+        async with mcp_tool(url) as tool:
+            listing = await tool.list()
+            assert [entry.name for entry in listing.tools] == ["add", "all"]
+            assert listing.tools[0].input_schema["required"] == ["text"]
+            one, two = tool.open(), tool.open()
+            for session, text in ((one, "bread"), (one, "wine"), (two, "cheese")):
+                await call(session, "add", text=text)
+            assert (await call(one, "all")).text == "bread, wine"
+            assert (await call(two, "all")).text == "cheese"
+            failed = await call(one, "add")
+            assert failed.failed
+            assert failed.text == "There is no text to add."
 
 
 async def test_a_session_that_a_client_ends_also_ends_in_the_tool() -> None:
     notes = Notes()
     with served(notes) as (url, over_mcp):
-        tool = McpTool("notes", at(url))
-        session = tool.open()
-        await session.run(ToolCall("add", '{"text": "bread"}'))
-        assert over_mcp.sessions == 1
-        await session.close()
-        for _ in range(50):
-            if over_mcp.sessions == 0 and notes.closed:
-                break
-            await asyncio.sleep(0.02)
-        assert over_mcp.sessions == 0
-        assert notes.closed == 1
-        await tool.close()
+        async with mcp_tool(url) as tool:
+            session = tool.open()
+            await call(session, "add", text="bread")
+            assert over_mcp.sessions == 1
+            await session.close()
+            for _ in range(50):
+                if over_mcp.sessions == 0 and notes.closed:
+                    break
+                await asyncio.sleep(0.02)
+            assert over_mcp.sessions == 0
+            assert notes.closed == 1
 
 
 async def test_a_client_without_sessions_is_referred_to_versions_with_them() -> None:
@@ -106,7 +93,7 @@ async def test_a_bare_tool_has_one_argument_and_its_images_stay_images() -> None
     with served(Sums()) as (url, _):
         async with Client(url, mode="legacy") as client:
             listed = (await client.list_tools()).tools
-            assert [each.name for each in listed] == ["python"]
+            assert [entry.name for entry in listed] == ["python"]
             assert listed[0].input_schema["required"] == ["code"]
             answer = await client.call_tool("python", {"code": "1 + 2"})
     text, first, second = answer.content
@@ -123,15 +110,12 @@ async def test_an_unknown_tool_is_an_error_that_lists_the_known_ones() -> None:
 
 
 async def test_a_served_command_is_one_conversation_and_its_prints_are_harmless() -> None:
-    endpoint = StdioEndpoint(
-        sys.executable, (str(SMALL_TOOLS), "notes"), {"PYTHONPATH": str(SMALL_TOOLS.parents[3])}
-    )
-    tool = McpTool("notes", endpoint)
-    session = tool.open()
-    await session.run(ToolCall("add", '{"text": "bread"}'))
-    await session.run(ToolCall("add", '{"text": "wine"}'))
-    assert (await session.run(ToolCall("all", "{}"))).text == "bread, wine"
-    await tool.close()
+    command = ("env", f"PYTHONPATH={SMALL_TOOLS.parents[3]}", sys.executable, str(SMALL_TOOLS), "notes")
+    async with mcp_tool(StdioEndpoint(command[0], command[1:])) as tool:
+        session = tool.open()
+        for text in ("bread", "wine"):
+            await call(session, "add", text=text)
+        assert (await call(session, "all")).text == "bread, wine"
 
 
 def reference_browser() -> MCPServer:
@@ -161,7 +145,7 @@ async def test_a_reference_browser_replaces_the_built_in_one() -> None:
         (tool,) = await external_tools(tool_server(url))
         assert tool.declaration.namespace == "browser"
         assert tool.declaration.description == "Tool for browsing."
-        assert [each.name for each in tool.declaration.functions] == ["search", "open", "find"]
+        assert [function.name for function in tool.declaration.functions] == ["search", "open", "find"]
         assert "title" not in json.dumps(tool.declaration.functions[0].parameters)
         box = Toolbox([Offer(tool)])
         assert (await box.run("c", "browser.search", '{"query": "cats", "topn": 3}')).text == "found cats 3"
@@ -192,9 +176,9 @@ async def test_a_container_and_a_browser_may_share_a_server() -> None:
 
     with running(server) as url:
         tools = await external_tools(tool_server(url))
-        assert [each.declaration.namespace for each in tools] == ["browser", "container"]
-        assert [each.name for each in tools[1].declaration.functions] == ["exec"]
-        box = Toolbox(Offer(each) for each in tools)
+        assert [tool.declaration.namespace for tool in tools] == ["browser", "container"]
+        assert [function.name for function in tools[1].declaration.functions] == ["exec"]
+        box = Toolbox(Offer(tool) for tool in tools)
         assert (await box.run("c", "container.exec", '{"cmd": ["ls", "-l"]}')).text == "ls -l"
         assert (await box.run("c", "container.search", "{}")).failed
         await box.close()
@@ -248,9 +232,8 @@ async def test_serving_over_http_ends_at_a_signal() -> None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
             await asyncio.sleep(0.05)
-        tool = McpTool("notes", at(f"http://127.0.0.1:{port}/mcp"))
-        assert (await tool.open().run(ToolCall("add", '{"text": "bread"}'))).text == "added"
-        await tool.close()
+        async with mcp_tool(f"http://127.0.0.1:{port}/mcp") as tool:
+            assert (await call(tool.open(), "add", text="bread")).text == "added"
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 10) in (0, -signal.SIGTERM)
     finally:

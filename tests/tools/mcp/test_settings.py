@@ -13,36 +13,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.mcp.arguments import BadArguments, read_arguments
+from tools.mcp.calls import read_arguments
 from tools.mcp.client import McpTool, Narrowed
-from tools.mcp.endpoints import Credentials, HttpEndpoint, McpSettingsError, StdioEndpoint, http_endpoint
+from tools.mcp.endpoints import (
+    Credentials,
+    HttpEndpoint,
+    McpSettingsError,
+    StdioEndpoint,
+    http_endpoint,
+    public_form,
+)
+from tools.mcp.failures import McpFailure
 from tools.mcp.names import RESERVED_NAMESPACES, safe_names, safe_namespace
 from tools.mcp.operator import parse_mcp_flag, parse_mcp_flags
 from tools.mcp.permissions import parse_permissions
-from tools.mcp.public_form import public_form
 from tools.mcp.request import request_tool
 
 URL = "https://mcp.example/mcp"
 
 
 @given(st.lists(st.text(max_size=80), max_size=20), st.sets(st.sampled_from(["a", "b", "_", "x_2"])))
-def test_every_name_gets_a_word_of_its_own_and_maps_back_to_it(names: list[str], taken: set[str]) -> None:
-    safe = safe_names(names, taken=taken)
-    assert sorted(safe.originals.values()) == sorted(set(names))
-    for word, name in safe.originals.items():
+def test_every_name_gets_a_word_of_its_own(names: list[str], taken: set[str]) -> None:
+    words = safe_names(names, taken=taken)
+    assert sorted(words) == sorted(set(names))
+    assert len(set(words.values())) == len(words)
+    for word in words.values():
         assert word
         assert len(word) <= 64
         assert word not in taken
         assert all(character.isascii() and (character.isalnum() or character in "_-") for character in word)
-        assert safe.words[name] == word
-        if word != name:
-            assert any(repr(name) in note for note in safe.notes)
 
 
 def test_valid_names_stay_whatever_comes_before_them() -> None:
-    safe = safe_names(["a.b", "a b", "a_b", "fine-1"])
-    assert dict(safe.originals) == {"a_b_2": "a.b", "a_b_3": "a b", "a_b": "a_b", "fine-1": "fine-1"}
-    assert len(safe.notes) == 2
+    words = {"a.b": "a_b_2", "a b": "a_b_3", "a_b": "a_b", "fine-1": "fine-1"}
+    assert safe_names(["a.b", "a b", "a_b", "fine-1"]) == words
 
 
 @pytest.mark.parametrize("label", sorted(RESERVED_NAMESPACES))
@@ -50,33 +54,26 @@ def test_a_label_that_means_something_else_gets_another_namespace(label: str) ->
     assert safe_namespace(label) == f"mcp_{label}"
 
 
+HINTS: dict[str, Any] = {"read": {"readOnlyHint": True}, "write": None}
+
+
 @pytest.mark.parametrize(
-    ("setting", "needs", "does_not"),
+    ("setting", "needs"),
     [
-        (None, ["read", "write"], []),
-        ("always", ["read", "write"], []),
-        ("never", [], ["read", "write"]),
-        ({"never": {"tool_names": ["read"]}}, ["write"], ["read"]),
-        ({"always": {"tool_names": ["write"]}}, ["read", "write"], []),
-        (
-            {"always": {"tool_names": ["write"]}, "never": {"tool_names": ["read", "write"]}},
-            ["write"],
-            ["read"],
-        ),
-        ({"never": {"read_only": True}}, ["write"], ["read"]),
-        ({"never": {"read_only": True, "tool_names": ["write"]}}, ["read", "write"], []),
-        ({"always": None, "never": {}}, ["read", "write"], []),
+        (None, ["read", "write"]),
+        ("always", ["read", "write"]),
+        ("never", []),
+        ({"never": {"tool_names": ["read"]}}, ["write"]),
+        ({"always": {"tool_names": ["write"]}}, ["read", "write"]),
+        ({"always": {"tool_names": ["write"]}, "never": {"tool_names": ["read", "write"]}}, ["write"]),
+        ({"never": {"read_only": True}}, ["write"]),
+        ({"never": {"read_only": True, "tool_names": ["write"]}}, ["read", "write"]),
+        ({"always": None, "never": {}}, ["read", "write"]),
     ],
 )
-def test_approval_is_needed_as_the_request_states(
-    setting: Any, needs: list[str], does_not: list[str]
-) -> None:
-    permissions = parse_permissions(None, setting)
-    annotations = {"read": {"readOnlyHint": True}, "write": None}
-    assert [name for name in annotations if permissions.approval.needed(name, annotations[name])] == needs
-    assert [
-        name for name in annotations if not permissions.approval.needed(name, annotations[name])
-    ] == does_not
+def test_approval_is_needed_as_the_request_states(setting: Any, needs: list[str]) -> None:
+    approval = parse_permissions(None, setting).approval
+    assert [name for name, hints in HINTS.items() if approval.needed(name, hints)] == needs
 
 
 @pytest.mark.parametrize(
@@ -93,8 +90,7 @@ def test_approval_is_needed_as_the_request_states(
 )
 def test_tools_are_allowed_as_the_request_states(setting: Any, allowed: list[str]) -> None:
     permissions = parse_permissions(setting)
-    annotations: dict[str, Any] = {"read": {"readOnlyHint": True}, "write": {}}
-    assert [name for name in annotations if permissions.allows(name, annotations[name])] == allowed
+    assert [name for name, hints in HINTS.items() if permissions.allows(name, hints)] == allowed
 
 
 @pytest.mark.parametrize(
@@ -131,16 +127,10 @@ def test_credentials_can_be_sent_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Host": "x"},
-        {"Content-Length": "5"},
-        {"mcp-session-id": "x"},
-        {"X-A": "line\r\nX-B: secret"},
-        {"X A": "x"},
-        {"": "x"},
-        {"X-A": 5},
-        {5: "x"},
-        {"X-A": "snow ☃"},
+        *({"Host": "x"}, {"Content-Length": "5"}, {"mcp-session-id": "x"}, {"X-A": "line\r\nX-B: secret"}),
+        *({"X A": "x"}, {"": "x"}, {"X-A": 5}, {5: "x"}, {"X-A": "snow ☃"}),
     ],
+    ids=str,
 )
 def test_headers_that_would_change_the_request_are_refused_without_their_values(headers: Any) -> None:
     with pytest.raises(McpSettingsError) as refused:
@@ -154,27 +144,14 @@ def test_a_password_in_a_url_becomes_a_header_and_leaves_the_url() -> None:
     assert endpoint.url == "https://mcp.example:8443/a?key=hidden"
     assert authorization == "Basic bWU6cEBzcw=="
     assert "hidden" not in repr(endpoint)
-    assert endpoint.origin == "https://mcp.example:8443"
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "mcp.example",
-        "ftp://mcp.example",
-        "file:///etc/passwd",
-        "http://",
-        "http:///mcp",
-        "http://a b/",
-        "http://x/\n",
-        "http://x:99999/",
-        "http://x:0/",
-        "http://[::1/",
-        "javascript:alert(1)",
-        "http://x\\@y/",
-        "gopher://x",
-        "http://0177.0.0.1/",
+        *("", "mcp.example", "ftp://mcp.example", "file:///etc/passwd", "http://", "http:///mcp"),
+        *("http://a b/", "http://x/\n", "http://x:99999/", "http://x:0/", "http://[::1/"),
+        *("javascript:alert(1)", "http://x\\@y/", "gopher://x", "http://0177.0.0.1/", "http://x/\u00a0"),
     ],
 )
 def test_a_url_that_is_not_http_is_refused(url: str) -> None:
@@ -225,20 +202,18 @@ def test_a_name_stands_for_one_server() -> None:
         parse_mcp_flags(["a=http://x/", "a=http://y/"])
 
 
+SECRETIVE = {
+    "type": "mcp",
+    "server_label": "my docs",
+    "server_url": "https://u:secret@mcp.example/mcp",
+    "headers": {"X-Key": "secret-1234"},
+    "authorization": "secret-5678",
+    "require_approval": "never",
+}
+
+
 def test_a_requests_tool_is_a_tool_of_its_own() -> None:
-    tool = request_tool(
-        {
-            "type": "mcp",
-            "server_label": "my docs",
-            "server_url": URL,
-            "headers": {"X-Key": "secret-1234"},
-            "authorization": "secret-5678",
-            "allowed_tools": ["a"],
-            "require_approval": "never",
-            "server_description": "Documents.",
-        },
-        {},
-    )
+    tool = request_tool({**SECRETIVE, "allowed_tools": ["a"], "server_description": "Documents."}, {})
     assert isinstance(tool, McpTool)
     assert tool.declaration.namespace == "my_docs"
     assert tool.declaration.description == "Documents."
@@ -280,33 +255,15 @@ def test_a_wrong_tool_is_refused_with_its_field(tool: dict[str, Any], param: str
     assert refused.value.param == param
 
 
-def test_two_labels_with_the_same_namespace_are_refused() -> None:
-    tool = {"server_label": "my docs", "server_url": URL}
-    with pytest.raises(McpSettingsError, match="'my_docs' already"):
-        request_tool(tool, {}, taken={"my_docs"})
-
-
 def test_the_stored_form_of_a_tool_has_no_secret() -> None:
-    tool = {
-        "type": "mcp",
-        "server_label": "x",
-        "server_url": "https://u:secret@mcp.example/mcp",
-        "headers": {"A": "secret"},
-        "authorization": "secret",
-        "require_approval": "never",
-    }
-    assert public_form(tool) == {
-        "type": "mcp",
-        "server_label": "x",
-        "server_url": "https://mcp.example/mcp",
-        "require_approval": "never",
-    }
+    shown = {name: SECRETIVE[name] for name in ("type", "server_label", "require_approval")}
+    assert public_form(SECRETIVE) == {**shown, "server_url": URL}
     assert public_form({"server_url": "//u:secret@x"}) == {}
 
 
 @given(st.text())
 def test_any_text_is_arguments_or_a_sentence(text: str) -> None:
-    with contextlib.suppress(BadArguments):
+    with contextlib.suppress(McpFailure):
         json.dumps(read_arguments(text)).encode()
 
 

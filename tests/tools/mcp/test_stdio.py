@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.doubles.tools import echo_server
+from tests.doubles.tools.mcp_helpers import call, check_failure, mcp_tool
 from tools.mcp import client as client_module
 from tools.mcp import connection as connection_module
-from tools.mcp.client import McpTool
 from tools.mcp.endpoints import StdioEndpoint
 from tools.mcp.failures import McpFailure
 from tools.mcp.stdio import stdio_streams
-from tools.tool import ToolCall
 
-pytestmark = pytest.mark.anyio
 ECHO = StdioEndpoint(sys.executable, (echo_server.__file__, "stdio"))
+NO_COMMAND = StdioEndpoint("no-such-command-anywhere")
 
 
 def python(source: str) -> StdioEndpoint:
@@ -36,47 +37,58 @@ def gone(pid: int) -> bool:
     return state == "Z"
 
 
-@pytest.fixture
-def forks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The threads in which processes are started."""
-    import subprocess
+async def until(happened: Callable[[], bool]) -> bool:
+    """Whether it happens within ten seconds."""
+    for _ in range(500):
+        if happened():
+            return True
+        await asyncio.sleep(0.02)
+    return False
 
-    seen: list[str] = []
-    original = subprocess.Popen.__init__
+
+async def test_a_command_is_restarted_when_it_died_and_never_in_the_event_loops_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[str] = []
+    start = subprocess.Popen.__init__
 
     def noted(self: Any, *args: Any, **more: Any) -> None:
-        seen.append(threading.current_thread().name)
-        original(self, *args, **more)
+        threads.append(threading.current_thread().name)
+        start(self, *args, **more)
 
     monkeypatch.setattr(subprocess.Popen, "__init__", noted)
-    return seen
+    async with mcp_tool(ECHO, timeout=10) as tool:
+        session = tool.open()
+        assert (await call(session, "echo", text="hi 東京")).text == "hi 東京"
+        died = await call(session, "die")
+        assert died.failed
+        assert "closed the connection" in died.text
+        assert (await call(session, "echo", text="again")).text == "again"
+    assert threads
+    assert all(name.startswith("tool-starter") for name in threads)
 
 
-async def test_the_event_loop_s_thread_starts_no_process(forks: list[str]) -> None:
-    tool = McpTool("echoes", ECHO)
-    session = tool.open()
-    try:
-        output = await session.run(ToolCall("echo", '{"text": "hi 東京"}'))
-        assert output.text == "hi 東京"
-    finally:
-        await session.close()
-        await tool.close()
-    assert forks
-    assert all(name.startswith("tool-starter") for name in forks)
+async def test_a_missing_command_is_a_sentence() -> None:
+    async with mcp_tool(NO_COMMAND) as tool:
+        output = await call(tool.open(), "echo", text="hello")
+    assert output.failed
+    assert "cannot be started" in output.text
 
 
-async def test_a_command_that_does_not_exist_is_reported() -> None:
-    tool = McpTool("echoes", StdioEndpoint("no-such-command-here"))
-    with pytest.raises(McpFailure, match="echoes"):
-        await tool.list()
-    await tool.close()
-
-
-async def test_a_command_that_ends_immediately_is_reported() -> None:
-    tool = McpTool("echoes", python("raise SystemExit(3)"))
-    with pytest.raises(McpFailure):
-        await asyncio.wait_for(tool.list(), 20)
-    await tool.close()
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("print('hello')", "closed the connection before it answered."),
+        ("import sys; sys.stdin.readline(); print('<html>')", "closed the connection before it answered."),
+        ("import sys\nfor _ in sys.stdin: print('{}', flush=True)", "did not answer within 2 seconds."),
+        ("import sys; sys.stdin.readline(); sys.stdout.buffer.write(b'\\xff\\n')", "closed the connection"),
+        ("import sys; sys.stdin.readline(); print('{\"jsonrpc\"', end='')", "closed the connection"),
+        ("import sys; sys.stdin.readline(); sys.exit(3)", "closed the connection"),
+    ],
+)
+async def test_a_command(code: str, sentence: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with mcp_tool(python(code), "odd", timeout=2) as tool:
+        await check_failure(tool, sentence, caplog)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +105,9 @@ async def test_a_command_that_does_not_speak_mcp_ends_with_a_failure(
 ) -> None:
     monkeypatch.setattr(client_module, "_LISTING_SECONDS", 2.0)
     monkeypatch.setattr(connection_module, "_LEAVE_SECONDS", 0.5)
-    tool = McpTool("echoes", python(source))
-    with pytest.raises(McpFailure):
-        await asyncio.wait_for(tool.list(), 30)
-    await asyncio.wait_for(tool.close(), 30)
+    async with asyncio.timeout(60), mcp_tool(python(source)) as tool:
+        with pytest.raises(McpFailure):
+            await tool.list()
 
 
 async def test_a_command_that_does_not_exit_is_ended_with_everything_it_started(tmp_path: Path) -> None:
@@ -110,17 +121,9 @@ async def test_a_command_that_does_not_exit_is_ended_with_everything_it_started(
         "time.sleep(60)\n"
     )
     async with stdio_streams(python(source)):
-        for _ in range(500):
-            if pids.exists() and len(pids.read_text().split()) == 2:
-                break
-            await asyncio.sleep(0.02)
+        assert await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     server, child = map(int, pids.read_text().split())
-    for _ in range(100):
-        if gone(server) and gone(child):
-            break
-        await asyncio.sleep(0.02)
-    assert gone(server)
-    assert gone(child)
+    assert await until(lambda: gone(server) and gone(child))
 
 
 async def test_no_descriptor_stays_open_however_it_ends() -> None:
@@ -128,35 +131,25 @@ async def test_no_descriptor_stays_open_however_it_ends() -> None:
         return len(os.listdir("/proc/self/fd"))
 
     async def once(endpoint: StdioEndpoint) -> None:
-        tool = McpTool("echoes", endpoint)
-        try:
-            await tool.list()
-        except McpFailure:
-            pass
-        finally:
-            await tool.close()
+        async with mcp_tool(endpoint) as tool:
+            await asyncio.gather(tool.list(), return_exceptions=True)
 
     await once(ECHO)
     before = open_files()
-    for endpoint in (ECHO, python("raise SystemExit"), StdioEndpoint("no-such-command-here")) * 2:
+    for endpoint in (ECHO, python("raise SystemExit"), NO_COMMAND) * 2:
         await once(endpoint)
     await asyncio.sleep(0.05)
     assert open_files() <= before
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process() -> None:
-    tool = McpTool("echoes", ECHO)
-    listing = asyncio.create_task(tool.list())
-    await asyncio.sleep(0.05)
-    listing.cancel()
-    await asyncio.gather(listing, return_exceptions=True)
-    await asyncio.wait_for(tool.close(), 30)
-    mine = [
-        pid
-        for pid in os.listdir("/proc")
-        if pid.isdigit() and not gone(int(pid)) and _is_child_that_echoes(int(pid))
-    ]
-    assert mine == []
+    async with asyncio.timeout(60), mcp_tool(ECHO) as tool:
+        listing = asyncio.create_task(tool.list())
+        await asyncio.sleep(0.05)
+        listing.cancel()
+        await asyncio.gather(listing, return_exceptions=True)
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    assert [pid for pid in pids if not gone(pid) and _is_child_that_echoes(pid)] == []
 
 
 def _is_child_that_echoes(pid: int) -> bool:

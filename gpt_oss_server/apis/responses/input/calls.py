@@ -109,7 +109,7 @@ def _mcp_recipient(item: Item, where: str, conversation: Conversation) -> str:
             return recipient
     space = safe_namespace(label)
     taken = [recipient.removeprefix(f"{space}.") for recipient in conversation.servers]
-    return f"{space}.{next(iter(safe_names([name], taken=taken).originals))}"
+    return f"{space}.{safe_names([name], taken=taken)[name]}"
 
 
 def _mcp_arguments(item: Item, where: str) -> str:

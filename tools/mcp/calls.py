@@ -1,14 +1,13 @@
-"""The result of an MCP call, as text for the model and as data for the API's item.
+"""Calls of MCP: the arguments that the model wrote, and the results as text and as data for the API's item.
 
-Takes a `CallToolResult`. Returns text (text parts joined, other parts noted) and whether it is an error.
-Images are returned separately. It must not know connections.
+Takes the arguments' text, or a `CallToolResult`. Returns a JSON object; or text (text parts joined, other
+parts noted), whether it is an error, and the images. It must not know connections.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from mcp_types import (
     AudioContent,
@@ -21,22 +20,41 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from tools.outputs import cut
+from tools.mcp.failures import McpFailure
+from tools.outputs import cut, encodable
+from tools.tool import ToolOutput
 
 OUTPUT_CHARS = 1_000_000  # of one result's text, of which the model may read less
 _IMAGE_CHARS = 8_000_000  # of base64, for all images of one result together
 
 
-@dataclass(frozen=True, slots=True)
-class CallText:
-    """`images` are `{"mime_type", "data"}`, with the data in base64 as received."""
+def read_arguments(text: str) -> dict[str, Any]:
+    """The arguments; an empty text and null mean none. Every text in the result can be encoded."""
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(encodable(text), parse_constant=_refuse)
+    except RecursionError as error:
+        raise McpFailure("The arguments are nested too deeply.", lost=False) from error
+    except ValueError as error:
+        where = f" ({error})" if isinstance(error, json.JSONDecodeError) else ""
+        message = f"The arguments are not valid JSON{where}. Send one JSON object."
+        raise McpFailure(message, lost=False) from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise McpFailure("The arguments must be one JSON object.", lost=False)
+    # An escaped lone surrogate is valid JSON but not valid UTF-8.
+    cleaned: dict[str, Any] = json.loads(encodable(json.dumps(value, ensure_ascii=False)))
+    return cleaned
 
-    text: str
-    failed: bool
-    images: tuple[dict[str, str], ...] = ()
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
 
 
-def read_result(result: CallToolResult) -> CallText:
+def read_result(result: CallToolResult) -> ToolOutput:
+    """`details` has the images, if any: `{"mime_type", "data"}`, with the data in base64 as received."""
     parts = [_part(block) for block in result.content]
     if not any(parts) and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False, default=str)]
@@ -47,7 +65,8 @@ def read_result(result: CallToolResult) -> CallText:
             if result.is_error
             else "(the tool answered with nothing)"
         )
-    return CallText(cut(text, OUTPUT_CHARS), result.is_error, _images(result))
+    images = _images(result)
+    return ToolOutput(cut(text, OUTPUT_CHARS), result.is_error, {"images": images} if images else {})
 
 
 def _part(block: Any) -> str:
@@ -74,11 +93,11 @@ def _bytes(base64_text: str) -> int:
     return len(base64_text.rstrip("=")) * 3 // 4
 
 
-def _images(result: CallToolResult) -> tuple[dict[str, str], ...]:
+def _images(result: CallToolResult) -> list[dict[str, str]]:
     kept: list[dict[str, str]] = []
     room = _IMAGE_CHARS
     for block in result.content:
         if isinstance(block, ImageContent) and len(block.data) <= room:
             room -= len(block.data)
             kept.append({"mime_type": block.mime_type, "data": block.data})
-    return tuple(kept)
+    return kept
