@@ -29,7 +29,7 @@ EXTRAS = {
 def how_to_install(error: ImportError) -> str:
     """A sentence that names the missing package, and the extra that it belongs to."""
     name = f"{error.name}."
-    package = next((each for each in EXTRAS if name.startswith(f"{each}.")), None)
+    package = next((known for known in EXTRAS if name.startswith(f"{known}.")), None)
     if package is None:
         return f"{error}. Install this server's packages again: pip install --upgrade '{DISTRIBUTION}[all]'."
     extra = f"{DISTRIBUTION}[{EXTRAS[package]}]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tools.tool import ToolOutput
@@ -13,17 +12,13 @@ from tools.tool import ToolOutput
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputLimits:
-    """The limits on the text that the model reads, and on the details as JSON (including images)."""
-
-    text: int = 200_000
-    details: int = 32_000_000
+TEXT_CHARS = 200_000  # that the model reads
+DETAILS_BYTES = 32_000_000  # of the details as JSON, including images
 
 
-def bounded(output: ToolOutput, limits: OutputLimits) -> ToolOutput:
-    text = cut(encodable(output.text), limits.text)
-    return ToolOutput(text, output.failed, _bounded_details(output.details, limits.details))
+def bounded(output: ToolOutput) -> ToolOutput:
+    text = cut(encodable(output.text), TEXT_CHARS)
+    return ToolOutput(text, output.failed, _bounded_details(output.details))
 
 
 def encodable(text: str) -> str:
@@ -40,7 +35,7 @@ def cut(text: str, limit: int) -> str:
     return f"{text[:head]}\n{note}\n{text[len(text) - (limit - head) :]}"
 
 
-def _bounded_details(details: Mapping[str, Any], limit: int) -> Mapping[str, Any]:
+def _bounded_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """The details, or none if they are too large or cannot be written as JSON."""
     if not details:
         return {}
@@ -49,7 +44,7 @@ def _bounded_details(details: Mapping[str, Any], limit: int) -> Mapping[str, Any
     except (TypeError, ValueError, RecursionError):
         _log.warning("A tool's details are not JSON and were dropped", exc_info=True)
         return {}
-    if size <= limit:
+    if size <= DETAILS_BYTES:
         return details
-    _log.warning("A tool's details of %d bytes were dropped; at most %d are kept", size, limit)
+    _log.warning("A tool's details of %d bytes were dropped; at most %d are kept", size, DETAILS_BYTES)
     return {}

@@ -2,9 +2,8 @@
 
 Takes a tool, limits and a clock. Lends a conversation's session to one call at a time. A session ends when it
 is idle or old, or when a newer conversation needs its place, but never while it is in use. Each session
-belongs to an owner, a name for whose work it is: an owner may use only some of the places, and takes
-another's place only after that was unused for a while. It must not know what a session does, nor calls,
-time-outs or texts.
+belongs to an owner, by name: an owner may use only some of the places, and takes another's place only after
+that was unused for a while. It must not know what a session does, nor calls, time-outs or texts.
 """
 
 from __future__ import annotations
@@ -129,9 +128,8 @@ class SessionPool:
 
     def _entry(self, conversation: str, owner: str, *, replaces: bool) -> _Entry:
         self.sweep()
-        found = self._entries.get(conversation)
-        if found is not None:
-            return found
+        if (entry := self._entries.get(conversation)) is not None:
+            return entry
         self._make_room(owner, replaces=replaces)
         now = self._clock()
         entry = _Entry(self._tool.open(), owner, opened=now, used=now)

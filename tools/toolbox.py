@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from tools.outputs import OutputLimits, bounded
+from tools.outputs import bounded
 from tools.sessions import SessionLimits, SessionPool, TooManySessions
 from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
 
@@ -77,7 +77,6 @@ class Toolbox:
         offers: Iterable[Offer] = (),
         *,
         parent: Toolbox | None = None,
-        outputs: OutputLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         owner: Callable[[], str] = str,
         on_call: OnCall | None = None,
@@ -96,7 +95,6 @@ class Toolbox:
                 raise ValueError(f"Two tools are named {namespace!r}.")
             self._add(namespace, offer)
         self._parent = parent
-        self._outputs = outputs or OutputLimits()
         self._counters: dict[str, ToolCounters] = parent._counters if parent is not None else {}
         self._on_call: OnCall | None = on_call or (parent._on_call if parent is not None else None)
         self._running: set[asyncio.Task[ToolOutput]] = set()
@@ -106,7 +104,7 @@ class Toolbox:
     def declarations(self) -> tuple[Declaration, ...]:
         """All declarations, the parent's first; a tool here hides the parent's tool of the same name."""
         above = self._parent.declarations if self._parent is not None else ()
-        kept = tuple(each for each in above if each.namespace not in self._offers)
+        kept = tuple(tool for tool in above if tool.namespace not in self._offers)
         return kept + tuple(offer.tool.declaration for offer in self._offers.values())
 
     @property
@@ -206,7 +204,7 @@ class Toolbox:
         outcome = "cancelled"
         try:
             output, outcome = await self._outcome(conversation, namespace, call)
-            return bounded(output, self._outputs)
+            return bounded(output)
         finally:
             self._count(name, outcome, self._clock() - began)
 
@@ -318,7 +316,7 @@ def _split(recipient: str) -> tuple[str, str]:
 def _wrong_function(declaration: Declaration, function: str) -> str | None:
     """The message to the model about a function that its tool does not have."""
     name = declaration.namespace
-    known = [each.name for each in declaration.functions]
+    known = [entry.name for entry in declaration.functions]
     if not known:
         return None if not function else f"{name} has no functions: it is called by its bare name, {name}."
     if function in known:
@@ -326,7 +324,7 @@ def _wrong_function(declaration: Declaration, function: str) -> str | None:
     mistake = (
         f"{name} has no function {function[:80]!r}." if function else f"{name} cannot be called by itself."
     )
-    return f"{mistake} Its functions are: {', '.join(f'{name}.{each}' for each in known)}."
+    return f"{mistake} Its functions are: {', '.join(f'{name}.{word}' for word in known)}."
 
 
 def _failed(text: str) -> ToolOutput:

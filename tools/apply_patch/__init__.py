@@ -7,11 +7,9 @@ model correct its patch. It knows neither the server nor its caller.
 """
 
 from tools.apply_patch.apply import apply
-from tools.apply_patch.declaration import DECLARATION, NAME, patch_of
-from tools.apply_patch.diff import unified_diff
-from tools.apply_patch.errors import PatchError
-from tools.apply_patch.parse import parse
-from tools.apply_patch.plan import FileChange, plan
+from tools.apply_patch.declaration import DECLARATION, NAME, read_patch
+from tools.apply_patch.parse import PatchError, parse
+from tools.apply_patch.plan import FileChange, plan, unified_diff
 
 __all__ = [
     "DECLARATION",
@@ -20,7 +18,7 @@ __all__ = [
     "PatchError",
     "apply",
     "parse",
-    "patch_of",
     "plan",
+    "read_patch",
     "unified_diff",
 ]

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.apply_patch.errors import PatchError
+from tools.apply_patch.parse import PatchError
 from tools.apply_patch.paths import checked, content
 from tools.apply_patch.plan import FileChange
 
@@ -116,6 +116,6 @@ class _Work:
         while not folder.exists():
             missing.append(folder)
             folder = folder.parent
-        for made in reversed(missing):
-            made.mkdir()
-            self._folders.append(made)
+        for folder in reversed(missing):
+            folder.mkdir()
+            self._folders.append(folder)

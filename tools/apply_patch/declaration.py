@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tools.apply_patch.errors import PatchError
+from tools.apply_patch.parse import PatchError
 
 NAME = "apply_patch"
 
@@ -39,19 +39,19 @@ DECLARATION: dict[str, Any] = {
 }
 
 
-def patch_of(arguments: str) -> str:
+def read_patch(arguments: str) -> str:
     """The patch in the arguments: bare, as a JSON string, or as the only text in an object."""
     bare = arguments.strip()
     if not bare.startswith(("{", '"')):
         return bare
     try:
-        given = json.loads(bare, strict=False)  # line breaks inside the string are a harmless slip
+        value = json.loads(bare, strict=False)  # line breaks inside the string are a harmless slip
     except (ValueError, RecursionError) as error:
         raise PatchError(
             f"The argument is neither a patch nor JSON that holds one ({error}). Send the bare patch, from "
             "'*** Begin Patch' to '*** End Patch'."
         ) from error
-    texts = [given] if isinstance(given, str) else [v for v in given.values() if isinstance(v, str)]
+    texts = [value] if isinstance(value, str) else [v for v in value.values() if isinstance(v, str)]
     if len(texts) != 1:
         raise PatchError("The argument must be one patch, from '*** Begin Patch' to '*** End Patch'.")
     return texts[0].strip()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from tools.apply_patch.errors import PatchError
-from tools.apply_patch.parse import Hunk
+from tools.apply_patch.parse import Hunk, PatchError
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")  # not str.splitlines, which also breaks at form feeds and the like
 Line = tuple[str, str]  # text and line end
@@ -94,9 +93,9 @@ def _after_header(lines: Sequence[str], header: str, start: int, path: str) -> i
 
 def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:
     for same in (_exactly, str.rstrip):
-        found = _find_by(same, lines, wanted, start)
-        if found is not None:
-            return found
+        at = _find_by(same, lines, wanted, start)
+        if at is not None:
+            return at
     return None
 
 

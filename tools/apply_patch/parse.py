@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tools.apply_patch.errors import PatchError
-
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 END_OF_FILE = "*** End of File"
 _FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: ?(.*)")
@@ -20,13 +18,16 @@ _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@")
 _FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 
 
+class PatchError(ValueError):
+    """The patch cannot be applied, and nothing was changed. The message is a sentence for the model."""
+
+
 @dataclass(slots=True)
 class Hunk:
-    """Lines of the file and the lines that replace them, all without line ends."""
+    """Lines of the file, and what becomes of them, all without line ends."""
 
     headers: list[str] = field(default_factory=list)  # lines to find first, in this order
     old: list[str] = field(default_factory=list)
-    new: list[str] = field(default_factory=list)
     # (0 kept, -1 removed, +1 added) and the line. Kept lines keep the bytes that the file has.
     steps: list[tuple[int, str]] = field(default_factory=list)
     at_end: bool = False
@@ -164,6 +165,4 @@ def _take(hunk: Hunk, number: int, line: str) -> None:
         )
     if sign != "+":
         hunk.old.append(rest)
-    if sign != "-":
-        hunk.new.append(rest)
     hunk.steps.append(({"+": 1, "-": -1}.get(sign, 0), rest))

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from tools.apply_patch.errors import PatchError
+from tools.apply_patch.parse import PatchError
 
 
 def relative(path: str) -> str:
@@ -34,19 +34,19 @@ def checked(root: Path, path: str) -> os.stat_result | None:
     for index, part in enumerate(parts):
         at = at / part
         try:
-            found = at.lstat()
+            status = at.lstat()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise PatchError(f"{path!r} cannot be read: {error.strerror}.") from error
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise PatchError(f"{path!r}: {part!r} is a symbolic link, and links are not followed.")
         wants_folder = index < len(parts) - 1
-        if wants_folder and not stat.S_ISDIR(found.st_mode):
+        if wants_folder and not stat.S_ISDIR(status.st_mode):
             raise PatchError(f"{path!r}: {part!r} is not a folder.")
-        if not wants_folder and not stat.S_ISREG(found.st_mode):
+        if not wants_folder and not stat.S_ISREG(status.st_mode):
             raise PatchError(f"{path!r} is not a file that can be patched.")
-    return found
+    return status
 
 
 def content(root: Path, path: str) -> bytes | None:

@@ -1,14 +1,14 @@
-"""Plans a patch: the contents of each file before and after. Reads files and writes none."""
+"""Plans a patch: the contents of each file before and after, also as a diff. Reads files and writes none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.apply_patch.errors import PatchError
 from tools.apply_patch.match import patched
-from tools.apply_patch.parse import FilePatch
+from tools.apply_patch.parse import FilePatch, PatchError
 from tools.apply_patch.paths import content, relative
 
 _BOM = "\ufeff"
@@ -72,3 +72,30 @@ def _updated(before: bytes, part: FilePatch, path: str) -> bytes:
         raise PatchError(f"{path} is not text in UTF-8, so it cannot be updated.") from error
     mark = _BOM if text.startswith(_BOM) else ""  # no line of a patch would match it
     return (mark + patched(text.removeprefix(mark), part.hunks, path)).encode("utf-8")
+
+
+def unified_diff(changes: Sequence[FileChange]) -> Iterator[str]:
+    """The lines of the diff, without line ends."""
+    for change in changes:
+        if change.moved_to is not None:
+            yield f"rename from {change.path}"
+            yield f"rename to {change.moved_to}"
+        yield from _of_file(change)
+
+
+def _of_file(change: FileChange) -> Iterator[str]:
+    old, new = _lines(change.before), _lines(change.after)
+    before = "/dev/null" if change.before is None else f"a/{change.path}"
+    after = "/dev/null" if change.after is None else f"b/{change.moved_to or change.path}"
+    if old == new and change.moved_to is None:  # an empty file that comes or goes, or one that stays
+        yield from (f"--- {before}", f"+++ {after}")
+    for line in difflib.unified_diff(old, new, before, after):
+        yield line.rstrip("\r\n")
+        if not line.endswith("\n"):
+            yield "\\ No newline at end of file"
+
+
+def _lines(content: bytes | None) -> list[str]:
+    text = (content or b"").decode("utf-8", errors="replace")
+    parts = text.split("\n")
+    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpt_oss_server.cli.terminal.console import BOLD, CYAN, GREEN, RED, styled, visible
-from tools.apply_patch import FileChange, PatchError, apply, parse, patch_of, plan, unified_diff
+from tools.apply_patch import FileChange, PatchError, apply, parse, plan, read_patch, unified_diff
 
 Ask = Callable[[str], str | None]  # None: there is no answer
 QUESTION = "Apply? [y/N] "
@@ -29,7 +29,7 @@ class Patcher:
 
     def call(self, arguments: str) -> str:
         try:
-            changes = plan(parse(patch_of(arguments)), self._root)
+            changes = plan(parse(read_patch(arguments)), self._root)
             self._show(changes)
             if not self._agreed():
                 self._note("not applied")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.tools.patching import files, patch
-from tools.apply_patch import PatchError, apply, parse, patch_of, plan, unified_diff
+from tools.apply_patch import PatchError, apply, parse, plan, read_patch, unified_diff
 
 
 def put(root: Path, *lines: str) -> str:
@@ -179,11 +179,11 @@ def test_the_patch_is_found_in_any_wrapping() -> None:
     bare = patch("*** Delete File: f")
     as_json = '"' + bare.replace("\n", "\\n") + '"'
     for given in (bare, f"\n{bare}\n", as_json, f'{{"patch": {as_json}}}', f'{{"input": "{bare}"}}'):
-        assert [part.path for part in parse(patch_of(given))] == ["f"]
+        assert [part.path for part in parse(read_patch(given))] == ["f"]
     assert [part.path for part in parse(f"```diff\n{bare}\n```")] == ["f"]
     for wrong in ('{"patch": ', '{"patch": 1}', "{}"):
         with pytest.raises(PatchError, match="patch"):
-            patch_of(wrong)
+            read_patch(wrong)
 
 
 def test_the_diff_is_a_unified_diff(tmp_path: Path) -> None:
