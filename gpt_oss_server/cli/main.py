@@ -19,7 +19,6 @@ from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
 from gpt_oss_server.cli.line.flags import settle_words, whole_switches
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import is_expected
 from gpt_oss_server.own_packages import foreign_packages
 from gpt_oss_server.settings import Settings, SettingsError, misspelt_variables, read_configuration
 
@@ -77,7 +76,11 @@ def _run(args: argparse.Namespace, further: Sequence[str]) -> int:
 
 
 def _report(error: Exception, settings: Settings) -> int:
-    if is_expected(error):
+    """Shows the sentence of an expected error; any other is a bug."""
+    from gpt_oss_server.errors import ApiError
+    from inference.engine import InferenceError
+
+    if isinstance(error, console.CommandLineError | SettingsError | InferenceError | ApiError):
         if settings.log_format == "json" and logging.getLogger().handlers:
             logging.getLogger(PROGRAM).critical("%s", error)
         else:

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gpt_oss_server.cli.chat.server_api import api_of
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.chat.remote import base_url
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.server_process import serving
@@ -113,13 +113,13 @@ def test_a_server_that_ends_or_is_not_there_is_reported_in_a_sentence(tmp_path: 
     ],
 )
 def test_an_address_is_taken_as_people_write_it(given: str, api: str) -> None:
-    assert api_of(given) == api
+    assert base_url(given) == api
 
 
 @pytest.mark.parametrize("given", ["ftp://host", "http://"])
 def test_what_is_no_address_is_refused(given: str) -> None:
     with pytest.raises(CommandLineError, match="is no address of a server"):
-        api_of(given)
+        base_url(given)
 
 
 def test_a_key_without_a_server_is_refused() -> None:

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from gpt_oss_server.cli.terminal.greeting import greeting
-from gpt_oss_server.cli.terminal.introduction import introduction
+from gpt_oss_server.cli.server.greeting import greeting
+from gpt_oss_server.cli.terminal.console import introduction
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo
 

@@ -19,8 +19,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ImageContent, TextContent
 
-from gpt_oss_server.cli.commands.http_server import listen
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.server.http_server import listen
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from tests.doubles.commands import run
 from tests.doubles.processes.forked import Command
 from tests.doubles.terminals import await_text, terminal

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.cli.commands.http_server import listen
+from gpt_oss_server.cli.server.http_server import listen
 from gpt_oss_server.observe.health.drain import ExitCode
 from tests.doubles.commands import ANSWER, COMMAND, script
 from tests.doubles.processes.forked import Command
@@ -189,7 +189,7 @@ def test_a_second_ctrl_c_stops_immediately(tmp_path: Path) -> None:
 def test_listening_beyond_loopback_is_warned_about_in_the_greeting_and_the_log(tmp_path: Path) -> None:
     model = script(tmp_path, ANSWER)
     with serving("--model", model, "--host", "0.0.0.0", "--served-model-name", "*") as served:
-        assert "WARNING gpt_oss_server.cli.commands.http_server: Other machines can reach" in served.greeting
+        assert "WARNING gpt_oss_server.cli.server.http_server: Other machines can reach" in served.greeting
         assert "  Warning  Other machines can reach this server" in served.greeting
         assert served.greeting.count("run python and the other enabled tools") == 1, "at length once"
         assert "Names    scripted, any other name\n" in served.greeting

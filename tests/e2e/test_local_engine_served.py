@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import inference
-from gpt_oss_server.cli.terminal.greeting import greeting
+from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.settings import Settings
 from inference.local.options import LocalOptions
 from tests.doubles.inference.smallest import write_smallest

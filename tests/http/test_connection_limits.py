@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gpt_oss_server.cli.commands.http_server import connection_limits
+from gpt_oss_server.cli.server.http_server import connection_limits
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving

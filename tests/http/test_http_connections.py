@@ -12,8 +12,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from gpt_oss_server.cli.commands import http_server
-from gpt_oss_server.cli.commands.starting import Start
+from gpt_oss_server.cli.server import http_server
+from gpt_oss_server.cli.server.start import Start
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 

@@ -188,7 +188,7 @@ def test_a_key_needs_its_certificate_and_may_be_in_its_file(tmp_path: Path) -> N
 
 def test_a_server_without_a_certificate_does_not_load_what_reads_them() -> None:
     check = (
-        "import sys, gpt_oss_server.cli.commands.http_server as server; "
+        "import sys, gpt_oss_server.cli.server.http_server as server; "
         "sys.exit(server.tls_of(server.Settings()) is not None or 'cryptography' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.chat import tools as chat_tools
 from gpt_oss_server.cli.chat.functions import Function, Functions
-from gpt_oss_server.cli.chat.reading import Reader, typing_ignored
+from gpt_oss_server.cli.chat.reader import Reader, typing_ignored
 from gpt_oss_server.cli.chat.record import Record
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item, Talker
 from gpt_oss_server.cli.terminal import console

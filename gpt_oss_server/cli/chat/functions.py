@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.cli.chat.talker import Item
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 
 Ask = Callable[[str], str | None]
 _SECONDS = 120

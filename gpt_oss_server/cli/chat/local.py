@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item
-from gpt_oss_server.cli.terminal.introduction import introduction
+from gpt_oss_server.cli.terminal.console import introduction
 from gpt_oss_server.errors import ApiError
 
 

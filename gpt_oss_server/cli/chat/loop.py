@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpt_oss_server.cli.chat.conversation import Conversation
-from gpt_oss_server.cli.chat.reading import Reader
+from gpt_oss_server.cli.chat.reader import Reader
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import visible
 from gpt_oss_server.settings import EFFORTS

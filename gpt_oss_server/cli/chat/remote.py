@@ -1,22 +1,28 @@
-"""Answers from a running server: the Responses API over HTTP, with the standard library.
+"""A running server over HTTP, with the standard library: its API, and answers from its model.
 
-Takes the server's address and key. Any server of this API will do; one of this project also tells what the
-model is. Leaving a stream closes its connection, which stops the model.
+Takes the server's address and key. Any server of the Responses API will do; one of this project also states
+what the model is. A server that refuses or does not answer is a sentence for the user. Leaving a stream
+closes its connection, which stops the model.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
+import ssl
 import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import IO
+from typing import IO, Any
+from urllib.parse import urlsplit
 
-from gpt_oss_server.cli.chat.server_api import UNREACHABLE, ServerApi, reason, sentence
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item
-from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.cli.terminal.introduction import introduction
+from gpt_oss_server.cli.line.corrections import PROGRAM
+from gpt_oss_server.cli.terminal.console import CommandLineError, introduction
 
+_UNREACHABLE = (OSError, http.client.HTTPException)
+_MOST_ERROR = 64 * 1024  # bytes of an error's body that are read
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 _FIRST_SECONDS = 20.0  # for the list of models; an answer may take any time
 
@@ -26,7 +32,7 @@ class RemoteTalker:
         """Raises CommandLineError if no server answers there. `model`: None for the server's first one."""
         self._api = ServerApi(url, key)
         served = self._models()
-        known = next((each for each in served if each.get("id") == model), None)
+        known = next((entry for entry in served if entry.get("id") == model), None)
         first: Item = known or (served[0] if served and model is None else {"id": model or "its model"})
         self._model: str = first["id"]
         described = introduction(self._model, str(first.get("description") or ""))
@@ -36,7 +42,7 @@ class RemoteTalker:
     def answer(self, body: Item, show: Callable[[Event], None]) -> Item:
         try:
             with closing(self._api.send("/responses", {**body, "model": self._model})) as reply:
-                for event in events_of(reply):
+                for event in _events(reply):
                     show(event)
                     if event.get("type") in _ENDS:
                         response: Item = event["response"]
@@ -44,11 +50,10 @@ class RemoteTalker:
                     if event.get("type") == "error":
                         raise CannotAnswer(str(event.get("message") or event))
         except urllib.error.HTTPError as error:
-            raise CannotAnswer(sentence(error)) from error
-        except UNREACHABLE as error:
-            raise CannotAnswer(
-                f"The server at {self._api.base} cannot be reached: {reason(error)}."
-            ) from error
+            raise CannotAnswer(_refusal(error)) from error
+        except _UNREACHABLE as error:
+            where = self._api.base
+            raise CannotAnswer(f"The server at {where} cannot be reached: {_reason(error)}.") from error
         raise CannotAnswer("The server ended the connection before the answer was complete.")
 
     def close(self) -> None:
@@ -56,14 +61,88 @@ class RemoteTalker:
 
     def _models(self) -> list[Item]:
         try:
-            return [dict(each) for each in self._api.fetch("/models", _FIRST_SECONDS)["data"]]
+            return [dict(entry) for entry in self._api.fetch("/models", _FIRST_SECONDS)["data"]]
         except (KeyError, TypeError, ValueError) as error:
             raise CommandLineError(
                 f"{self._api.base}/models is no list of models. Is --url the base URL of an API?"
             ) from error
 
 
-def events_of(reply: IO[bytes]) -> Iterator[Item]:
+class ServerApi:
+    def __init__(self, url: str, key: str | None) -> None:
+        self.base = base_url(url)
+        self._key = key
+
+    def send(self, path: str, body: object = None, seconds: float | None = None) -> Any:
+        """The open reply. Raises `HTTPError` for an error's status, else one of _UNREACHABLE."""
+        headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        if self._key:
+            headers["authorization"] = f"Bearer {self._key}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data, headers)
+        return urllib.request.urlopen(request, timeout=seconds)
+
+    def fetch(self, path: str, seconds: float) -> Any:
+        """The JSON at this path. Raises CommandLineError."""
+        try:
+            with closing(self.send(path, seconds=seconds)) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            key = " Give its key with --api-key." if error.code in (401, 403) else ""
+            raise CommandLineError(f"The server at {self.base} refused: {_refusal(error)}{key}") from error
+        except _UNREACHABLE as error:
+            raise CommandLineError(_without_answer(self.base, error)) from error
+        except ValueError as error:
+            raise CommandLineError(
+                f"{self.base}{path} is not JSON. Is --url the base URL of an API?"
+            ) from error
+
+
+def base_url(url: str) -> str:
+    """The base URL of a server's API, from what a person writes: localhost:8000, with or without /v1."""
+    address = url if "://" in url else f"http://{url}"
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise CommandLineError(f"--url {url} is no address of a server, such as http://127.0.0.1:8000.")
+    address = address.rstrip("/")
+    return address if address.endswith("/v1") else f"{address}/v1"
+
+
+def _refusal(error: urllib.error.HTTPError) -> str:
+    """The server's own words, else the status."""
+    try:
+        message = json.loads(error.read(_MOST_ERROR))["error"]["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"status {error.code}, {error.reason}."
+    return str(message)
+
+
+def _without_answer(base: str, error: Exception) -> str:
+    """What to do about a server that does not answer as HTTP, or not over TLS."""
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(inner, ssl.SSLCertVerificationError):
+        return (
+            f"The certificate of {base} cannot be verified: {inner.verify_message}. If you trust it, name "
+            "its file, or that of its issuer, in the variable SSL_CERT_FILE."
+        )
+    if isinstance(inner, ssl.SSLError):
+        return f"{base} does not speak HTTPS. Try --url {base.replace('https:', 'http:', 1)}."
+    if isinstance(inner, http.client.RemoteDisconnected) and base.startswith("http:"):
+        return (
+            f"{base} closes the connection without an answer. If it speaks HTTPS: --url "
+            f"{base.replace('http:', 'https:', 1)}."
+        )
+    return (
+        f"No server answers at {base}: {_reason(error)}. Start one with `{PROGRAM} serve`, or correct --url."
+    )
+
+
+def _reason(error: Exception) -> str:
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    return (inner.strerror if isinstance(inner, OSError) else None) or str(inner) or type(inner).__name__
+
+
+def _events(reply: IO[bytes]) -> Iterator[Item]:
     """The JSON objects of a stream of server-sent events."""
     data: list[bytes] = []
     for line in reply:

@@ -10,7 +10,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings, SettingsError
 
 if TYPE_CHECKING:

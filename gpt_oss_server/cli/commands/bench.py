@@ -20,10 +20,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.cli.commands.loading import load_engine
 from gpt_oss_server.cli.line.flags import add_flags, add_model
+from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
 from inference.bench.arguments import add_step_arguments
 from inference.engine import Engine, Sampling

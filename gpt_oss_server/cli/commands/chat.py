@@ -17,16 +17,15 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.cli.chat import tools as chat_tools
-from gpt_oss_server.cli.commands.loading import load_engine
-from gpt_oss_server.cli.commands.start_checks import check_context
 from gpt_oss_server.cli.line.flags import add_flags
+from gpt_oss_server.cli.server.start import check_context, load_engine
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import EFFORTS, Settings
 from tools.outputs import encodable
 
 if TYPE_CHECKING:
-    from gpt_oss_server.cli.chat.reading import Reader
+    from gpt_oss_server.cli.chat.reader import Reader
     from gpt_oss_server.cli.chat.talker import Talker
 
 EXAMPLES = """\
@@ -138,8 +137,7 @@ def question_of(words: list[str]) -> str | None:
 
 
 def _reader(args: argparse.Namespace) -> Reader:
-    from gpt_oss_server.cli.chat.history import History
-    from gpt_oss_server.cli.chat.reading import Reader
+    from gpt_oss_server.cli.chat.reader import History, Reader
     from gpt_oss_server.stores.sealing import state_folder
 
     history = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
 from tools.extras import how_to_install
 
@@ -27,10 +27,15 @@ Without --http, an MCP client starts this command and talks to it over standard 
 
 SETTINGS = ("browser", "python", "python_image", "python_timeout", "allow_private_hosts", "log_level")
 _PORT = 8001  # next to the API server's port
+_OFF = {
+    "browser": "The browser has nowhere to search. Give --browser local:DIR for a folder of documents, "
+    "--browser searxng:URL, or --browser exa with EXA_API_KEY set.",
+    "python": "--python off disables Python. Leave it out, or use --python auto.",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
-    parser.add_argument("tool", choices=("browser", "python"), help="the tool to serve")
+    parser.add_argument("tool", choices=tuple(_OFF), help="the tool to serve")
     parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp, instead of stdio")
     # Not the settings `host` and `port`: those belong to the API server, which may run at the same time.
     parser.add_argument("--host", dest="at", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
@@ -48,7 +53,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.cli.commands.http_server import listen, url_of
+    from gpt_oss_server.cli.server.http_server import listen, url_of
     from gpt_oss_server.observe.logs.setup import set_up_logging
     from tools.mcp.serve import serve
 
@@ -56,7 +61,7 @@ def _serve(args: argparse.Namespace, settings: Settings) -> int:
     port = _PORT if args.at_port is None else args.at_port
     if not args.http and (args.at_port is not None or args.at != "127.0.0.1"):
         raise CommandLineError("--host and --port need --http; without it, standard input is served.")
-    tool = browser(settings) if args.tool == "browser" else asyncio.run(python(settings))
+    tool = asyncio.run(_tool(args.tool, settings))
     if not args.http:
         typed = " An MCP client starts this command; Ctrl-D ends it." if sys.stdin.isatty() else ""
         console.err(f"Serving {args.tool} over MCP on standard input and output.{typed}")
@@ -70,30 +75,14 @@ def _serve(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def browser(settings: Settings) -> Tool:
-    from tools.browser import BrowserTool, default_backend, parse_backend
+async def _tool(name: str, settings: Settings) -> Tool:
+    from gpt_oss_server.cli.server.tools import hosted_tool
     from tools.tool import ToolUnavailable
 
     try:
-        backend = parse_backend(settings.browser or default_backend())
+        tool = await hosted_tool(name, settings)
     except (ToolUnavailable, ValueError) as error:
         raise CommandLineError(str(error)) from error
-    if backend is None:
-        raise CommandLineError(
-            "The browser has nowhere to search. Give --browser local:DIR for a folder of documents, "
-            "--browser searxng:URL, or --browser exa with EXA_API_KEY set."
-        )
-    return BrowserTool(backend, allow_private_hosts=settings.allow_private_hosts)
-
-
-async def python(settings: Settings) -> Tool:
-    from tools.python import PythonTool, choose_sandbox
-    from tools.tool import ToolUnavailable
-
-    try:
-        sandbox = await choose_sandbox(settings.python, image=settings.python_image)
-    except ToolUnavailable as error:
-        raise CommandLineError(str(error)) from error
-    if sandbox is None:
-        raise CommandLineError("--python off disables Python. Leave it out, or use --python auto.")
-    return PythonTool(sandbox, timeout=settings.python_timeout)
+    if tool is None:
+        raise CommandLineError(_OFF[name])
+    return tool

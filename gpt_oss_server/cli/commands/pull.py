@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.console import CYAN, styled
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CYAN, CommandLineError, styled
 from gpt_oss_server.cli.terminal.token_text import is_special, token_line
 from gpt_oss_server.errors import InvalidJson
 from gpt_oss_server.settings import Settings

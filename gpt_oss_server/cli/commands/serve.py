@@ -23,11 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.cli.commands.starting import Start
+    from gpt_oss_server.cli.server.start import Start
 
     start = Start(settings)
     start.begin()
-    from gpt_oss_server.cli.commands.http_server import listen, serve_until_stopped
+    from gpt_oss_server.cli.server.http_server import listen, serve_until_stopped
     from gpt_oss_server.observe.logs.setup import set_up_logging
 
     set_up_logging(settings)

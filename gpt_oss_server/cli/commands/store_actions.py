@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.table import open_database

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpt_oss_server.cli.commands.chat import key_of
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.cli.terminal.trace_view import lines_of
 from gpt_oss_server.settings import Settings
 
@@ -73,7 +73,7 @@ def read_trace(name: str) -> dict[str, Any]:
 
 
 def _fetched(response_id: str, args: argparse.Namespace) -> Any:
-    from gpt_oss_server.cli.chat.server_api import ServerApi
+    from gpt_oss_server.cli.chat.remote import ServerApi
 
     query = "?conversation=true" if args.conversation else ""
     return ServerApi(args.url, key_of(args)).fetch(f"/responses/{response_id}/trace{query}", _SECONDS)

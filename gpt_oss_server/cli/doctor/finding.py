@@ -1,10 +1,10 @@
-"""A finding of a check, and how checks are run: all at once, each within its time."""
+"""A finding of a check, and how checks run: concurrently, each within its time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,35 +22,36 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    check: str
     state: State
-    found: str  # a sentence
+    sentence: str
     advice: str = ""  # what to do about it
 
 
 Check = Callable[[Settings], Awaitable[Finding]]
 
 
-def ok(check: str, found: str) -> Finding:
-    return Finding(check, State.OK, found)
+def ok(sentence: str) -> Finding:
+    return Finding(State.OK, sentence)
 
 
-def missing(check: str, found: str, advice: str, *, needed: bool) -> Finding:
-    return Finding(check, State.PROBLEM if needed else State.NOTE, found, advice)
+def missing(sentence: str, advice: str = "", *, needed: bool) -> Finding:
+    return Finding(State.PROBLEM if needed else State.NOTE, sentence, advice)
 
 
 async def findings(
-    checks: Sequence[tuple[str, Check]], settings: Settings, *, seconds: float = SECONDS
-) -> AsyncIterator[Finding]:
+    checks: Mapping[str, Check], settings: Settings, *, seconds: float = SECONDS
+) -> AsyncIterator[tuple[str, Finding]]:
     """In the order of the checks, each as soon as it and those before it have ended."""
-    running = [asyncio.create_task(_checked(name, check, settings, seconds)) for name, check in checks]
+    running = {
+        name: asyncio.create_task(_checked(name, check, settings, seconds)) for name, check in checks.items()
+    }
     try:
-        for task in running:
-            yield await task
+        for name, task in running.items():
+            yield name, await task
     finally:
-        for task in running:
+        for task in running.values():
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*running.values(), return_exceptions=True)
 
 
 async def _checked(name: str, check: Check, settings: Settings, seconds: float) -> Finding:
@@ -59,8 +60,8 @@ async def _checked(name: str, check: Check, settings: Settings, seconds: float) 
             return await check(settings)
     except TimeoutError:
         advice = "Run doctor again when the machine is less busy; if it stays so, what is checked hangs."
-        return missing(name, f"The check did not end within {seconds:g} s.", advice, needed=True)
+        return missing(f"The check did not end within {seconds:g} s.", advice, needed=True)
     except Exception as error:  # a check must not hide the findings of the others
         _log.debug("The check %s failed.", name, exc_info=True)
-        found = f"The check failed: {type(error).__name__}: {error}"
-        return missing(name, found, "`--log-level debug` shows where.", needed=True)
+        sentence = f"The check failed: {type(error).__name__}: {error}"
+        return missing(sentence, "`--log-level debug` shows where.", needed=True)

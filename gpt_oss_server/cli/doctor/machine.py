@@ -10,16 +10,16 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.cli.doctor.finding import Finding, missing, ok
+from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.settings import Settings
 from inference.engine import InferenceError, Sampling
-from inference.local.options import LocalOptions
 from inference.registry import repo_of, runs_here
-from inference.remote.address import RemoteOptions
 
 _OLDEST = (3, 11)
 _KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
@@ -29,68 +29,66 @@ _TOKENS = 8
 
 
 async def python(settings: Settings) -> Finding:
-    version = platform.python_version()
-    found = f"Python {version} at {sys.executable}."
+    sentence = f"Python {platform.python_version()} at {sys.executable}."
     if sys.version_info[:2] < _OLDEST:
-        return missing("python", found, "Install Python 3.11 or newer.", needed=True)
-    return ok("python", found)
+        return missing(sentence, "Install Python 3.11 or newer.", needed=True)
+    return ok(sentence)
 
 
 async def torch(settings: Settings) -> Finding:
-    facts, needed = await _facts(), _needs_torch(settings)
+    facts, needed = await _facts(), runs_here(settings.model)
     if "failed" in facts:
-        return missing("torch", facts["failed"], "Install it again: pip install torch", needed=needed)
+        return missing(facts["failed"], "Install it again: pip install torch", needed=needed)
     if facts["cpu"] is not None:
-        found = f"torch {facts['torch']} does not compute on this CPU: {facts['cpu']}."
-        return missing("torch", found, "Install a torch that is built for this CPU.", needed=needed)
-    return ok("torch", f"torch {facts['torch']} computes here, with {facts['threads']} threads.")
+        problem = f"torch {facts['torch']} does not compute on this CPU: {facts['cpu']}."
+        return missing(problem, "Install a torch that is built for this CPU.", needed=needed)
+    return ok(f"torch {facts['torch']} computes here, with {facts['threads']} threads.")
 
 
 async def gpu(settings: Settings) -> Finding:
-    facts, needed = await _facts(), settings.device == "cuda" and _needs_torch(settings)
+    facts, needed = await _facts(), settings.device == "cuda" and runs_here(settings.model)
     if "failed" in facts:
-        return missing("gpu", "Without torch no GPU can be used.", "See torch, above.", needed=needed)
+        return missing("Without torch no GPU can be used.", "See torch, above.", needed=needed)
     card = facts["gpu"]
     if "name" not in card:
-        return missing("gpu", *_no_card(facts), needed=needed)
+        return missing(*_no_card(facts), needed=needed)
     if card["error"]:
-        found = f"{card['name']} does not compute: {card['error']}."
-        return missing("gpu", found, "Update its driver, or restart the machine.", needed=True)
+        problem = f"{card['name']} does not compute: {card['error']}."
+        return missing(problem, "Update its driver, or restart the machine.", needed=True)
     memory = f"{card['free'] / _GB:.1f} of {card['total'] / _GB:.1f} GB free"
     major, minor = card["capability"]
-    found = f"{card['name']} computes ({memory}, capability {major}.{minor})."
+    sentence = f"{card['name']} computes ({memory}, capability {major}.{minor})."
     if (major, minor) < _KERNELS_FROM:
         advice = "The kernels need capability 8.0; models run more slowly here, in plain torch."
-        return missing("gpu", found, advice, needed=False)
-    return ok("gpu", found)
+        return missing(sentence, advice, needed=False)
+    return ok(sentence)
 
 
 def _no_card(facts: dict[str, Any]) -> tuple[str, str]:
     if facts["built_for_cuda"] is None:
-        found = "this torch is built for the CPU alone."
+        reason = "this torch is built for the CPU alone."
         advice = "Install a torch with CUDA (https://pytorch.org/get-started)."
     else:
-        found = facts["gpu"]["error"]
+        reason = facts["gpu"]["error"]
         advice = "Update the driver, or in a container pass the device in (--gpus all)."
-    has_driver = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi") is not None
-    if not has_driver:
+    if not Path("/proc/driver/nvidia").exists() and shutil.which("nvidia-smi") is None:
         advice = "None is needed for the embedded model; gpt-oss-20b wants one with 24 GB."
-    return f"No GPU can be used: {found}", advice
+    return f"No GPU can be used: {reason}", advice
 
 
 async def triton(settings: Settings) -> Finding:
     facts = await _facts()
-    found = facts.get("triton")
-    if found is None:
-        return missing("triton", "triton is not used without a GPU.", "", needed=False)
-    if "missing" in found:
+    result = facts.get("triton")
+    if result is None:
+        return missing("triton is not used without a GPU.", needed=False)
+    if "missing" in result:
         advice = "pip install 'gpt-oss-server[gpu]'; until then models run more slowly, in plain torch."
-        return missing("triton", f"triton is not installed ({found['missing']}).", advice, needed=False)
-    if found["error"]:
+        return missing(f"triton is not installed ({result['missing']}).", advice, needed=False)
+    if result["error"]:
         advice = "It needs a C compiler and Python's headers: apt install gcc python3-dev"
-        problem = f"triton {found['version']} cannot compile a kernel: {found['error']}."
-        return missing("triton", problem, advice, needed=True)
-    return ok("triton", f"triton {found['version']} compiled a kernel, which computes right.")
+        problem = f"triton {result['version']} cannot compile a kernel: {result['error']}."
+        return missing(problem, advice, needed=True)
+    return ok(f"triton {result['version']} compiled a kernel, which computes right.")
 
 
 async def model_cache(settings: Settings) -> Finding:
@@ -100,18 +98,18 @@ async def model_cache(settings: Settings) -> Finding:
     try:
         await asyncio.to_thread(_write_there, folder)
     except OSError as error:
-        found = f"The folder of downloaded models, {folder}, cannot be written: {error.strerror}."
-        return missing("model cache", found, "Set HF_HOME to a folder that can.", needed=repo is not None)
+        problem = f"The folder of downloaded models, {folder}, cannot be written: {error.strerror}."
+        return missing(problem, "Set HF_HOME to a folder that can.", needed=repo is not None)
     free = shutil.disk_usage(folder).free
     wanted = next((size for name, size in _SIZES.items() if name in settings.model), 0)
-    found = f"Downloaded models go to {folder}, with {free / _GB:.1f} GB free."
+    sentence = f"Downloaded models go to {folder}, with {free / _GB:.1f} GB free."
     if repo is not None and wanted > free and not await asyncio.to_thread(_is_cached, repo):
         advice = f"{settings.model} takes {wanted / _GB:.1f} GB: free some, or set HF_HOME to a larger disk."
-        return missing("model cache", found, advice, needed=True)
+        return missing(sentence, advice, needed=True)
     too_large = [f"{name} ({size / _GB:.1f} GB)" for name, size in _SIZES.items() if size > free]
     if too_large:
-        return missing("model cache", found, f"Too little for {' and '.join(too_large)}.", needed=False)
-    return ok("model cache", found)
+        return missing(sentence, f"Too little for {' and '.join(too_large)}.", needed=False)
+    return ok(sentence)
 
 
 async def model(settings: Settings) -> Finding:
@@ -119,26 +117,20 @@ async def model(settings: Settings) -> Finding:
     name = settings.model
     if (repo := repo_of(name)) is not None:
         if await asyncio.to_thread(_is_cached, repo):
-            return ok("model", f"{name} is complete in the cache. It was not loaded.")
+            return ok(f"{name} is complete in the cache. It was not loaded.")
         advice = f"The server downloads it at its first start; to do it now: gpt-oss-server pull {name}"
-        return missing("model", f"{name} is not on this machine yet.", advice, needed=False)
+        return missing(f"{name} is not on this machine yet.", advice, needed=False)
     if name.startswith("random:") or await asyncio.to_thread(_is_folder, name):
-        return ok("model", f"{name} is a model of this machine. It was not loaded.")
+        return ok(f"{name} is a model of this machine. It was not loaded.")
     try:
-        return ok("model", await _generated(settings))
+        return ok(await _generated(settings))
     except InferenceError as error:
-        return missing("model", f"--model {name} cannot generate. {error}", "", needed=True)
+        return missing(f"--model {name} cannot generate. {error}", needed=True)
 
 
 async def _generated(settings: Settings) -> str:
-    import inference
-
-    options = LocalOptions(max_concurrent=1, kv_memory=64 << 20)
-    remote = RemoteOptions(key=settings.engine_key, connect_timeout=settings.engine_connect_timeout)
-    device = None if settings.device == "auto" else settings.device
-    engine = await asyncio.to_thread(
-        inference.load, settings.model, device=device, options=options, remote=remote, progress=False
-    )
+    small = replace(settings, context=None, max_concurrent=1, kv_memory=64 << 20)
+    engine = await asyncio.to_thread(load_engine, small, progress=False)
     try:
         began, count = time.monotonic(), 0
         async for step in engine.generate(_prompt(), Sampling(max_tokens=_TOKENS)):
@@ -170,10 +162,6 @@ def _write_there(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         file.write(b"x")
-
-
-def _needs_torch(settings: Settings) -> bool:
-    return runs_here(settings.model)
 
 
 async def _facts() -> dict[str, Any]:

@@ -1,54 +1,57 @@
-"""Checks of what a server uses: sandboxes, the browser, MCP servers, the store, the network, TLS."""
+"""Checks of what a server uses: sandboxes, browser, MCP servers, store, network, keys, TLS, port."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import stat
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 from gpt_oss_server.cli.doctor.finding import Check, Finding, missing, ok
+from gpt_oss_server.cli.server.http_server import connection_limits, listen
+from gpt_oss_server.cli.server.tools import count_tools, hosted_tool
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.http.connections.tls import tls_of
 from gpt_oss_server.ids import random_ids
-from gpt_oss_server.items.web_search import browser_backend
+from gpt_oss_server.runs.served import keyring_of
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.shown import without_secrets
+from gpt_oss_server.settings.sources import file_of
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.kinds.places import kept_where
 from gpt_oss_server.stores.kinds.table import stores_of
 from inference.registry import repo_of
+from tools.addresses import is_of_this_machine
 from tools.extras import how_to_install
 from tools.tool import Tool, ToolCall, ToolOutput, ToolUnavailable
 
 _CELL, _RESULT = "print(6 * 7)", "42"
 _QUERY = "gpt-oss"
 _HUB = "https://huggingface.co"
-_HUB_SECONDS = 10.0
+_HUB_SECONDS, _MCP_SECONDS = 10.0, 30.0
 _PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
 def sandbox(level: str) -> Check:
     """Runs a cell of python in a sandbox of this level."""
-    name = f"python in {level}"
 
     async def check(settings: Settings) -> Finding:
         needed = settings.python == level
         try:
-            from tools.python import PythonTool, choose_sandbox
-
-            box = await choose_sandbox(level, image=settings.python_image)
-            assert box is not None
-            tool = PythonTool(box, timeout=settings.python_timeout)
+            tool = await hosted_tool("python", replace(settings, python=level))
+            assert tool is not None
             output = (await _called(tool, ToolCall("", _CELL))).text
         except ImportError as error:
-            return missing(name, "The python tool is not installed.", how_to_install(error), needed=needed)
+            return missing("The python tool is not installed.", how_to_install(error), needed=needed)
         except ToolUnavailable as error:
             advice = "Or start with --python off." if needed else "Another level does as well; `auto` picks."
-            return missing(name, str(error), advice, needed=needed)
+            return missing(str(error), advice, needed=needed)
         if _RESULT not in output:
-            return missing(name, f"A cell printed {output[:200]!r} instead of 42.", "", needed=True)
-        return ok(name, "A cell of python ran in a sandbox of its own.")
+            return missing(f"A cell printed {output[:200]!r} instead of 42.", needed=True)
+        return ok("A cell of python ran in a sandbox of its own.")
 
     return check
 
@@ -56,45 +59,47 @@ def sandbox(level: str) -> Check:
 async def browser(settings: Settings) -> Finding:
     """Searches, as the model would."""
     try:
-        backend = browser_backend(settings)
-        if backend is None:
-            advice = "--browser local:DIR, --browser searxng:URL, or --browser exa with EXA_API_KEY."
-            return missing("browser", "The browser tool is off.", advice, needed=False)
-        from tools.browser import BrowserTool
-
-        tool = BrowserTool(backend, allow_private_hosts=settings.allow_private_hosts, timeout=30.0)
+        tool = await hosted_tool("browser", settings)
     except ImportError as error:
-        return missing("browser", "The browser tool is not installed.", how_to_install(error), needed=True)
+        return missing("The browser tool is not installed.", how_to_install(error), needed=True)
     except (ToolUnavailable, ValueError) as error:
-        return missing("browser", str(error), "", needed=True)
+        return missing(str(error), needed=True)
+    if tool is None:
+        advice = "--browser local:DIR, --browser searxng:URL, or --browser exa with EXA_API_KEY."
+        return missing("The browser tool is off.", advice, needed=False)
     output = await _called(tool, ToolCall("search", json.dumps({"query": _QUERY})))
     if output.failed:
-        return missing("browser", f"A search failed: {output.text[:300]}", "", needed=True)
-    return ok("browser", "A search was answered.")
+        return missing(f"A search failed: {output.text[:300]}", needed=True)
+    return ok("A search was answered.")
+
+
+async def _called(tool: Tool, call: ToolCall) -> ToolOutput:
+    session = tool.open()
+    try:
+        return await session.run(call)
+    finally:
+        await session.close()
+        await tool.close()
 
 
 async def mcp(settings: Settings) -> Finding:
     """Lists the tools of each server of `--mcp`."""
-    from tools.mcp.client import McpTool
     from tools.mcp.endpoints import McpSettingsError
     from tools.mcp.failures import McpFailure
     from tools.mcp.operator import parse_mcp_flags
 
-    answered: list[str] = []
     try:
         servers = parse_mcp_flags(settings.mcp)
     except McpSettingsError as error:
-        return missing("mcp", f"--mcp: {error}", "", needed=True)
+        return missing(f"--mcp: {error}", needed=True)
+    answered: list[str] = []
     for server in servers:
-        tool = McpTool(server.label, server.endpoint, server.credentials, timeout=30.0)
         try:
-            answered.append(f"{server.label} ({len((await tool.list()).tools)} tools)")
+            answered.append(f"{server.label} ({await count_tools(server, _MCP_SECONDS)} tools)")
         except McpFailure as error:
             advice = "Start it, or correct --mcp; requests that need it will try again."
-            return missing("mcp", f"--mcp {server.label}: {error}", advice, needed=True)
-        finally:
-            await tool.close()
-    return ok("mcp", f"MCP servers that answered: {', '.join(answered)}.")
+            return missing(f"--mcp {server.label}: {error}", advice, needed=True)
+    return ok(f"MCP servers that answered: {', '.join(answered)}.")
 
 
 async def store(settings: Settings) -> Finding:
@@ -103,19 +108,19 @@ async def store(settings: Settings) -> Finding:
     try:
         stores = await asyncio.to_thread(stores_of, settings)
     except SettingsError as error:
-        return missing("store", str(error), "", needed=True)
+        return missing(str(error), needed=True)
     response_id = random_ids("resp")
     try:
         await stores.responses.put(StoredResponse({"id": response_id, "output": []}))
-        found = await stores.responses.get(response_id)
+        stored = await stores.responses.get(response_id)
         await stores.responses.delete(response_id)
     except Exception as error:  # whatever a database raises is the finding
-        return missing("store", f"--store {shown}: {error}", "Correct --store.", needed=True)
+        return missing(f"--store {shown}: {error}", "Correct --store.", needed=True)
     finally:
         await stores.close()
-    if found is None:
-        return missing("store", f"--store {shown} does not return what it stored.", "", needed=True)
-    return ok("store", f"A response was stored, read and deleted. Store: {kept_where(settings.store)}.")
+    if stored is None:
+        return missing(f"--store {shown} does not return what it stored.", needed=True)
+    return ok(f"A response was stored, read and deleted. Store: {kept_where(settings.store)}.")
 
 
 async def network(settings: Settings) -> Finding:
@@ -130,13 +135,12 @@ async def network(settings: Settings) -> Finding:
         inner = getattr(error, "reason", error)
         reason = getattr(inner, "strerror", None) or inner
         return missing(
-            "network",
             f"{_HUB} cannot be reached{through}: {reason}.",
             "Models cannot be downloaded: set HTTPS_PROXY, or name a folder that holds the checkpoint. A "
             "server without a network needs nothing else.",
             needed=repo_of(settings.model) is not None and not os.environ.get("HF_HUB_OFFLINE"),
         )
-    return ok("network", f"{_HUB} answers{through}.")
+    return ok(f"{_HUB} answers{through}.")
 
 
 def _reach_hub() -> None:
@@ -148,21 +152,54 @@ def _reach_hub() -> None:
         return  # it answers
 
 
+async def keys(settings: Settings) -> Finding:
+    """Are there keys where other machines can reach the server, and who else can read them?"""
+    if not settings.needs_keys:
+        if is_of_this_machine(settings.host):
+            return ok("No key is needed, and only this machine can reach the server.")
+        return missing(
+            f"The server needs no key, and --host {settings.host} lets other machines reach it.",
+            "--api-key-file FILE, or keys in the variable GPT_OSS_SERVER_API_KEY.",
+            needed=False,
+        )
+    try:
+        owners = keyring_of(settings).owners
+    except SettingsError as error:
+        return missing(str(error), needed=True)
+    sentence = f"{_count(len(owners), 'key')} of {_count(len(set(owners)), 'owner')}."
+    file = settings.api_key_file
+    if file is not None and file_of(file, "--api-key-file").stat().st_mode & stat.S_IROTH:
+        problem = f"{sentence} Every user of this machine can read {file}."
+        return missing(problem, f"chmod 600 {file}", needed=False)
+    return ok(sentence)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 async def tls(settings: Settings) -> Finding:
     try:
-        found = tls_of(settings)
+        certificate = tls_of(settings)
     except SettingsError as error:
-        return missing("tls", str(error), "", needed=True)
-    if found is None:
+        return missing(str(error), needed=True)
+    if certificate is None:
         advice = "With --tls-cert and --tls-key, or a proxy in front, it speaks HTTPS."
-        return missing("tls", "The server would speak plain HTTP.", advice, needed=False)
-    return ok("tls", f"The certificate in {found.certificate} belongs to its key and is valid.")
+        return missing("The server would speak plain HTTP.", advice, needed=False)
+    return ok(f"The certificate in {certificate.certificate} belongs to its key and is valid.")
 
 
-async def _called(tool: Tool, call: ToolCall) -> ToolOutput:
-    session = tool.open()
+async def port(settings: Settings) -> Finding:
+    """Listens, for a moment."""
     try:
-        return await session.run(call)
-    finally:
-        await session.close()
-        await tool.close()
+        with listen(settings.host, settings.port) as listener:
+            listener.listen()
+            host, number = listener.getsockname()[:2]
+    except CommandLineError as error:
+        return missing(str(error), needed=True)
+    count, wanted = connection_limits(settings).count, settings.max_connections
+    sentence = f"The server can listen on {host}, port {number}, for {count} connections."
+    if count < wanted:
+        advice = f"For {wanted} (--max-connections), raise the limit of open files (ulimit -n)."
+        return missing(sentence, advice, needed=False)
+    return ok(sentence)

@@ -21,7 +21,7 @@ def probe() -> dict[str, Any]:
     facts["built_for_cuda"] = torch.version.cuda
     facts["gpu"] = _gpu(torch)
     if facts["gpu"].get("name") and not facts["gpu"].get("error"):
-        facts["triton"] = _triton()
+        facts["triton"] = _triton(torch)
     return facts
 
 
@@ -29,12 +29,16 @@ def _computes(torch: Any, device: str) -> str | None:
     """None, or what went wrong with a product of matrices."""
     try:
         left = torch.arange(_SIZE * _SIZE, device=device).reshape(_SIZE, _SIZE) % 7
-        found = (left.to(torch.bfloat16) @ left.to(torch.bfloat16).T).float().cpu()
+        product = (left.to(torch.bfloat16) @ left.to(torch.bfloat16).T).float().cpu()
         expected = (left.cpu().double() @ left.cpu().double().T).float()
-        wrong = float((found - expected).abs().max() / expected.abs().max())
+        wrong = float((product - expected).abs().max() / expected.abs().max())
     except Exception as error:  # whatever a driver raises is the finding
-        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return f"{type(error).__name__}: {_first_line(error)}"
     return None if wrong < 0.02 else f"a product of matrices is wrong by {wrong:.0%}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _gpu(torch: Any) -> dict[str, Any]:
@@ -43,7 +47,7 @@ def _gpu(torch: Any) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(0)
         free, total = torch.cuda.mem_get_info(0)
     except Exception as error:  # as above
-        return {"error": str(error).splitlines()[0] if str(error) else type(error).__name__}
+        return {"error": _first_line(error) or type(error).__name__}
     return {
         "name": properties.name,
         "capability": [properties.major, properties.minor],
@@ -53,19 +57,23 @@ def _gpu(torch: Any) -> dict[str, Any]:
     }
 
 
-def _triton() -> dict[str, Any]:
+def _triton(torch: Any) -> dict[str, Any]:
+    """The server's own first kernel, in float32, which every card computes."""
     try:
-        triton = import_module("triton")
+        version = import_module("triton").__version__
     except ImportError as error:
         return {"missing": str(error)}
     try:
-        from gpt_oss_server.cli.doctor.triton_kernel import doubled
+        from inference.ops import fused, reference
 
-        found = doubled(_SIZE)
+        rows = torch.arange(_SIZE * _SIZE, device="cuda", dtype=torch.float32).reshape(_SIZE, _SIZE)
+        norm, tiny = torch.ones(_SIZE, device="cuda"), 1e-5
+        right = torch.allclose(
+            fused.rms_norm(rows, norm, tiny), reference.rms_norm(rows, norm, tiny), rtol=1e-3
+        )
     except Exception as error:  # a compiler that is missing, for example
-        return {"version": triton.__version__, "error": f"{type(error).__name__}: {error}"}
-    wrong = found != [2 * number for number in range(_SIZE)]
-    return {"version": triton.__version__, "error": "its kernel computes wrongly" if wrong else None}
+        return {"version": version, "error": f"{type(error).__name__}: {error}"}
+    return {"version": version, "error": None if right else "its kernel computes wrongly"}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The terminal: where the commands write, and whether they use colour.
+"""The terminal: where the commands write, whether they use colour, and the error that ends a command.
 
 Results go to standard output and messages about them to standard error, so that output can be piped.
 """
@@ -21,6 +21,10 @@ GREEN = "32"
 CYAN = "36"
 _LEAST_WIDTH = 20  # columns in which words still make lines
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class CommandLineError(Exception):
+    """The message is a sentence for the user; the exit code is 1."""
 
 
 def out(text: str = "", *, end: str = "\n") -> None:
@@ -70,6 +74,14 @@ def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 def styled(text: str, code: str, *, on: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if on and text else text
+
+
+def introduction(name: str, description: str) -> str:
+    """A model's name and what it is: tiny, a 16M-parameter demo model. SGLang keeps its capitals."""
+    about = description.rstrip(".")
+    if not about:
+        return name
+    return f"{name}, {about}" if about[1:2].isupper() else f"{name}, {about[0].lower()}{about[1:]}"
 
 
 def harmless(text: str) -> str:

@@ -33,11 +33,8 @@ _DESCRIPTORS = 4  # standard input, output and errors, and the run's own socket
 _HIGHEST_DESCRIPTOR = 1024
 # What the commands import. Nothing here may start a thread: a process with threads must not fork.
 _MODULES = (
-    *(f"gpt_oss_server.cli.commands.{module}" for module in ("starting", "http_server", "start_checks")),
-    *(
-        f"gpt_oss_server.cli.chat.{module}"
-        for module in ("local", "loop", "remote", "reading", "history", "functions")
-    ),
+    *(f"gpt_oss_server.cli.server.{module}" for module in ("start", "http_server")),
+    *(f"gpt_oss_server.cli.chat.{module}" for module in ("local", "loop", "remote", "reader", "functions")),
     "gpt_oss_server.app",
     "gpt_oss_server.apis.chat.service",
     "gpt_oss_server.cli.main",

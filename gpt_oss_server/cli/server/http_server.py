@@ -21,10 +21,10 @@ from types import FrameType
 import uvicorn
 
 from gpt_oss_server import __version__
-from gpt_oss_server.cli.commands.starting import Start
+from gpt_oss_server.cli.server.greeting import greeting
+from gpt_oss_server.cli.server.start import Start
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.cli.terminal.errors import CommandLineError
-from gpt_oss_server.cli.terminal.greeting import greeting
+from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol

@@ -1,22 +1,27 @@
 """What the user writes: messages of one line or several, and answers to questions.
 
-Reads a terminal with editing and a history, or piped lines. Three quotes at the start of a line begin a
-message of several lines, three at the end of one end it; lines that are pasted together are one message.
+Reads a terminal with editing and a history of earlier chats, or piped lines. Three quotes at the start of a
+line begin a message of several lines, three at the end of one end it; lines that are pasted together are one
+message.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import select
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
-from gpt_oss_server.cli.chat.history import History
 from gpt_oss_server.cli.terminal import console
 
 QUOTES = '"""'
 _MORE = "... "
-_PASTED_WITHIN = 0.05  # seconds in which a pasted line follows another; nobody types that fast
+_PASTED_WITHIN = 0.05  # seconds in which a pasted line follows another; no user types that fast
+_MOST_MESSAGES = 1000  # that the history keeps
+_LONGEST_MESSAGE = 20_000  # characters; longer ones are not worth recalling
 
 
 class Reader:
@@ -128,3 +133,64 @@ def typing_ignored() -> Iterator[None]:
     finally:
         termios.tcflush(terminal, termios.TCIFLUSH)
         termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+class History:
+    """The messages of earlier chats, for the arrow keys: a file for its owner only, a JSON text a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> None:
+        """Gives the messages to readline. A file that cannot be read counts as empty."""
+        import readline
+
+        for message in self._messages():
+            readline.add_history(message)
+
+    def add(self, message: str) -> None:
+        """Recalls the message from now on. A folder that cannot be written costs only the memory."""
+        try:
+            import readline
+        except ImportError:
+            return
+        readline.add_history(message)
+        if len(message) <= _LONGEST_MESSAGE:
+            with suppress(OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _append(self._path, [json.dumps(message)])
+
+    def _messages(self) -> list[str]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return []
+        if len(lines) > 2 * _MOST_MESSAGES:
+            lines = lines[-_MOST_MESSAGES:]
+            self._rewrite(lines)
+        return [message for line in lines[-_MOST_MESSAGES:] if (message := _parsed(line))]
+
+    def _rewrite(self, lines: list[str]) -> None:
+        """Through another file, so that a chat that is killed here loses nothing."""
+        shorter = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            shorter.unlink(missing_ok=True)
+            _append(shorter, lines)
+            shorter.replace(self._path)
+        except OSError:
+            shorter.unlink(missing_ok=True)
+
+
+def _append(path: Path, lines: list[str]) -> None:
+    """Makes the file if it is missing, with rights for its owner alone."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(file, "a", encoding="utf-8") as written:
+        written.writelines(line + "\n" for line in lines)
+
+
+def _parsed(line: str) -> str | None:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, str) else None

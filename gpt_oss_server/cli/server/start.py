@@ -1,0 +1,131 @@
+"""The start of a server: its settings checked, its engine loaded, its application made.
+
+Takes settings. Returns the engine or the application, perhaps after minutes, or raises a sentence about
+settings that would otherwise fail at a request.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+from gpt_oss_server.cli.server.tools import check_tools
+from gpt_oss_server.cli.terminal.console import CommandLineError
+from gpt_oss_server.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from inference.engine import Engine
+
+
+class Start:
+    """The engine and the application of one process, once `app` has made them.
+
+    Work outside Python (loading torch's libraries, preparing grammars) runs on threads of its own, while
+    Python's imports continue here.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.engine: Engine | None = None
+
+    def begin(self) -> None:
+        """Starts what may run before the socket listens. Nothing that a start creates is garbage."""
+        from inference.registry import runs_here
+
+        gc.disable()
+        self._runs_here = runs_here(self._settings.model)
+        if self._runs_here:
+            from inference.preload import preload_torch
+
+            preload_torch()
+
+    def app(self) -> FastAPI:
+        """Raises `InferenceError`, `SettingsError` or `CommandLineError`."""
+        try:
+            from gpt_oss_server.app import create_app
+
+            if self._runs_here:
+                from gpt_oss_server.constraints.binding import make_ready
+                from gpt_oss_server.harmony.encoding import load_encoding
+
+                make_ready(load_encoding())
+            check_start(self._settings)
+            self.engine = load_engine(self._settings)
+            # The model's own, without --context.
+            check_context(self.engine.info.context_length, self._settings)
+            return create_app(self.engine, self._settings)
+        finally:
+            gc.enable()
+            gc.freeze()  # the collector need not look at the modules again
+
+
+def check_start(settings: Settings) -> None:
+    from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
+    from gpt_oss_server.runs.served import keyring_of
+    from gpt_oss_server.stores.sealing import server_sealer
+    from gpt_oss_server.toolset.offered import ToolsetMaker
+
+    check_context(settings.context, settings)
+    if settings.needs_keys:
+        keyring_of(settings)
+    if settings.sealing_key_file is not None:
+        server_sealer(settings.sealing_key_file)
+    check_telemetry(settings)
+    ToolsetMaker(settings)  # raises for backends and servers that are named wrongly
+    check_tools(settings)
+
+
+def check_context(tokens: int | None, settings: Settings) -> None:
+    """Raises `CommandLineError` for a context in which not even the shortest conversation fits.
+
+    None is the model's own, which is known once the model is loaded.
+    """
+    if tokens is None:
+        return
+    from gpt_oss_server.turns.plan import least_context
+
+    least = least_context(settings)
+    if tokens >= least:
+        return
+    message = "the system message" if settings.identity is None else "the system message with its --identity"
+    raise CommandLineError(
+        f"A context of {tokens} tokens is too short to answer anything: {message}, a question of one word "
+        f"and its answer take {least}. Give --context {least} or more, and thousands for conversations; "
+        "without --context, it is the model's own."
+    )
+
+
+def load_engine(settings: Settings, *, progress: bool | None = None) -> Engine:
+    """Loads the engine that the settings name, perhaps for minutes. Raises `InferenceError`.
+
+    With `progress` None a bar appears if stderr is a terminal.
+    """
+    import inference
+    from inference.local.options import LocalOptions
+    from inference.models.precision import Precision
+    from inference.remote.address import RemoteOptions
+
+    speculation = settings.speculation
+    options = LocalOptions(
+        max_concurrent=settings.max_concurrent,
+        max_waiting=settings.max_waiting,
+        kv_memory=settings.kv_memory,
+        precision=Precision(weights=settings.weights, kv=settings.kv_dtype),
+        speculation=speculation is True,
+        draft_head=speculation.partition(":")[2] if isinstance(speculation, str) else None,  # eagle:FOLDER
+    )
+    remote = RemoteOptions(
+        key=settings.engine_key,
+        connect_timeout=settings.engine_connect_timeout,
+        idle_timeout=settings.engine_idle_timeout,
+    )
+    return inference.load(
+        settings.model,
+        device=None if settings.device == "auto" else settings.device,
+        context=settings.context,
+        options=options,
+        remote=remote,
+        progress=progress,
+    )
