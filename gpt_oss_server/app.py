@@ -80,14 +80,14 @@ def create_app(
     tools = ToolsetMaker(settings, on_call=observation.on_tool_call)
     stores = observation.measured(stores_of(settings, store))
     served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=tools)
-    health = Health(served.engine, interval=settings.engine_check_interval)
+    health = Health(served.model.engine, interval=settings.engine_check_interval)
     service, chat = ResponsesService(served), ChatService(served)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         served.keys.start()
         tools.start()
-        served.make_ready()
+        served.model.make_ready()
         served.stores.start()
         service.continuing.start()
         health.start()
@@ -141,9 +141,9 @@ def _add_routes(app: FastAPI, service: ResponsesService, chat: ChatService, orig
     served = service.served
     for router in (
         responses_router(service),
-        traces_router(service),
+        traces_router(served),
         socket_router(service, origins),
-        conversations_router(service),
+        conversations_router(served),
         chat_router(chat),
         completions_router(served, chat.prompt),
         models_router(served),

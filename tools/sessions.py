@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tools.tool import Session, Tool
+from tools.tool import NOBODY, Client, Session, Tool
 
 _log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 15.0
@@ -27,8 +27,7 @@ class SessionLimits:
     idle: float = 1200.0
     age: float = 14_400.0
     count: int = 64
-    per_owner: int = 64
-    own: Callable[[], int | None] = lambda: None  # in place of `per_owner`, for whom the task works
+    per_owner: int = 64  # unless the client has a number of its own
     spared: float = 0.0  # seconds since its last use in which no session gives way to another owner's
 
 
@@ -64,9 +63,9 @@ class SessionPool:
         return len(self._entries)
 
     @asynccontextmanager
-    async def use(self, conversation: str, owner: str = "") -> AsyncIterator[Session]:
+    async def use(self, conversation: str, client: Client = NOBODY) -> AsyncIterator[Session]:
         """Lends the conversation's session. Raises TooManySessions, or what the tool's `open` raises."""
-        entry = self._entry(conversation, owner, replaces=True)
+        entry = self._entry(conversation, client, replaces=True)
         entry.users += 1
         try:
             async with entry.lock:
@@ -78,9 +77,9 @@ class SessionPool:
                 self._close_soon(entry)
             self._wake_later()
 
-    def open(self, conversation: str, owner: str = "") -> Session:
+    def open(self, conversation: str, client: Client = NOBODY) -> Session:
         """The same for uses other than calls, such as adding files; a new session replaces no other."""
-        entry = self._entry(conversation, owner, replaces=False)
+        entry = self._entry(conversation, client, replaces=False)
         entry.used = self._clock()  # otherwise an idle session could lose its place before this use
         self._wake_later()
         return entry.session
@@ -126,20 +125,19 @@ class SessionPool:
         while self._closing:
             await asyncio.wait(set(self._closing))
 
-    def _entry(self, conversation: str, owner: str, *, replaces: bool) -> _Entry:
+    def _entry(self, conversation: str, client: Client, *, replaces: bool) -> _Entry:
         self.sweep()
         if (entry := self._entries.get(conversation)) is not None:
             return entry
-        self._make_room(owner, replaces=replaces)
+        self._make_room(client, replaces=replaces)
         now = self._clock()
-        entry = _Entry(self._tool.open(), owner, opened=now, used=now)
+        entry = _Entry(self._tool.open(), client.name, opened=now, used=now)
         self._entries[conversation] = entry
         return entry
 
-    def _make_room(self, owner: str, *, replaces: bool) -> None:
-        own = {name: entry for name, entry in self._entries.items() if entry.owner == owner}
-        most = self._limits.own()
-        if len(own) >= (self._limits.per_owner if most is None else most):
+    def _make_room(self, client: Client, *, replaces: bool) -> None:
+        own = {name: entry for name, entry in self._entries.items() if entry.owner == client.name}
+        if len(own) >= (self._limits.per_owner if client.sessions is None else client.sessions):
             self._replace(own if replaces else {}, of_owner=True)
         if len(self._entries) >= self._limits.count:
             since = self._clock() - self._limits.spared

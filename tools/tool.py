@@ -31,12 +31,25 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True)
+class Client:
+    """For whom a tool works: a name, and how many sessions and bytes of memory it may hold (None: any)."""
+
+    name: str = ""
+    sessions: int | None = None
+    memory: int | None = None
+
+
+NOBODY = Client()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call as the model wrote it. `function` is "" for a tool that is called by its bare name."""
 
     function: str
     arguments: str
     options: Mapping[str, Any] = field(default_factory=dict)  # the request's settings for this tool
+    client: Client = NOBODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import anyio
 
 from tools.outputs import bounded
 from tools.sessions import SessionLimits, SessionPool, TooManySessions
-from tools.tool import Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
+from tools.tool import NOBODY, Client, Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is abandoned
@@ -78,14 +78,9 @@ class Toolbox:
         *,
         parent: Toolbox | None = None,
         clock: Callable[[], float] = time.monotonic,
-        owner: Callable[[], str] = str,
         on_call: OnCall | None = None,
     ) -> None:
-        """`owner` names, in the task that works, whose work it is; see `tools.sessions`.
-
-        `on_call` is called after each call, here and in toolboxes whose parent this is.
-        """
-        self._owner = owner
+        """`on_call` is called after each call, here and in toolboxes whose parent this is."""
         self._offers: dict[str, Offer] = {}
         self._pools: dict[str, SessionPool] = {}
         self._clock = clock
@@ -121,14 +116,20 @@ class Toolbox:
         return self._find(_split(recipient)[0]) is not None
 
     async def run(
-        self, conversation: str, recipient: str, arguments: str, options: Mapping[str, Any] | None = None
+        self,
+        conversation: str,
+        recipient: str,
+        arguments: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        client: Client = NOBODY,
     ) -> ToolOutput:
         """Runs one call. Raises only the caller's own cancellation."""
         namespace, function = _split(recipient)
         box = self._find(namespace)
         if box is None:
             return ToolOutput(f"There is no tool called {namespace[:80]!r}.", failed=True)
-        return await box._run(conversation, namespace, ToolCall(function, arguments, options or {}))
+        return await box._run(conversation, namespace, ToolCall(function, arguments, options or {}, client))
 
     def session(self, conversation: str, namespace: str) -> Session | None:
         """A tool's session for a conversation, for callers that know it: to resolve cursors or list files."""
@@ -145,14 +146,14 @@ class Toolbox:
         box = self._find(namespace)
         return box._pools[namespace].conversations(owner) if box is not None else ()
 
-    def open(self, conversation: str, namespace: str) -> Session:
+    def open(self, conversation: str, namespace: str, client: Client = NOBODY) -> Session:
         """The same, but opens a session if there is none. Raises TooManySessions or ToolUnavailable."""
         box = self._find(namespace)
         if box is None:
             raise ToolUnavailable(f"There is no tool called {namespace[:80]!r}.")
         if box._closed:  # nothing would close a session opened now
             raise ToolUnavailable("The server is shutting down; no tool can be used any more.")
-        return box._pools[namespace].open(conversation, box._owner())
+        return box._pools[namespace].open(conversation, client)
 
     def forget(self, conversation: str, namespace: str | None = None) -> None:
         """Ends the conversation's sessions here, or its session of one tool, even if it is the parent's."""
@@ -218,7 +219,7 @@ class Toolbox:
         if wrong is not None:
             return _failed(wrong), "failed"
         try:
-            async with pool.use(conversation, self._owner()) as session:
+            async with pool.use(conversation, call.client) as session:
                 try:
                     output = await self._bounded(_checked_run(session, call), offer.timeout)
                 except _TimedOut as stopped:

@@ -1,15 +1,12 @@
 """What the key of a request allows, and the owner of everything that the request makes.
 
-`ACCESS` is the access of the request that is being served, which its tasks and threads inherit. A server
-without keys has one access, whose owner has no name.
+A server without keys has one access, whose owner has no name.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from gpt_oss_server.caller.owner import OWNER
 from gpt_oss_server.errors import ToolNotAllowed
 
 MCP = "mcp"
@@ -51,15 +48,3 @@ class Access:
 
 
 OPEN = Access()
-ACCESS: ContextVar[Access] = ContextVar("access", default=OPEN)
-
-
-def serve_as(access: Access) -> None:
-    """From now on, this task works for `access`."""
-    ACCESS.set(access)
-    OWNER.set(access.owner)
-
-
-def owner() -> str:
-    """The owner of what this task makes and may see; "" on a server without keys."""
-    return ACCESS.get().owner

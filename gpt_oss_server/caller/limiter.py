@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextvars import ContextVar
 
 from gpt_oss_server.caller.access import Access
 from gpt_oss_server.caller.limit_headers import duration, limit_headers
@@ -20,7 +19,6 @@ from gpt_oss_server.errors import RateLimitExceeded, StoreUnavailable, TokenLimi
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.allowances import Allowances, Charge, Left, Refused
 
-ASSUMED_OUTPUT = 1024  # tokens that are reserved for the output of a request that sets no limit
 _RETRY_SECONDS = 1.0  # after which a place among a key's requests at work may be free
 _WORDS = {"requests": "requests per minute (RPM)", "tokens": "tokens per minute (TPM)"}
 _log = logging.getLogger(__name__)
@@ -44,23 +42,6 @@ class Admission:
         for spending in self._spendings:  # of runs that never began: the others have settled
             spending.settle(0)
         self._limiter.release(self._access)
-
-
-ADMISSION: ContextVar[Admission | None] = ContextVar("admission", default=None)
-
-
-async def reserve(prompt: int, limit: int | None, most: int | None, *, outlives: bool = False) -> Spending:
-    """Reserves the tokens of a run of the request that this task serves. Raises a 429.
-
-    `limit` is the request's own limit of its output, and `most` what its output can have at most. A run that
-    `outlives` its request settles by itself.
-    """
-    admission = ADMISSION.get()
-    if admission is None:
-        return no_spending()
-    output = ASSUMED_OUTPUT if limit is None else limit
-    output = output if most is None else min(output, most)
-    return await admission.reserve(prompt, output, outlives=outlives)
 
 
 class Limiter:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from starlette.requests import Request
 
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
-from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread, without_collections
+from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread, without_collections
 from gpt_oss_server.json_values import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -22,16 +25,13 @@ _DIGITS = 18  # of a length: Python refuses to convert several thousand
 _SEND_LESS = "Send less, or start the server with a larger --max-body-bytes."
 
 
-async def read_json(request: Request, max_bytes: int) -> object:
-    return await decoded(await read_bytes(request, max_bytes))
-
-
-async def decoded(body: bytes) -> object:
-    """The value of a body, which a thread parses if it is large."""
-    BODY_SIZE.set(len(body))
+async def read_json(request: Request, max_bytes: int) -> tuple[Caller, object]:
+    """The caller, who answers for the size of the body, and the body's value. A thread parses a large one."""
+    body = await read_bytes(request, max_bytes)
+    caller = replace(caller_of(request.scope), body_size=len(body))
     if len(body) <= LARGE_INPUT:
-        return decode_json(body)
-    return await in_thread(lambda: decode_json(body))
+        return caller, decode_json(body)
+    return caller, await in_thread(len(body), lambda: decode_json(body))
 
 
 async def read_bytes(request: Request, max_bytes: int, *, advice: str = _SEND_LESS) -> bytes:

@@ -1,6 +1,6 @@
 """The outermost layer: adds `x-request-id` to every answer and turns uncaught exceptions into 500s.
 
-It takes the id from the request or creates one, and sets the owner of the request's work. It logs the
+It takes the id from the request or creates one, and makes the request's caller. It logs the
 beginning and the end of each request, and an uncaught exception with its traceback, which the client does not
 see. It ignores a slash at the end of a path.
 """
@@ -20,11 +20,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpt_oss_server.caller.arrival import ARRIVED
-from gpt_oss_server.caller.labels import LABELS, labels_of
-from gpt_oss_server.caller.owner import OWNER, owner_of
 from gpt_oss_server.caller.record import RECORD, RequestRecord
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.http.callers import make_caller
 
 HEADER = "x-request-id"
 _STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
@@ -71,11 +69,10 @@ class Edge:
             await self._app(scope, receive, send)
             return
         scope = _without_last_slash(scope)
-        OWNER.set(owner_of(scope))
-        ARRIVED.set(began := time.monotonic())
+        began = time.monotonic()
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
-        LABELS.set({HEADER: request_id, **labels_of(scope)})
+        make_caller(scope, HEADER, request_id)
         record = _record_of(scope, request_id)
         RECORD.set(record)
         record.arrived()

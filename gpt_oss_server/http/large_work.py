@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from starlette.responses import JSONResponse
@@ -26,8 +25,6 @@ T = TypeVar("T")
 LARGE_INPUT = 10_000
 # A request of many megabytes can take a thread for minutes, for which no other may wait.
 HUGE_BODY = 1024**2
-BODY_SIZE: ContextVar[int] = ContextVar("body size", default=0)
-"""The bytes of the request that is being served."""
 # They share one interpreter with the event loop; more threads would only slow it.
 _large = ThreadPoolExecutor(2, "large requests")
 _huge = ThreadPoolExecutor(1, "huge requests")
@@ -56,30 +53,27 @@ def without_collections() -> Iterator[None]:
                 gc.enable()
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    size = BODY_SIZE.get()
+async def in_thread(size: int, work: Callable[[], T]) -> T:
+    """`size`: the bytes of the request's body."""
+    loop = asyncio.get_running_loop()
     if size <= HUGE_BODY:
-        return await _run(_large, work)
+        return await loop.run_in_executor(_large, work)
 
     def unhurried() -> T:
         time.sleep(size * _PAUSE)
         return work()
 
-    return await _run(_huge, unhurried)
+    return await loop.run_in_executor(_huge, unhurried)
 
 
-async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
-
-
-async def in_thread_if_large(work: Callable[[], T], *of: object) -> T:
+async def in_thread_if_large(size: int, work: Callable[[], T], *of: object) -> T:
     """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait.
 
     Of a huge request, any field may be the large one.
     """
-    return await in_thread(work) if BODY_SIZE.get() > HUGE_BODY or is_larger(LARGE_INPUT, *of) else work()
+    return await in_thread(size, work) if size > HUGE_BODY or is_larger(LARGE_INPUT, *of) else work()
 
 
-async def json_answer(content: Any) -> JSONResponse:
+async def json_answer(content: Any, size: int = 0) -> JSONResponse:
     """The answer with this content, which a thread encodes if it is large."""
-    return await in_thread_if_large(lambda: JSONResponse(content), content)
+    return await in_thread_if_large(size, lambda: JSONResponse(content), content)

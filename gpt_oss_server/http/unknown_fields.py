@@ -43,7 +43,7 @@ def unknown_fields(body: object, model: type[Body]) -> list[Unknown]:
 
 
 def treat_unknown_fields(body: object, model: type[Body], treatment: str) -> None:
-    """Refuses or logs a body with unknown fields. `header_of` tells the client."""
+    """Refuses or logs a body with unknown fields. `unknown_header` tells the client."""
     if treatment == "ignore" or not (found := unknown_fields(body, model)):
         return
     if treatment == "reject":
@@ -56,7 +56,7 @@ def treat_unknown_fields(body: object, model: type[Body], treatment: str) -> Non
         _warn(str(each))
 
 
-def header_of(body: object, model: type[Body], treatment: str) -> dict[str, str]:
+def unknown_header(body: object, model: type[Body], treatment: str) -> dict[str, str]:
     """The header that names the unknown fields, where there are any and the operator wants a warning."""
     found = unknown_fields(body, model) if treatment == "warn" else []
     if not found:

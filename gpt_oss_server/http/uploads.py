@@ -29,10 +29,10 @@ async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
     body = await read_bytes(request, max_bytes, advice="Send a smaller file.")
     match kind.get_content_type():
         case "application/json":
-            return await in_thread(lambda: _from_json(body))
+            return await in_thread(0, lambda: _from_json(body))
         case "multipart/form-data":
             boundary = str(kind.get_param("boundary", ""))
-            return await in_thread(lambda: _from_form(body, boundary))
+            return await in_thread(0, lambda: _from_form(body, boundary))
         case other:
             raise InvalidRequest(f"A file cannot be sent as {other!r}. {_HOW}", param="file")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpt_oss_server.caller.access import ACCESS
-from gpt_oss_server.caller.owner import OWNER
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.items.container_names import container_id, container_of
 from gpt_oss_server.items.kind import HostedCall, HostedTool, Maker, PastCall, Tool
@@ -47,7 +45,7 @@ class CodeInterpreter(HostedTool):
             return None
 
         async def make() -> Offer | None:
-            from tools.python import Budget, PythonTool, choose_sandbox
+            from tools.python import PythonTool, choose_sandbox
 
             sandbox = self._sandbox or await choose_sandbox(settings.python, image=settings.python_image)
             if sandbox is None:
@@ -57,12 +55,10 @@ class CodeInterpreter(HostedTool):
                 sandbox,
                 timeout=timeout,
                 memory=settings.python_memory,
-                budget=lambda: Budget(OWNER.get(), ACCESS.get().limits.memory),
             )
             sessions = SessionLimits(
                 count=settings.python_max_sessions,
                 per_owner=settings.python_max_sessions_per_client,
-                own=lambda: ACCESS.get().limits.kernels,
                 spared=_SPARED,
             )
             return offer_of(tool, timeout, sessions=sessions)

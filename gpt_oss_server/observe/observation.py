@@ -58,7 +58,7 @@ class Observation:
         if self._metrics is not None:
             observers.append(self._metrics.runs)
             app.include_router(metrics_router(self._metrics, service))
-        observers += self._telemetry.run_observers(service.served.model_names)
+        observers += self._telemetry.run_observers(service.served.model.names)
 
     def add_spans(self, app: FastAPI) -> None:
         """Spans of requests. Add the layers that these shall see before them."""

@@ -48,9 +48,9 @@ def pages_router(served: Served) -> APIRouter:
 
     @router.api_route("/", methods=["GET", "HEAD"])
     async def landing(request: Request) -> Response:
-        info = served.engine.info
+        info = served.model.info
         page = landing_page(
-            info, served.model_names, str(request.base_url), __version__, needs_key=not served.keys.is_open
+            info, served.model.names, str(request.base_url), __version__, needs_key=not served.keys.is_open
         )
         return HTMLResponse(page, headers=_POLICY)
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from gpt_oss_server.caller.arrival import arrived
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.runs.counters import Counters
 from gpt_oss_server.turns.transcript import Transcript
@@ -75,7 +74,7 @@ class ObservedRun:
     usage: Callable[[], Usage] = Usage
     conversation: str | None = None
     outlives: bool = False  # its connection; `stopped` and `over` then follow `running`
-    arrived: float = field(default_factory=arrived)
+    arrived: float = field(default_factory=time.monotonic)
     watch: Watch = UNWATCHED
     turns: list[ObservedTurn] = field(default_factory=list)
     statuses: list[TurnStatus] = field(default_factory=list)  # of the turns that have ended

@@ -55,6 +55,8 @@ class Stores:
     traces: StoredTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
+        if not owner:  # opened stores are those of this owner
+            return Keep("", self.responses, self.completions, self.events, self.sealer, self.traces)
         return Keep(
             owner,
             self.responses.of(owner),

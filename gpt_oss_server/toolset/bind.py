@@ -7,9 +7,11 @@ Takes the tools that the request wants and the server offers. Returns `HostedToo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
-from gpt_oss_server.caller.access import ACCESS, MCP
+from gpt_oss_server.caller.access import MCP
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.requested import RequestTools
@@ -19,13 +21,35 @@ from gpt_oss_server.toolset.offered import Toolset
 from tools.toolbox import Toolbox
 
 
-async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], ids: Ids) -> HostedTools:
+@asynccontextmanager
+async def bound_tools(
+    tools: RequestTools,
+    ready: Callable[[], Awaitable[Toolset]],
+    caller: Caller,
+    ids: Ids,
+    *,
+    limit: int | None,
+    conversation: str = "",
+) -> AsyncGenerator[HostedTools, None]:
+    """The built-in tools of a request. If the block raises, they are closed."""
+    hosted = await bind_tools(tools, ready, caller, ids)
+    hosted.conversation, hosted.limit = conversation, limit
+    try:
+        yield hosted
+    except BaseException:
+        await hosted.close(keeps_conversation=True)
+        raise
+
+
+async def bind_tools(
+    tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], caller: Caller, ids: Ids
+) -> HostedTools:
     """Waits until the toolset is `ready`, unless the request has no hosted tools."""
     if not tools.hosted and not tools.servers:
         return HostedTools(Toolbox(), search=tools.search)
-    toolset, access = await ready(), ACCESS.get()
+    toolset, access = await ready(), caller.access
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
-    hosted = HostedTools(toolset.toolbox, search=tools.search)
+    hosted = HostedTools(toolset.toolbox, client=caller.tool_client, search=tools.search)
     usable = {name for name in offered if access.allows(name)}
     wanted = list(tools.hosted) if tools.offered else []
     if wanted:
@@ -42,7 +66,7 @@ async def bind_tools(tools: RequestTools, ready: Callable[[], Awaitable[Toolset]
     hosted.options = {name: options for name, options in tools.hosted.items() if name in wanted}
     for namespace, options in hosted.options.items():
         if container := BY_NAMESPACE[namespace].container(options):
-            hosted.containers[namespace] = _open_container(container, namespace, toolset)
+            hosted.containers[namespace] = _open_container(container, namespace, toolset, caller)
     if tools.servers and tools.offered:
         try:
             # On a thread, because the first import takes more than a second.
@@ -65,9 +89,9 @@ def _add_servers() -> Callable[..., Awaitable[None]]:
     return add_servers
 
 
-def _open_container(container: str, namespace: str, toolset: Toolset) -> str:
+def _open_container(container: str, namespace: str, toolset: Toolset, caller: Caller) -> str:
     """The conversation of a container that a request names. The container must exist."""
-    conversation = toolset.conversation_of(container, namespace)
+    conversation = toolset.conversation_of(container, namespace, caller)
     if namespace not in toolset.local or not conversation:
         raise ContainerNotFound(
             f"There is no container {container!r}: it never existed, or it expired after being idle. Create "

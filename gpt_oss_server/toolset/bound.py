@@ -18,7 +18,7 @@ from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.items.requested import RequestTools
 from gpt_oss_server.items.search import ToolSearch
 from gpt_oss_server.items.table import BY_NAMESPACE
-from tools.tool import Declaration, ToolOutput
+from tools.tool import NOBODY, Client, Declaration, ToolOutput
 from tools.toolbox import Toolbox
 
 FUNCTION = f"{FUNCTIONS}."
@@ -34,6 +34,7 @@ class HostedTools:
     """Implements `TurnTools` once `conversation` is set."""
 
     toolbox: Toolbox  # the server's
+    client: Client = NOBODY  # for whom the calls run
     declarations: tuple[Declaration, ...] = ()
     options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items
@@ -133,7 +134,9 @@ class HostedTools:
     async def _run(self, namespace: str, recipient: str, arguments: str) -> ToolOutput:
         options = self.options.get(namespace)
         toolbox = self.own if self.own is not None else self.toolbox
-        return await toolbox.run(self.conversation_of(namespace), recipient, arguments, options)
+        return await toolbox.run(
+            self.conversation_of(namespace), recipient, arguments, options, client=self.client
+        )
 
     def replayed(self, recipient: str) -> None:
         """Counts a call that an earlier attempt of this response made."""

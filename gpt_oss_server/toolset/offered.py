@@ -14,8 +14,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.caller.access import owner
-from gpt_oss_server.caller.owner import OWNER
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.items.container_names import conversation_of
 from gpt_oss_server.items.kind import HostedTool, Maker
 from gpt_oss_server.items.table import HOSTED_TOOLS
@@ -48,9 +47,9 @@ class Toolset:
     mcp_timeout: float = 120.0
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def conversation_of(self, container: str, namespace: str) -> str:
+    def conversation_of(self, container: str, namespace: str, caller: Caller) -> str:
         """The conversation of an open container; "" if there is none, or only that of another key's owner."""
-        return conversation_of(container, self.toolbox.conversations(namespace, owner() or None))
+        return conversation_of(container, self.toolbox.conversations(namespace, caller.owner or None))
 
     def close_later(self, closing: Coroutine[Any, Any, None]) -> None:
         """Closes a request's own tools in the background, as an MCP server may take long to close."""
@@ -140,7 +139,7 @@ class ToolsetMaker:
         if self._servers or settings.tool_server:
             await asyncio.to_thread(_load_mcp)
             self._add_servers(toolset, offers)
-        toolset.toolbox = Toolbox(offers, owner=OWNER.get, on_call=self._on_call)
+        toolset.toolbox = Toolbox(offers, on_call=self._on_call)
         for offer in offers:
             toolset.refusals.pop(offer.tool.declaration.namespace, None)
         self._missing = list(settings.tool_server)

@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
-from gpt_oss_server.caller.access import owner
-from gpt_oss_server.caller.labels import LABELS, with_session
-from gpt_oss_server.caller.owner import OWNER
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
@@ -23,8 +21,8 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.json_values import is_larger
+from gpt_oss_server.models.limits import default_output_limit
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.turns.plan import default_output_limit
 from gpt_oss_server.turns.stop_ids import HARMONY_STOPS, least_tokens, stop_ids
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
@@ -216,6 +214,7 @@ def sampling_of(
     request: SamplingRequest,
     info: EngineInfo,
     settings: Settings,
+    caller: Caller,
     *,
     prompt: int,
     limit: int | None,
@@ -235,8 +234,8 @@ def sampling_of(
             param="priority",
         )
     given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
-    if whose := owner():  # no timing of a prompt shows what another owner's contained
-        given["cache_salt"] = f"{whose} {given.get('cache_salt', '')}"
+    if caller.owner:  # no timing of a prompt shows what another owner's contained
+        given["cache_salt"] = f"{caller.owner} {given.get('cache_salt', '')}"
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
@@ -244,8 +243,8 @@ def sampling_of(
     least = least_tokens(request.min_tokens or 0, limit, most)
     stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
     own = {**given, "min_tokens": least, "stop_token_ids": stops}
-    labels = dict(with_session(LABELS.get(), getattr(request, "prompt_cache_key", None)))
-    return Sampling(max_tokens=most, owner=OWNER.get(), labels=labels, **own)
+    labels = caller.labels_with(getattr(request, "prompt_cache_key", None))
+    return Sampling(max_tokens=most, owner=caller.client, labels=labels, **own)
 
 
 def _given(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.chat.service import ChatService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
@@ -40,7 +41,7 @@ def service(*turns: str) -> ChatService:
 
 
 async def completion_of(chat: ChatService, **body: Any) -> dict[str, Any]:
-    run = await chat.start({"stream": True, **body})
+    run = await chat.start(LOCAL, {"stream": True, **body})
     return check_chunks([chunk async for batch in run.chunks() for chunk in batch])
 
 

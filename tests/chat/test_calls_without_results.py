@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from tests.doubles.apis.chat_asking import TOOL, replaying, service_of
 
@@ -27,7 +28,7 @@ def result(call_id: str, text: str) -> dict[str, Any]:
 async def prompt_of(*messages: Any) -> str:
     service = service_of(replaying("x"))
     body = {"messages": [USER, *messages], "tools": [TOOL]}
-    return service.served.encoding.decode(await service.prompt(body))
+    return service.served.model.encoding.decode(await service.prompt(LOCAL, body))
 
 
 WITHOUT: list[list[Any]] = [

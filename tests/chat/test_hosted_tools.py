@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.chat.service import ChatService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.chat_asking import HI, check_chunks, service_of
@@ -20,8 +21,13 @@ SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"cats"}<
 CITES = "<|channel|>final<|message|>Cats purr【0†L1-L2】, it is said.<|return|>"
 
 
+STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+
 async def completion_of(service: ChatService, **body: Any) -> dict[str, Any]:
-    run = await service.start({**HI, "stream": True, "stream_options": {"include_usage": True}, **body})
+    run = await service.start(
+        LOCAL, {**HI, "stream": True, "stream_options": {"include_usage": True}, **body}
+    )
     return check_chunks([chunk async for batch in run.chunks() for chunk in batch])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import load_encoding
 from tests.doubles.apis.chat_asking import replaying, service_of
 
@@ -27,7 +28,9 @@ def result(call_id: str, text: str) -> dict[str, Any]:
 
 
 async def prompt_of(*messages: dict[str, Any]) -> str:
-    run = await service_of(replaying("<|channel|>final<|message|>Hi<|return|>")).start({"messages": messages})
+    run = await service_of(replaying("<|channel|>final<|message|>Hi<|return|>")).start(
+        LOCAL, {"messages": messages}
+    )
     return load_encoding().decode(run._prepared.prompt)
 
 

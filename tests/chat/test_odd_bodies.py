@@ -8,6 +8,7 @@ import pytest
 
 from gpt_oss_server.apis.completions.api import start
 from gpt_oss_server.apis.completions.tokens import detokenize, tokenize
+from gpt_oss_server.caller.caller import LOCAL
 from tests.doubles.apis.chat_asking import TOOL, replaying, service_of
 from tests.doubles.apis.odd_bodies import ODD, answer_or_sentence, places, with_odd
 
@@ -47,7 +48,7 @@ async def test_a_chat_request(odd: Any) -> None:
     service = service_of(replaying(HELLO))
 
     async def ask(body: Any) -> object:
-        return await (await service.start(body)).wait()
+        return await (await service.start(LOCAL, body)).wait()
 
     bodies = [with_odd(CHAT, place, odd) for place in places(CHAT)]
     for body in [*bodies, *({**CHAT, name: odd} for name in MORE)]:
@@ -60,13 +61,15 @@ async def test_plain_completions_and_tokens(odd: Any) -> None:
     service = service_of(replaying("Hello!<|return|>"))
 
     async def ask(body: Any) -> object:
-        return await (await start(body, service.served)).wait()
+        return await (await start(LOCAL, body, service.served)).wait()
 
     async def to_text(body: Any) -> object:
-        return detokenize(body, service.served)
+        return detokenize(body, service.served.model)
 
     plain = [with_odd(PLAIN, place, odd) for place in places(PLAIN)]
-    answers = [made for body in plain for made in (ask(body), tokenize(body, service.served, service.prompt))]
+    model = service.served.model
+    answers = [ask(body) for body in plain]
+    answers += [tokenize(LOCAL, body, model, service.prompt) for body in plain]
     answers += [to_text(body) for body in (odd, {"tokens": odd}, {"tokens": [odd]})]
     for one in answers:
         refused = await answer_or_sentence(one)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from tests.doubles.apis.chat_asking import HI, TOOL, check_chunks, chunks_of, completion_of, message_of
 from tests.doubles.apis.chat_texts import CALL, HELLO, NEXT
 from tests.doubles.apis.chat_tools import CALL as SUM
@@ -45,7 +46,7 @@ async def test_each_call_has_its_index_in_the_stream() -> None:
 async def test_hosted_tools_run_in_parallel_and_the_answer_follows() -> None:
     service, _ = serving_tools(SUM + NEXT + SUM.replace("2+2", "3+4"), HELLO)
     tools: list[dict[str, Any]] = [{"type": "code_interpreter", "container": {"type": "auto"}}]
-    run = await service.start({**HI, "tools": tools, "parallel_tool_calls": True})
+    run = await service.start(LOCAL, {**HI, "tools": tools, "parallel_tool_calls": True})
     message = message_of(await run.wait())
     assert [made["output"] for made in message["executed_tools"]] == ["4 (call 1)", "7 (call 2)"]
     assert [made["index"] for made in message["executed_tools"]] == [0, 1]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded
 from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, message_of, replaying, service_of
 
@@ -14,7 +15,7 @@ HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 
 async def prompt_of(**body: Any) -> str:
     service = service_of(replaying(HELLO))
-    return service.served.encoding.decode(await service.prompt({**HI, **body}))
+    return service.served.model.encoding.decode(await service.prompt(LOCAL, {**HI, **body}))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -169,7 +170,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("body", "param"), REFUSED, ids=lambda value: str(value)[:60])
 async def test_an_error_names_the_field_that_cannot_be_served(body: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as refused:
-        await service_of(replaying(HELLO)).start({**HI, **body})
+        await service_of(replaying(HELLO)).start(LOCAL, {**HI, **body})
     assert refused.value.param == param
     assert refused.value.status in (400, 404)
 

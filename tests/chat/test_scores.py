@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.completions.api import start
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
@@ -37,7 +38,7 @@ def forking(encoding: Encoding, **answers: float) -> ForkingEngine:
 
 
 async def text_completion(engine: Any, **body: Any) -> dict[str, Any]:
-    return await (await start(body, service_of(engine).served)).wait()
+    return await (await start(LOCAL, body, service_of(engine).served)).wait()
 
 
 async def test_a_beam_search_gives_the_likeliest_answers_in_order(encoding: Encoding) -> None:
@@ -178,7 +179,7 @@ async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
 
 async def test_a_stream_begins_with_the_scores_of_the_echo(encoding: Encoding) -> None:
     body = {"prompt": "Say 🧠:", "echo": True, "logprobs": 0, "max_tokens": 5, "stream": True}
-    run = await start(body, service_of(forking(encoding, good=1.0)).served)
+    run = await start(LOCAL, body, service_of(forking(encoding, good=1.0)).served)
     first, *rest = [chunk["choices"][0] async for batch in run.chunks() for chunk in batch]
     assert first["text"] == "Say 🧠:"
     assert len(first["logprobs"]["tokens"]) == len(encoding.encode("Say 🧠:"))
@@ -192,7 +193,7 @@ async def test_a_stream_begins_with_the_scores_of_the_echo(encoding: Encoding) -
 async def test_every_sampled_token_has_a_score_whether_shown_or_not(stream: bool) -> None:
     """Harnesses that rate a text drop the last score, which must belong to the one sampled token."""
     body = {"prompt": "x", "logprobs": 1, "max_tokens": 50, "stream": stream}
-    run = await start(body, service_of(scripted("It is so.<|return|>")).served)
+    run = await start(LOCAL, body, service_of(scripted("It is so.<|return|>")).served)
     scores = [
         choice["logprobs"] async for batch in run.chunks() for chunk in batch for choice in chunk["choices"]
     ]

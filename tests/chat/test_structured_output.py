@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidOutput
 from gpt_oss_server.harmony.encoding import load_encoding
 from inference.grammar import Notation, SpelledGrammar
@@ -38,7 +39,7 @@ NAMED: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name"
 
 async def test_the_schema_is_in_the_prompt() -> None:
     service = service_of(replaying(GOOD))
-    prompt = service.served.encoding.decode(await service.prompt({**HI, **FORMAT}))
+    prompt = service.served.model.encoding.decode(await service.prompt(LOCAL, {**HI, **FORMAT}))
     assert "# Response Formats\n\n## city" in prompt
 
 

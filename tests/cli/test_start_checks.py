@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpt_oss_server.models.limits import least_context
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.turns.plan import least_context
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.server_process import serving
 

@@ -14,8 +14,10 @@ import pytest
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.app import create_app
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.commands import run
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted, serving
@@ -54,12 +56,14 @@ def filled(tmp_path: Path, encoding: Encoding) -> tuple[str, dict[str, str]]:
     place, ids = f"sqlite:{tmp_path / 'one.sqlite'}", {}
 
     async def fill(service: ResponsesService) -> None:
-        first = await (await service.start({"input": "one"})).wait()
-        second = await (await service.start({"input": "two", "previous_response_id": first["id"]})).wait()
-        await service.delete(first["id"])
-        made = await service.conversations.create({"metadata": {"topic": "demo"}})
+        first = await (await service.start(LOCAL, {"input": "one"})).wait()
+        second = await (
+            await service.start(LOCAL, {"input": "two", "previous_response_id": first["id"]})
+        ).wait()
+        await service.stored(LOCAL).delete(first["id"])
+        made = await conversations_of(service).create({"metadata": {"topic": "demo"}})
         for text in ("three", "four"):
-            await (await service.start({"input": text, "conversation": made["id"]})).wait()
+            await (await service.start(LOCAL, {"input": text, "conversation": made["id"]})).wait()
         ids.update(response=second["id"], conversation=made["id"])
 
     served(place, encoding, fill)
@@ -78,9 +82,11 @@ def test_what_is_exported_and_imported_continues_with_the_same_prompts(
     assert "Imported 3 responses and 1 conversations" in imported.stderr
 
     async def continue_both(service: ResponsesService) -> None:
-        await (await service.start({"input": "?", "previous_response_id": ids["response"]})).wait()
-        await (await service.start({"input": "?", "conversation": ids["conversation"]})).wait()
-        assert (await service.conversations.retrieve(ids["conversation"]))["metadata"] == {"topic": "demo"}
+        await (await service.start(LOCAL, {"input": "?", "previous_response_id": ids["response"]})).wait()
+        await (await service.start(LOCAL, {"input": "?", "conversation": ids["conversation"]})).wait()
+        assert (await conversations_of(service).retrieve(ids["conversation"]))["metadata"] == {
+            "topic": "demo"
+        }
 
     prompts = served(other, encoding, continue_both)
     assert prompts == served(place, encoding, continue_both)

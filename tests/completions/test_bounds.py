@@ -13,6 +13,7 @@ import pytest
 
 from gpt_oss_server.apis.completions.api import start
 from gpt_oss_server.apis.completions.run import CompletionRun, _Choice
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
@@ -25,7 +26,7 @@ HELLO = "Hello!<|return|>"
 
 
 async def run_of(engine: Any, settings: Settings | None = None, **body: Any) -> CompletionRun:
-    return await start({"max_tokens": 4, **body}, Served(engine, settings))
+    return await start(LOCAL, {"max_tokens": 4, **body}, Served(engine, settings))
 
 
 @pytest.mark.parametrize(

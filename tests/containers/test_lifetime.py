@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpt_oss_server.apis.containers.sessions import Containers
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.toolset.offered import Toolset
@@ -35,10 +36,10 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     await containers.create("c", "another's", "you")
     for _ in range(3):
         clock.now += 15 * MINUTE
-        assert (await containers.find(kept)).as_json()["last_active_at"] == int(clock.now)
+        assert (await containers.find(kept, LOCAL)).as_json()["last_active_at"] == int(clock.now)
     assert [each.metadata.name for each in await containers.of_owner("me")] == ["kept"]
     with pytest.raises(ContainerNotFound):
-        await containers.find(left)
+        await containers.find(left, LOCAL)
     clock.now += 15 * MINUTE
     [listed] = await containers.of_owner("me")
     assert listed.as_json()["last_active_at"] == int(clock.now - 15 * MINUTE), "a list uses no container"

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.content.attachments import file_text
 from gpt_oss_server.content.parts import text_of
 from tests.doubles.apis.asking import FINAL, Asking
@@ -125,5 +126,5 @@ async def test_both_apis_put_a_file_into_the_prompt() -> None:
     assert "The answer is 42." in prompt
     service = service_of(replaying(FINAL))
     content = [{"type": "file", "file": file}, {"type": "text", "text": "What is it?"}]
-    tokens = await service.prompt({"messages": [{"role": "user", "content": content}]})
-    assert "The answer is 42." in service.served.encoding.decode(tokens)
+    tokens = await service.prompt(LOCAL, {"messages": [{"role": "user", "content": content}]})
+    assert "The answer is 42." in service.served.model.encoding.decode(tokens)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Records
@@ -71,7 +72,7 @@ class Process:
         )
 
     async def run_to_its_end(self, **body: Any) -> tuple[Appended, list[dict[str, Any]]]:
-        run = await self.service.start({"input": "Hi", "background": True, **body})
+        run = await self.service.start(LOCAL, {"input": "Hi", "background": True, **body})
         log = await self.service.run_in_background(run)
         events = [event async for batch in log.read() for event in batch]
         return self.logs.appended, parsed(events)

@@ -127,7 +127,7 @@ async def test_a_restarted_server_goes_on_where_it_stopped(tmp_path: Path) -> No
     made = await first.post("/conversations", metadata={"topic": "demo"})
     await first.create(conversation=made["id"])
     running = await first.create(background=True, input="Hi, slowly")
-    sealed = first.service.served.sealer.seal("test", b"content")
+    sealed = first.service.served.stores.sealer.seal("test", b"content")
     await asyncio.sleep(0.15)
     slow.close = _nothing  # type: ignore[method-assign]  # the next server has the same engine
     await first.client.aclose()
@@ -139,7 +139,7 @@ async def test_a_restarted_server_goes_on_where_it_stopped(tmp_path: Path) -> No
     await second.create(previous_response_id=answered["id"])
     assert (await second.get(f"/conversations/{made['id']}"))["metadata"] == {"topic": "demo"}
     assert len((await second.get(f"/conversations/{made['id']}/items"))["data"]) == 2
-    assert second.service.served.sealer.open("test", sealed) == b"content"
+    assert second.service.served.stores.sealer.open("test", sealed) == b"content"
     ended = await second.ended(running["id"])
     assert (ended["status"], ended["id"]) == ("completed", running["id"])
     streamed = await second.client.get(f"/responses/{running['id']}", params={"stream": "true"})

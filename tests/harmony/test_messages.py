@@ -8,6 +8,7 @@ from typing import Any
 import openai_harmony
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.messages import messages_of
 from inference.engine import EngineFailed
@@ -59,7 +60,7 @@ async def test_a_response_holds_them_on_request(encoding: Encoding, stream: bool
     )
     service = responses_service(TurnsEngine(encoding, answer))
     body: dict[str, Any] = {"input": "2 + 2?", "instructions": "Be brief.", "stream": stream}
-    run = await service.start({**body, "enable_response_messages": True})
+    run = await service.start(LOCAL, {**body, "enable_response_messages": True})
     response = check_stream([event async for batch in run.events() for event in batch])
     roles = [message["role"] for message in response["input_messages"]]
     assert roles == ["system", "developer", "user"]
@@ -68,14 +69,14 @@ async def test_a_response_holds_them_on_request(encoding: Encoding, stream: bool
         ("analysis", "Hm."),
         ("final", "4."),
     ]
-    plain = await (await service.start(body)).wait()
+    plain = await (await service.start(LOCAL, body)).wait()
     assert "input_messages" not in plain
 
 
 async def test_a_failed_response_holds_the_messages_so_far(encoding: Encoding) -> None:
     tokens = encoding.encode_special("<|channel|>final<|message|>One two three")
     service = responses_service(ReplayEngine(tokens, fails_after=5, error=EngineFailed("gone")))
-    response = await (await service.start({"input": "Hi", "enable_response_messages": True})).wait()
+    response = await (await service.start(LOCAL, {"input": "Hi", "enable_response_messages": True})).wait()
     assert response["status"] == "failed"
     [message] = response["output_messages"]
     assert message["content"] == [{"type": "text", "text": "One two"}]

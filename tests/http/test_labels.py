@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import httpx
 import pytest
 
-from gpt_oss_server.caller.labels import labels_of, with_session
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.http.callers import make_caller
 from gpt_oss_server.settings import Settings
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import serving
@@ -34,8 +35,8 @@ def test_a_requests_labels_reach_the_engine(encoding: Encoding) -> None:
 @pytest.mark.parametrize("value", ["", " a", "a\u00e9", "x" * 600, "a\tb"])
 def test_values_that_could_break_a_request_are_left_out(value: str) -> None:
     scope = {"headers": [(b"x-session-id", value.encode("utf-8")), (b"traceparent", b"ok")]}
-    assert labels_of(scope) == {"traceparent": "ok"}
-    assert with_session({}, value) == {}
+    assert make_caller(scope, "x-request-id", "1").labels == {"x-request-id": "1", "traceparent": "ok"}
+    assert Caller().labels_with(value) == {}
 
 
 @pytest.mark.parametrize(
@@ -45,4 +46,4 @@ def test_values_that_could_break_a_request_are_left_out(value: str) -> None:
 def test_a_clients_own_session_comes_first(
     labels: Mapping[str, str], session: str | None, expected: str | None
 ) -> None:
-    assert with_session(labels, session).get("x-session-id") == expected
+    assert Caller(labels=labels).labels_with(session).get("x-session-id") == expected

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.stores.events import EventLog
@@ -53,7 +54,7 @@ async def test_any_split_of_live_and_replay_equals_the_foreground_stream(
     rng = random.Random(5_000 + seed)
     tokens = mutated(encoded(encoding, rng), rng)
     service = service_of(tokens, encoding)
-    run = await service.start({**BODY, "background": True})
+    run = await service.start(LOCAL, {**BODY, "background": True})
     log = await service.background.start(run)
     readers = [reconnecting(log, random.Random(rng.random())) for _ in range(3)]
     first, *others = await asyncio.gather(*readers)
@@ -62,9 +63,9 @@ async def test_any_split_of_live_and_replay_equals_the_foreground_stream(
     for event in decoded(first):
         lint.feed(event)
     ended = lint.close()
-    assert ended == (await service.retrieve(run.id)).response
+    assert ended == (await service.stored(LOCAL).retrieve(run.id)).response
 
-    foreground = await service_of(tokens, encoding).start(BODY)
+    foreground = await service_of(tokens, encoding).start(LOCAL, BODY)
     events = [event async for batch in foreground for event in batch]
     background = [event for event in decoded(first) if event["type"] != "response.queued"]
     for event, expected in zip(background, events, strict=True):
@@ -79,7 +80,7 @@ async def test_any_split_of_live_and_replay_equals_the_foreground_stream(
 async def test_a_stream_cancelled_at_any_time_ends_well_formed(encoding: Encoding, seed: int) -> None:
     rng = random.Random(6_000 + seed)
     service = service_of(encoded(encoding, rng), encoding)
-    run = await service.start({**BODY, "background": True})
+    run = await service.start(LOCAL, {**BODY, "background": True})
     log = await service.background.start(run)
     reader = asyncio.create_task(reconnecting(log, rng))
     for _ in range(rng.randrange(40)):
@@ -89,4 +90,4 @@ async def test_a_stream_cancelled_at_any_time_ends_well_formed(encoding: Encodin
     for event in decoded(await asyncio.wait_for(reader, 10)):
         lint.feed(event)
     assert lint.close()["status"] in ("cancelled", "completed")
-    assert service.served.engine.open_generations == 0  # type: ignore[attr-defined]
+    assert service.served.model.engine.open_generations == 0  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.chat.writers import BETWEEN_MESSAGES
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import EngineFailed
 from tests.doubles.apis.chat_asking import CLOCK, TOOL, check_chunks, chunks_of
@@ -22,7 +23,7 @@ TOOLS: dict[str, Any] = {"type": "function", **TOOL["function"]}
 async def response_to(engine: ReplayEngine, encoding: Encoding, limit: int | None = None) -> dict[str, Any]:
     service = responses_service(engine, encoding=encoding, clock=lambda: CLOCK)
     body = {"input": "hi", "tools": [TOOLS], "store": False, "max_output_tokens": limit}
-    return await (await service.start(body)).wait()
+    return await (await service.start(LOCAL, body)).wait()
 
 
 async def completion_to(engine: ReplayEngine, limit: int | None = None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import EngineFailed
 from tests.doubles.apis.bodies import BODY
@@ -18,7 +19,7 @@ from tests.doubles.random_tests.seeds import seeds
 
 async def events_of(engine: ReplayEngine, encoding: Encoding, **fields: object) -> list[dict[str, object]]:
     service = responses_service(engine, encoding=encoding)
-    run = await service.start({**BODY, "store": False, **fields})
+    run = await service.start(LOCAL, {**BODY, "store": False, **fields})
     return [event async for batch in run for event in batch]
 
 

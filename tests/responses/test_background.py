@@ -9,6 +9,7 @@ import pytest
 from openai.types.responses import ResponseErrorEvent
 from starlette.types import Message
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import EngineUnavailable
 from inference.engine import EngineFailed
 from tests.doubles.apis.api_client import Api, events_in
@@ -62,7 +63,7 @@ async def test_the_log_is_the_stream_and_can_be_read_from_any_event(api: Callabl
 
 async def test_a_reader_that_disconnects_does_not_end_it(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=20_000))
-    run = await here.service.start({"input": "Hi", "background": True, "stream": True})
+    run = await here.service.start(LOCAL, {"input": "Hi", "background": True, "stream": True})
     log = await here.service.background.start(run)
     reading = log.read()
     first = await anext(reading)
@@ -144,7 +145,7 @@ async def test_deleting_it_ends_it(api: Callable[..., Api]) -> None:
     assert engine.active == 0
     assert (await here.client.get(f"/responses/{response['id']}")).status_code == 404
     assert (await here.client.get(f"/responses/{response['id']}?stream=true")).status_code == 404
-    assert here.service.background.logs.bytes == 0
+    assert here.service.background.logs.used_bytes == 0
 
 
 async def test_it_can_be_continued_once_it_has_ended(api: Callable[..., Api]) -> None:
@@ -189,7 +190,7 @@ async def test_too_many_background_responses_are_refused_until_one_ends(api: Cal
 async def test_simultaneous_requests_do_not_exceed_the_limit(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG, tokens_per_second=100), background_max_runs=1)
     body = {"input": "Hi", "background": True}
-    runs = [await here.service.start(body) for _ in range(2)]
+    runs = [await here.service.start(LOCAL, body) for _ in range(2)]
     await here.service.run_in_background(runs[0])
     with pytest.raises(EngineUnavailable):
         await here.service.run_in_background(runs[1])
@@ -199,7 +200,7 @@ async def test_simultaneous_requests_do_not_exceed_the_limit(api: Callable[..., 
 async def test_they_end_when_the_server_stops(api: Callable[..., Api]) -> None:
     engine = scripted(LONG, tokens_per_second=100)
     here = api(engine)
-    run = await here.service.start({"input": "Hi", "background": True})
+    run = await here.service.start(LOCAL, {"input": "Hi", "background": True})
     log = await here.service.background.start(run)
     reader = asyncio.create_task(_all(log.read()))
     await asyncio.sleep(0.01)
@@ -216,7 +217,7 @@ async def _all(batches: AsyncIterator[list[bytes]]) -> bytes:
 
 async def test_a_reader_that_is_too_slow_gets_an_error_event(api: Callable[..., Api]) -> None:
     here = api(scripted(LONG), background_log_max_bytes=50_000)
-    run = await here.service.start({"input": "Hi", "background": True})
+    run = await here.service.start(LOCAL, {"input": "Hi", "background": True})
     await here.service.background.start(run)
     sent: list[bytes] = []
 

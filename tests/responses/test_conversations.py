@@ -10,15 +10,13 @@ import pytest
 from openai.types.conversations import Conversation, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
-from gpt_oss_server.apis.responses.conversations import Conversations
-from gpt_oss_server.harmony.encoding import Encoding, load_encoding
-from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.ids import random_ids
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.base import ConversationPart
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
-from gpt_oss_server.stores.sealing import Sealer
 from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.conversations import conversations_of
+from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
 
@@ -276,9 +274,7 @@ async def test_an_item_can_be_referenced_by_its_id_alone(api: Make, encoding: En
 
 async def test_an_approval_is_used_once() -> None:
     store = MemoryStore()
-    conversations = Conversations(
-        lambda: store, Renderer(load_encoding()), random_ids, lambda: 0.0, lambda: Sealer(b"a key")
-    )
+    conversations = conversations_of(responses_service(scripted("Hi"), store=store))
     made = await conversations.create({})
     call = ("server.tool", "{}")
     requests = tuple({"type": "mcp_approval_request", "id": f"mcpr_{number}"} for number in (1, 2))

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
 from tests.doubles.lints import check_stream
@@ -45,12 +47,12 @@ async def test_approved_calls_do_not_count_as_the_models(encoding: Encoding, url
 
 async def test_a_calls_arguments_are_done_once_however_it_ends(encoding: Encoding, url: str) -> None:
     async with McpAsking(encoding, call("slow", seconds=20), ANSWER, **MCP) as ask:
-        run = await ask.service.start({"input": "Hi", "tools": [tool(url)], "background": True})
+        run = await ask.service.start(LOCAL, {"input": "Hi", "tools": [tool(url)], "background": True})
         log = await ask.service.run_in_background(run)
         async for batch in log.read():
             if b"mcp_call_arguments.done" in b"".join(batch):
                 break
-        await ask.service.cancel(run.id)
+        await ask.service.stored(LOCAL).cancel(run.id)
         lines = [line for event in log._events for line in event.decode().splitlines()]
         events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
         response = check_stream(events)  # checks that each text is done once
@@ -62,7 +64,7 @@ async def test_an_ended_background_response_can_be_continued_immediately(
     encoding: Encoding, url: str
 ) -> None:
     async with McpAsking(encoding, call("echo", text="a"), ANSWER, ANSWER, **MCP) as ask:
-        run = await ask.service.start({"input": "Hi", "tools": [tool(url)], "background": True})
+        run = await ask.service.start(LOCAL, {"input": "Hi", "tools": [tool(url)], "background": True})
         log = await ask.service.run_in_background(run)
         async for batch in log.read():
             if b"response.completed" in b"".join(batch):
@@ -125,13 +127,15 @@ async def test_the_model_follows_the_unenforceable_part_of_a_schema_that_is_not_
     fits, fails = ('{"n": 1, "tags": []}', '{"n": "one"}')
     turn = "<|channel|>final<|message|>{}<|return|>"
     assert (await Asking(turn.format(fits))(text={"format": given}))["status"] == "completed"
-    run = await Asking(turn.format(fails)).service.start({"input": "Hi", "text": {"format": given}})
+    run = await Asking(turn.format(fails)).service.start(LOCAL, {"input": "Hi", "text": {"format": given}})
     assert "invalid_output" in (await run.wait())["error"]["message"], "the enforceable part is enforced"
     with pytest.raises(InvalidRequest, match="not enforced"):
-        await Asking(turn).service.start({"input": "Hi", "text": {"format": {**given, "strict": True}}})
+        await Asking(turn).service.start(
+            LOCAL, {"input": "Hi", "text": {"format": {**given, "strict": True}}}
+        )
     broken = {**given, "schema": {"type": "objekt"}}
     with pytest.raises(InvalidRequest, match="must be one of"):
-        await Asking(turn).service.start({"input": "Hi", "text": {"format": broken}})
+        await Asking(turn).service.start(LOCAL, {"input": "Hi", "text": {"format": broken}})
 
 
 async def test_a_response_that_fails_before_the_call_does_not_use_up_its_approval(
@@ -140,7 +144,7 @@ async def test_a_response_that_fails_before_the_call_does_not_use_up_its_approva
     no_summary = "<|channel|>final<|message|><|return|>"
     async with McpAsking(encoding, call("echo", text="a"), no_summary, ANSWER, **MCP) as ask:
         tools = [tool(url, require_approval="always")]
-        conversation = (await ask.service.conversations.create({}))["id"]
+        conversation = (await conversations_of(ask.service).create({}))["id"]
         request = await ask(tools=tools, conversation=conversation, input="word " * 1100)
         consent: dict[str, Any] = {
             "tools": tools,
@@ -154,7 +158,7 @@ async def test_a_response_that_fails_before_the_call_does_not_use_up_its_approva
             ],
         }
         shorter = [{"type": "compaction", "compact_threshold": 1000}]
-        failed = await (await ask.service.start({**consent, "context_management": shorter})).wait()
+        failed = await (await ask.service.start(LOCAL, {**consent, "context_management": shorter})).wait()
         assert failed["status"] == "failed"
         answered = await ask(**consent)
         assert [item["type"] for item in answered["output"]][-2:] == ["mcp_call", "message"]

@@ -10,6 +10,7 @@ import pytest
 
 from gpt_oss_server.apis.responses.request import parse_request
 from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
@@ -33,7 +34,7 @@ TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "prope
 
 
 async def run_of(engine: Engine, settings: Settings | None = None, **body: Any) -> Run:
-    run = await responses_service(engine, settings).start({"input": "2 + 2?", **body})
+    run = await responses_service(engine, settings).start(LOCAL, {"input": "2 + 2?", **body})
     check_stream([event async for batch in run.events() for event in batch])
     return run
 
@@ -116,7 +117,7 @@ async def test_after_a_tools_result_the_model_may_call_again(encoding: Encoding)
     toolset = Toolset(Toolbox([Offer(Calculator())]))
     service = responses_service(TurnsEngine(encoding, *turns), tools=Ready(toolset))
     body = {"input": "hi", "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}
-    run = await service.start({**body, "reasoning": {"max_tokens": 0}})
+    run = await service.start(LOCAL, {**body, "reasoning": {"max_tokens": 0}})
     response = await run.wait()
     kinds = [item["type"] for item in response["output"]]
     assert kinds == ["code_interpreter_call"] * 3 + ["message"]
@@ -131,13 +132,13 @@ async def test_a_call_may_follow_and_the_next_turn_keeps_its_reasoning(encoding:
     engine = TurnsEngine(encoding, THINKS + CALL, CALL, ANSWER)
     service = responses_service(engine)
     body = {"input": "2 + 2?", "tools": [TOOL], "reasoning": {"max_tokens": 3}}
-    run = await service.start(body)
+    run = await service.start(LOCAL, body)
     await run.wait()
     assert [item["type"] for item in run.response["output"]] == ["reasoning", "function_call"]
     call_id = run.response["output"][1]["call_id"]
     output = {"type": "function_call_output", "call_id": call_id, "output": "4"}
     await (
-        await service.start({**body, "input": [output], "previous_response_id": run.response["id"]})
+        await service.start(LOCAL, {**body, "input": [output], "previous_response_id": run.response["id"]})
     ).wait()
     shown = encoding.decode(engine.prompts[2])
     assert encoding.decode(engine.prompts[1])[-80:] in shown, "exactly the same tokens"
@@ -245,7 +246,7 @@ async def test_with_a_grammar_the_turn_stays_well_formed(encoding: Encoding, bud
     service = responses_service(engine)
     for _ in range(20):
         run = await service.start(
-            {"input": "hi", "reasoning": {"max_tokens": budget}, "text": {"format": wanted}}
+            LOCAL, {"input": "hi", "reasoning": {"max_tokens": budget}, "text": {"format": wanted}}
         )
         response = await run.wait()
         assert response["status"] == "completed"
@@ -259,5 +260,5 @@ async def test_a_required_call_follows_closed_reasoning_too(encoding: Encoding) 
     service = responses_service(RandomEngine(encoding, 3))
     for _ in range(10):
         body = {"input": "hi", "tools": [TOOL], "tool_choice": "required", "reasoning": {"max_tokens": 2}}
-        response = await (await service.start({**body, "max_output_tokens": 2_000})).wait()
+        response = await (await service.start(LOCAL, {**body, "max_output_tokens": 2_000})).wait()
         assert response["status"] == "incomplete" or response["output"][-1]["type"] == "function_call"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from openai import BadRequestError, OpenAI
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed
 from inference.script_file import parse_script
@@ -33,7 +34,7 @@ async def test_an_error_in_mid_stream_fails_the_response_with_its_code(
 ) -> None:
     service = responses_service(ReplayEngine(encoding.encode_special(OUTPUT), fails_after=after, error=error))
     options: dict[str, Any] = {"include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"}}
-    run = await service.start({"input": "hi", **options})
+    run = await service.start(LOCAL, {"input": "hi", **options})
     events = [event async for batch in run.events() for event in batch]
     lint = StreamLint(sdk_types=False)  # the SDK's types do not list these codes
     for event in events:

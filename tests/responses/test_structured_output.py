@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from gpt_oss_server.apis.responses.request import parse_request
 from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.constraints import binding
 from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
@@ -53,7 +54,7 @@ def random_engine(encoding: Encoding) -> RandomEngine:
 
 
 async def run_of(engine: Engine, **request: Any) -> Run:
-    run = await responses_service(engine).start({"input": "Hi", **request})
+    run = await responses_service(engine).start(LOCAL, {"input": "Hi", **request})
     events = [event async for batch in run.events() for event in batch]
     if run.response["status"] != "failed":  # invalid_output is a code that the SDK's types do not list
         check_stream(events)
@@ -93,7 +94,9 @@ async def test_json_object_is_an_object(random_engine: RandomEngine) -> None:
 
 
 async def test_the_prompt_declares_the_schema() -> None:
-    rendered = await responses_service(scripted(FITS)).render({"input": "Hi", "text": {"format": FORMAT}})
+    rendered = await responses_service(scripted(FITS)).render(
+        LOCAL, {"input": "Hi", "text": {"format": FORMAT}}
+    )
     assert '# Response Formats\n\n## city\n\n{"type":"object","properties"' in rendered.text
 
 
@@ -203,7 +206,7 @@ async def test_an_unsupported_form_is_refused_before_generation(
     request_: dict[str, Any], param: str, part: str
 ) -> None:
     with pytest.raises(ApiError) as refused:
-        await responses_service(scripted(FITS)).start({"input": "Hi", **request_})
+        await responses_service(scripted(FITS)).start(LOCAL, {"input": "Hi", **request_})
     assert refused.value.status == 400
     assert refused.value.param == param
     assert part in refused.value.message
@@ -267,10 +270,10 @@ async def test_without_llguidance_only_a_schema_is_refused(
     monkeypatch.setattr(binding, "grammars_of", missing)
     service = responses_service(scripted(FITS))
     with pytest.raises(ApiError, match="Install it") as refused:
-        await service.start({"input": "Hi", "text": {"format": FORMAT}})
+        await service.start(LOCAL, {"input": "Hi", "text": {"format": FORMAT}})
     assert refused.value.status == 400
     assert refused.value.param == "text.format.schema"
-    assert binding.bind(binding.Wanted(), service.served.encoding, enforces=True) == binding.Binding()
+    assert binding.bind(binding.Wanted(), service.served.model.encoding, enforces=True) == binding.Binding()
     assert (await run_of(scripted(FITS), tools=[LOOSE])).response["status"] == "completed"
 
 

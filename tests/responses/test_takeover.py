@@ -11,8 +11,10 @@ import pytest
 
 import inference.scripted
 from gpt_oss_server.apis.responses.blueprint import Blueprint
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.base import Append, StoredResponse
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.takeovers import Making, Process
@@ -88,7 +90,7 @@ async def test_it_is_continued_from_every_point(making: Making, kind: str) -> No
         second = making(file, "second")
         await second.takes_over()
         assert await second.events(appended.run_id) == events, f"after {at} of {count} appends"
-        assert (await second.service.retrieve(appended.run_id)).response == response
+        assert (await second.service.stored(LOCAL).retrieve(appended.run_id)).response == response
         if at % 5:
             continue
         history = await second.stores.responses.history(appended.run_id)
@@ -118,15 +120,15 @@ async def test_it_is_continued_again_and_again(making: Making) -> None:
 async def test_a_turn_of_a_conversation_joins_it_once(making: Making) -> None:
     """The process dies after it has stored the turn and before it has logged the last event."""
     first = making("shared", "first")
-    made = await first.service.conversations.create({})
+    made = await conversations_of(first.service).create({})
     appended, events = await first.run_to_its_end(conversation=made["id"])
-    before = await first.service.conversations.items(made["id"], {})
+    before = await conversations_of(first.service).items(made["id"], {})
     await first.logs._database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
     await making("shared", "dead").dies_after(appended, len(appended.batches) - 1)
     second = making("shared", "second")
     await second.takes_over()
     assert await second.events(appended.run_id) == events
-    assert await second.service.conversations.items(made["id"], {}) == before
+    assert await conversations_of(second.service).items(made["id"], {}) == before
     assert len(before["data"]) == 2
 
 
@@ -152,7 +154,7 @@ async def test_one_that_is_stored_and_not_yet_logged_repeats_all_of_its_text(mak
 async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> None:
     """It hung for longer than its lease, and another process ended the response meanwhile."""
     slow = making("shared", "slow")
-    made = await slow.service.conversations.create({})
+    made = await conversations_of(slow.service).create({})
     blocked, lost, put = asyncio.Event(), asyncio.Event(), slow.stores.responses.put
 
     async def hanging(stored: StoredResponse, append: Append | None = None) -> None:
@@ -161,7 +163,7 @@ async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> No
         await put(stored, append)
 
     slow.stores.responses.put = hanging  # type: ignore[method-assign]
-    run = await slow.service.start({"input": "Hi", "background": True, "conversation": made["id"]})
+    run = await slow.service.start(LOCAL, {"input": "Hi", "background": True, "conversation": made["id"]})
     await slow.service.run_in_background(run)
     await blocked.wait()
     await slow.logs._database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
@@ -172,7 +174,7 @@ async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> No
     lost.set()
     await until_found(_count_of(slow), lambda count: not count)
     assert await fast.events(run.id) == events
-    assert len((await fast.service.conversations.items(made["id"], {}))["data"]) == 2
+    assert len((await conversations_of(fast.service).items(made["id"], {}))["data"]) == 2
 
 
 def _count_of(process: Process) -> Callable[[], Any]:
@@ -197,7 +199,7 @@ async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) 
     text = response["output"][0]["content"][0]["text"]
     assert text
     assert "Hello, you there!".startswith(text)
-    assert (await second.service.retrieve(appended.run_id)).response == response
+    assert (await second.service.stored(LOCAL).retrieve(appended.run_id)).response == response
 
 
 async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelled(making: Making) -> None:
@@ -223,7 +225,7 @@ async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> Non
     assert got[:-1] == events[: len(got) - 1]
     assert got[-1]["type"] == "response.failed"
     assert got[-1]["sequence_number"] == len(got) - 1
-    stored = (await second.service.retrieve(appended.run_id)).response
+    stored = (await second.service.stored(LOCAL).retrieve(appended.run_id)).response
     assert "response_interrupted" in stored["error"]["message"]
     assert stored == got[-1]["response"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.services import responses_service
@@ -27,7 +28,7 @@ def service_with(encoding: Encoding, *turns: str, timeout: float = 5, loop: bool
 
 
 async def events_of(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
-    run = await service.start({"input": "2+2?", "metadata": {"__debug": True}, **PYTHON, **body})
+    run = await service.start(LOCAL, {"input": "2+2?", "metadata": {"__debug": True}, **PYTHON, **body})
     return [event async for batch in run for event in batch]
 
 
@@ -135,14 +136,14 @@ async def test_a_disabled_tool_is_refused_with_the_setting_that_enables_it(encod
 
     service = service_with(encoding, ANSWER)
     with pytest.raises(ToolNotAvailable, match="--browser"):
-        await service.start({"input": "hi", "tools": [{"type": "web_search"}]})
+        await service.start(LOCAL, {"input": "hi", "tools": [{"type": "web_search"}]})
     quiet = {"type": "web_search", "external_web_access": False}
-    assert await service.render({"input": "hi", "tools": [quiet]})
+    assert await service.render(LOCAL, {"input": "hi", "tools": [quiet]})
 
 
 async def test_a_client_that_disconnects_stops_the_running_tool(encoding: Encoding) -> None:
     service = service_with(encoding, ANALYSIS_CALL.replace("{}", "sleep"), ANSWER, timeout=30)
-    run = await service.start({"input": "hi", **PYTHON})
+    run = await service.start(LOCAL, {"input": "hi", **PYTHON})
     waiting = asyncio.ensure_future(run.wait())
     await asyncio.sleep(0.2)
     waiting.cancel()

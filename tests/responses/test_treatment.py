@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.responses.request import parse_request
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.chat_asking import completion_of, replaying
@@ -25,7 +26,7 @@ async def test_salt_and_priority_reach_the_engine(api: str, fields: dict[str, An
         await completion_of(engine, settings=Settings(allow_priority=True), **fields)
     else:
         service = responses_service(engine, Settings(allow_priority=True))
-        await (await service.start({"input": "hi", **fields})).wait()
+        await (await service.start(LOCAL, {"input": "hi", **fields})).wait()
     [sampling] = engine.samplings
     assert sampling.cache_salt == fields.get("cache_salt")
     assert sampling.priority == fields.get("priority", 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpt_oss_server.models.limits import least_context
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.turns.plan import least_context
 from inference.script_file import parse_script
 from inference.scripted import ScriptedEngine
 from tests.doubles.apis.api_client import Api

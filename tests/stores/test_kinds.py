@@ -16,7 +16,7 @@ from tests.doubles.stored import stored
 def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
     assert Settings().store == "memory"
     app = create_app(scripted("Hi"), Settings(store="memory", store_max_bytes=12_345))
-    store = app.state.service.served.store
+    store = app.state.service.served.stores.responses
     assert isinstance(store._store, MemoryStore)  # what is measured for /metrics
     assert store._store._max_bytes == 12_345
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpt_oss_server.app import create_app
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, Item, Store, StoredResponse
@@ -256,7 +257,7 @@ async def test_a_connection_drops_a_response_whose_conversation_cannot_grow() ->
 def test_a_given_store_is_used_although_it_is_empty() -> None:
     store = MemoryStore(max_responses=1)
     app = create_app(scripted("<|channel|>final<|message|>Hello!<|return|>"), store=store)
-    assert app.state.service.served.store._store is store  # what is measured for /metrics
+    assert app.state.service.served.stores.responses._store is store  # what is measured for /metrics
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -267,7 +268,7 @@ async def test_a_response_that_cannot_be_stored_ends_as_failed(encoding: Encodin
 
     engine = scripted("<|channel|>final<|message|>Hello!<|return|>")
     service = responses_service(engine, Settings(), encoding=encoding, store=Broken())
-    run = await service.start({"input": "Hi", "background": background})
+    run = await service.start(LOCAL, {"input": "Hi", "background": background})
     if background:
         log = await service.run_in_background(run)
         events = [json.loads(event.partition(b"data: ")[2]) async for batch in log.read() for event in batch]

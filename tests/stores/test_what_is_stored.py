@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import Settings
@@ -15,6 +16,7 @@ from gpt_oss_server.stores.base import Append, Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 from inference.engine import EngineInfo, Finish, Sampling, Step
 from tests.contracts.store_contract import StoreContract
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.written_store import WrittenStore
@@ -53,7 +55,7 @@ class Replies:
 
 
 async def completed(service: ResponsesService, **body: Any) -> dict[str, Any]:
-    response = await (await service.start({"input": "Hi", **body})).wait()
+    response = await (await service.start(LOCAL, {"input": "Hi", **body})).wait()
     assert response["status"] == "completed"
     return response
 
@@ -64,7 +66,7 @@ async def prompts_with(store: Store, encoding: Encoding, *, in_conversation: boo
     service = responses_service(engine, Settings(), encoding=encoding, store=store)
     past: dict[str, Any] = {}
     if in_conversation:
-        past["conversation"] = (await service.conversations.create({}))["id"]
+        past["conversation"] = (await conversations_of(service).create({}))["id"]
     given: list[dict[str, Any]] = [
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": "?"},
@@ -72,7 +74,7 @@ async def prompts_with(store: Store, encoding: Encoding, *, in_conversation: boo
     json_answer = {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}}
     for body in ({}, {"text": json_answer, "metadata": {"a": "b"}}, {"reasoning": {"effort": "low"}}):
         response = await completed(service, input=given, tools=[TOOL], **body, **past)
-        assert (await service.retrieve(response["id"])).response == response
+        assert (await service.stored(LOCAL).retrieve(response["id"])).response == response
         if not in_conversation:
             past["previous_response_id"] = response["id"]
         calls = [item["call_id"] for item in response["output"] if item["type"] == "function_call"]
@@ -108,7 +110,7 @@ async def test_a_late_turn_stores_as_many_segments_as_an_early_one(encoding: Enc
     store = Counting()
     engine = ReplayEngine(encoding.encode_special(FINAL))
     service = responses_service(engine, Settings(), encoding=encoding, store=store)
-    made = await service.conversations.create({})
+    made = await conversations_of(service).create({})
     past = None if by == "previous_response_id" else made["id"]
     for _ in range(60):
         response = await completed(service, **{by: past})
@@ -126,8 +128,8 @@ async def test_a_turn_whose_parent_is_deleted_meanwhile_is_stored_with_its_whole
     engine = ReplayEngine(encoding.encode_special(FINAL))
     service = responses_service(engine, Settings(), encoding=encoding)
     first = await completed(service, input="one")
-    second = await service.start({"input": "two", "previous_response_id": first["id"]})
-    await service.delete(first["id"])
+    second = await service.start(LOCAL, {"input": "two", "previous_response_id": first["id"]})
+    await service.stored(LOCAL).delete(first["id"])
     await second.wait()
     await completed(service, input="three", previous_response_id=second.id)
     prompt = encoding.decode(engine.prompts[-1])
@@ -149,8 +151,8 @@ async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(
             previous_response_id=response["id"],
             truncation="auto",
         )
-    stored = await service.retrieve(response["id"])
-    history = await service.served.store.history(response["id"])
+    stored = await service.stored(LOCAL).retrieve(response["id"])
+    history = await service.served.stores.responses.history(response["id"])
     assert history is not None
     assert stored.parent is None
     assert len(history.segments) < 12

@@ -15,7 +15,7 @@ from tests.doubles.tools.scripted_tool import (
     sleeps,
 )
 from tools.sessions import SessionLimits, TooManySessions
-from tools.tool import ToolCall, ToolOutput, ToolUnavailable
+from tools.tool import Client, ToolCall, ToolOutput, ToolUnavailable
 from tools.toolbox import Offer, Toolbox
 
 
@@ -120,31 +120,30 @@ async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_with
 
 
 async def test_owners_keep_their_sessions_and_each_has_a_bound() -> None:
-    clock, tool, who = Clock(), Scripted(echoes), "a"
+    clock, tool = Clock(), Scripted(echoes)
     limits = SessionLimits(idle=100, count=3, per_owner=2, spared=10)
-    box = Toolbox([Offer(tool, sessions=limits)], clock=clock, owner=lambda: who)
-    first = box.open("a1", "notes")
-    box.open("a2", "notes")
+    box = Toolbox([Offer(tool, sessions=limits)], clock=clock)
+    first = box.open("a1", "notes", Client("a"))
+    box.open("a2", "notes", Client("a"))
     with pytest.raises(TooManySessions) as refused:
-        box.open("a3", "notes")
+        box.open("a3", "notes", Client("a"))
     assert refused.value.of_owner
-    who = "b"
-    box.open("b1", "notes")
+    box.open("b1", "notes", Client("b"))
     with pytest.raises(TooManySessions) as refused:
-        box.open("b2", "notes")
+        box.open("b2", "notes", Client("b"))
     assert not refused.value.of_owner
-    assert not (await box.run("b2", "notes.add", "{}")).failed  # a call replaces the owner's own
+    assert not (
+        await box.run("b2", "notes.add", "{}", client=Client("b"))
+    ).failed  # a call replaces the owner's own
     assert box.session("b1", "notes") is None
-    who = "c"
-    assert "Too many conversations" in (await box.run("c1", "notes.add", "{}")).text
+    assert "Too many conversations" in (await box.run("c1", "notes.add", "{}", client=Client("c"))).text
     assert box.session("a1", "notes") is first
     clock.now = 11  # nobody used those for a while
     with pytest.raises(TooManySessions):
-        box.open("c1", "notes")
-    assert not (await box.run("c1", "notes.add", "{}")).failed
+        box.open("c1", "notes", Client("c"))
+    assert not (await box.run("c1", "notes.add", "{}", client=Client("c"))).failed
     assert box.session("a1", "notes") is None
-    who = "a"
-    assert box.open("a2", "notes") is not None  # also beyond the bound: it exists
+    assert box.open("a2", "notes", Client("a")) is not None  # also beyond the bound: it exists
     await box.close()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.toolset.offered import Toolset
 from gpt_oss_server.turns.debug import debug_metadata
@@ -67,9 +68,9 @@ async def test_every_choice_of_a_chat_has_its_own() -> None:
 
 async def test_without_debugging_no_log_probability_is_computed() -> None:
     ask = Asking(engine=(engine := scripted(ANSWER)))
-    run = await ask.service.start({"input": "Hi"})
+    run = await ask.service.start(LOCAL, {"input": "Hi"})
     assert run._prepared.sampling.logprobs is None
-    run = await ask.service.start({"input": "Hi", "metadata": DEBUG})
+    run = await ask.service.start(LOCAL, {"input": "Hi", "metadata": DEBUG})
     assert run._prepared.sampling.logprobs == 0
     await engine.close()
 

@@ -8,11 +8,10 @@ from tools.python.sandboxes.choose import choose_sandbox
 from tools.python.sandboxes.folder import FileInfo, FileRefused
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession
-from tools.python.shared import Budget, NoMemoryLeft
+from tools.python.shared import NoMemoryLeft
 from tools.python.tool import PythonTool
 
 __all__ = [
-    "Budget",
     "FileInfo",
     "FileRefused",
     "NoMemoryLeft",

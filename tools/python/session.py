@@ -26,7 +26,7 @@ from tools.python.sandboxes.launch import KernelConnection, SandboxError
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.shared import NoMemoryLeft, SharedMemory, Slots
 from tools.python.source import read_source
-from tools.tool import ToolCall, ToolOutput, ToolUnavailable
+from tools.tool import NOBODY, Client, ToolCall, ToolOutput, ToolUnavailable
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class PythonSession:
         self._cancelled = False  # the code of a cancelled call may still run
         self._settling: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.owner = shared.memory.owner()
+        self.owner = ""  # until the first use
 
     @property
     def alive(self) -> bool:
@@ -94,7 +94,7 @@ class PythonSession:
             return _failed(
                 f"The python tool has no function {call.function!r}. Send the source itself to `python`."
             )
-        self.owner = self._shared.memory.owner()
+        self.owner = self._shared.memory.owner(call.client)
         async with self._turn:
             try:
                 await self._settle()
@@ -117,11 +117,11 @@ class PythonSession:
         """Reads a file of /mnt/data. Raises FileRefused with a sentence for anything else."""
         return await self._in_folder(path, lambda folder: folder.read(path, _MAX_FILE))
 
-    async def write(self, path: str, content: bytes) -> None:
+    async def write(self, path: str, content: bytes, client: Client = NOBODY) -> None:
         """Writes a file into /mnt/data; starts the kernel if necessary. Raises FileRefused."""
         if len(content) > _MAX_FILE:
             raise FileRefused(f"{path!r} is refused: larger than {_MAX_FILE} bytes.")
-        self.owner = self._shared.memory.owner()
+        self.owner = self._shared.memory.owner(client)
         if self._kernel is None and self._data is None:
             await self._start_for(path)
         async with self._shared.memory.room_for_a_file(len(content), self):

@@ -10,14 +10,15 @@ end, then the one that holds the most. The watchdog bounds each box on its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tools.python.sandboxes.bounds.host_memory import host_memory
 from tools.python.sandboxes.bounds.limits import MIB
 from tools.python.sandboxes.bounds.watchdog import INTERVAL
 from tools.python.sandboxes.folder import FileRefused
+from tools.tool import Client
 
 _OF_MACHINE, _LEAST = 4, 2048 * MIB
 FOR_A_KERNEL = 96 * MIB  # what one takes before any code has run
@@ -29,13 +30,6 @@ _BEYOND = "the conversations of this client held more than {} MiB of memory, the
 
 class NoMemoryLeft(FileRefused):
     """The sessions hold as much memory as they may; the message states what to do."""
-
-
-class Budget(NamedTuple):
-    """What the sessions of an owner may hold together, in bytes; None: only the limit of all counts."""
-
-    owner: str = ""
-    limit: int | None = None
 
 
 class Holder(Protocol):
@@ -104,26 +98,21 @@ class Slots:
 
 
 class SharedMemory:
-    def __init__(
-        self, limit: int | None, sessions: Collection[Holder], budget: Callable[[], Budget] = Budget
-    ) -> None:
-        """`budget` returns that of the owner for whom the calling task works."""
+    def __init__(self, limit: int | None, sessions: Collection[Holder]) -> None:
         self._limit = _quarter() if limit is None else limit
         self._sessions = sessions
-        self._budget = budget
         self._limits: dict[str, int] = {}  # by owner, as of the last call of `owner`
         self._starting: set[Holder] = set()  # their kernels hold no memory yet
         self._turn = asyncio.Lock()
         self._checking: asyncio.Task[None] | None = None
 
-    def owner(self) -> str:
-        """For whom the calling task works. The limit that this owner has now is in force afterwards."""
-        owner, limit = self._budget()
-        if limit is None:
-            self._limits.pop(owner, None)
+    def owner(self, client: Client) -> str:
+        """The name of the client, whose present limit is in force afterwards."""
+        if client.memory is None:
+            self._limits.pop(client.name, None)
         else:
-            self._limits[owner] = limit
-        return owner
+            self._limits[client.name] = client.memory
+        return client.name
 
     def owners_limit(self, owner: str) -> int | None:
         return self._limits.get(owner)

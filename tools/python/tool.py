@@ -7,11 +7,10 @@ kernels. The declaration is Harmony's own text for the tool, with this server's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.session import PythonSession, SharedParts
-from tools.python.shared import Budget, SharedMemory, Slots
+from tools.python.shared import SharedMemory, Slots
 from tools.tool import Declaration
 
 _DESCRIPTION = (
@@ -37,14 +36,10 @@ class PythonTool:
         grace: float = 3.0,
         max_kernels: int = 32,
         memory: int | None = None,
-        budget: Callable[[], Budget] = Budget,
     ) -> None:
-        """`memory`: bytes that all sessions may hold together; None is a quarter of the machine's.
-
-        `budget` returns what the owner for whom the calling task works may hold of them.
-        """
+        """`memory`: bytes that all sessions may hold together; None is a quarter of the machine's."""
         self._sessions: set[PythonSession] = set()
-        shared_memory = SharedMemory(memory, self._sessions, budget)
+        shared_memory = SharedMemory(memory, self._sessions)
         self._shared = SharedParts(sandbox, Slots(max_kernels), shared_memory, timeout, grace)
 
     @property

@@ -8,9 +8,11 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.apis.chat.service import ChatService
-from gpt_oss_server.apis.chat.stored import UpdateCompletion
+from gpt_oss_server.apis.chat.stored import StoredCompletions, UpdateCompletion
 from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.unknown_fields import unknown_header
 from gpt_oss_server.runs.chunks import answer
 
 
@@ -20,14 +22,14 @@ def chat_router(service: ChatService) -> APIRouter:
 
     @router.post("/v1/chat/completions", openapi_extra=documented(CreateChatCompletion))
     async def create(request: Request) -> Response:
-        body = await read_json(request, settings.max_body_bytes)
-        run = await service.start(body)
+        caller, body = await read_json(request, settings.max_body_bytes)
+        run = await service.start(caller, body)
         return await answer(
             run,
             request,
             streams=bool(run.request.stream),
             keep_alive=settings.keep_alive,
-            headers=service.served.headers_for(body, CreateChatCompletion),
+            headers=unknown_header(body, CreateChatCompletion, settings.unknown_fields),
         )
 
     _add_stored(router, service)
@@ -36,24 +38,28 @@ def chat_router(service: ChatService) -> APIRouter:
 
 def _add_stored(router: APIRouter, service: ChatService) -> None:
     """The routes of stored completions."""
-    most, stored = service.served.settings.max_body_bytes, service.stored
+    most = service.served.settings.max_body_bytes
+
+    def stored(request: Request) -> StoredCompletions:
+        return service.stored(caller_of(request.scope))
 
     @router.get("/v1/chat/completions")
     async def listed(request: Request) -> Response:
-        return JSONResponse(await stored.listed(request.query_params))
+        return JSONResponse(await stored(request).listed(request.query_params))
 
     @router.get("/v1/chat/completions/{completion}")
-    async def retrieve(completion: str) -> Response:
-        return JSONResponse(await stored.retrieve(completion))
+    async def retrieve(completion: str, request: Request) -> Response:
+        return JSONResponse(await stored(request).retrieve(completion))
 
     @router.post("/v1/chat/completions/{completion}", openapi_extra=documented(UpdateCompletion))
     async def update(completion: str, request: Request) -> Response:
-        return JSONResponse(await stored.update(completion, await read_json(request, most)))
+        caller, body = await read_json(request, most)
+        return JSONResponse(await service.stored(caller).update(completion, body))
 
     @router.delete("/v1/chat/completions/{completion}")
-    async def delete(completion: str) -> Response:
-        return JSONResponse(await stored.delete(completion))
+    async def delete(completion: str, request: Request) -> Response:
+        return JSONResponse(await stored(request).delete(completion))
 
     @router.get("/v1/chat/completions/{completion}/messages")
     async def messages(completion: str, request: Request) -> Response:
-        return JSONResponse(await stored.messages(completion, request.query_params))
+        return JSONResponse(await stored(request).messages(completion, request.query_params))

@@ -17,10 +17,10 @@ from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.requested import RequestTools
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.turns.prompt import (
@@ -63,12 +63,11 @@ def prepare(
     form: tuple[AnswerFormat, Wanted],
     *,
     engines: Engines,
-    settings: Settings,
-    encoding: Encoding,
-    renderer: Renderer,
-    date: str,
+    work: Work,
 ) -> PreparedChat:
     answer, wanted = form
+    model = work.model
+    settings, renderer = model.settings, model.renderer
     if request.truncate_prompt_tokens is None:
         parts = (request.messages, request.tools, request.response_format)
         check_can_fit(engines.info.context_length, "messages", *parts)
@@ -86,12 +85,22 @@ def prepare(
     thinking = _thinking(request, hosted, engines, settings)
     bounds = thinking.budget is not None
     wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param=request.begin_param)
-    head = _head(request, thinking, answer, tools, hosted, settings=settings, renderer=renderer, date=date)
+    head = _head(request, thinking, answer, tools, hosted, work)
     context = engines.info.context_length - len(prefill)
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
-    hosted.resume_from(shown, encoding)
+    hosted.resume_from(shown, model.encoding)
     length = len(prompt) + len(prefill)
-    sampling = _sampling(request, engines, settings, encoding, length)
+    sampling = sampling_of(
+        request,
+        engines.info,
+        settings,
+        work.caller,
+        prompt=length,
+        limit=request.limit,
+        encoding=model.encoding,
+        logprobs=request.scores,
+        debug=request.debug,
+    )
     return PreparedChat(
         request=request,
         engines=engines,
@@ -104,21 +113,6 @@ def prepare(
         approved=approved,
         wanted=wanted,
         thinking=thinking,
-    )
-
-
-def _sampling(
-    request: CreateChatCompletion, engines: Engines, settings: Settings, encoding: Encoding, prompt: int
-) -> Sampling:
-    return sampling_of(
-        request,
-        engines.info,
-        settings,
-        prompt=prompt,
-        limit=request.limit,
-        encoding=encoding,
-        logprobs=request.scores,
-        debug=request.debug,
     )
 
 
@@ -138,21 +132,18 @@ def _head(
     answer: AnswerFormat,
     tools: RequestTools,
     hosted: HostedTools,
-    *,
-    settings: Settings,
-    renderer: Renderer,
-    date: str,
+    work: Work,
 ) -> Head:
-    template = request.template
-    system = renderer.system(
+    template, model = request.template, work.model
+    system = model.renderer.system(
         effort=thinking.effort,
-        date=template.date or template.current_date or date,
-        identity=template.identity or template.model_identity or settings.identity,
+        date=template.date or template.current_date or work.date(),
+        identity=template.identity or template.model_identity or model.settings.identity,
         builtin_tools=hosted.in_system_message,
         function_tools=bool(tools.functions),
     )
     return Head(
-        renderer,
+        model.renderer,
         system,
         instructions=with_verbosity(None, request.verbosity),
         tools=tools.functions,

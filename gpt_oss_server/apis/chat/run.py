@@ -26,6 +26,7 @@ from gpt_oss_server.http.shared_fields import shown_metadata
 from gpt_oss_server.runs.counters import outcome
 from gpt_oss_server.runs.observed import Usage
 from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.turns.debug import debug_metadata, log_turn
 from gpt_oss_server.turns.events import TurnFinished
@@ -64,6 +65,7 @@ class ChatRun:
         self,
         prepared: PreparedChat,
         served: Served,
+        work: Work,
         completion_id: str,
         keep: Keep | None = None,
         spending: Spending | None = None,
@@ -75,14 +77,16 @@ class ChatRun:
         self.request = prepared.request
         self.error: ApiError | None = None
         self.ignored: Sequence[str] = ignored_fields(
-            self.request, served.engine.info, logprobs=self.request.scores
+            self.request, work.model.info, logprobs=self.request.scores
         )
         self._prepared = prepared
         self._served = served
+        self._work = work
+        self._encoding = work.model.encoding
         self._id = completion_id
-        self._created = int(served.clock())
-        self._model = prepared.request.model or served.model_names[0]
-        self._observed = served.observed("chat", completion_id, prepared.request.model)
+        self._created = int(work.clock())
+        self._model = prepared.request.model or work.model.name
+        self._observed = served.observed("chat", completion_id, prepared.request.model, work.caller)
         self._observed.usage = lambda: Usage.of(self._usage())
         self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
         self._has_begun = False
@@ -138,13 +142,13 @@ class ChatRun:
             self._kept.feed(chunk)
 
     def _choice(self, index: int) -> _Choice:
-        prepared, served = self._prepared, self._served
+        prepared, model = self._prepared, self._work.model
         hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
         transcript = Transcript(prepared.prompt)
         plan = TurnPlan(
             engine=prepared.engines.of(index),
-            encoding=served.encoding,
-            renderer=served.renderer,
+            encoding=model.encoding,
+            renderer=model.renderer,
             sampling=prepared.sampling_of(index),
             recipients=prepared.recipients,
             tools=hosted,
@@ -153,16 +157,16 @@ class ChatRun:
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
             hidden_stops=own_stops(prepared.sampling, shown=bool(self.request.include_stop_str_in_output)),
-            limits=served.turn_limits,
+            limits=model.limits,
         )
         turn = Turn(plan, transcript)
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 
     def _form(self, hosted: HostedTools) -> Form:
-        request, served, settings = self.request, self._served, self._served.settings
+        request, settings = self.request, self._served.settings
         fields = _REASONING_FIELDS[settings.chat_reasoning_field]
         return Form(
-            new_call_id=lambda: served.ids("call"),
+            new_call_id=lambda: self._work.ids("call"),
             runs_here=hosted.runs,
             approvals=hosted.approvals,
             approved=len(self._prepared.approved),
@@ -268,14 +272,14 @@ class ChatRun:
         return self.request.scores is not None and self._prepared.sampling.logprobs is not None
 
     def _speller(self) -> Speller:
-        return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
+        return Speller(self._encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
 
     def _metadata(self) -> dict[str, Any]:
         metadata = shown_metadata(self.request.metadata)
         if self.request.debug:
             for index, choice in enumerate(self._choices):
                 after = f"_{index}" if index else ""
-                debug = debug_metadata(self._served.encoding, choice.transcript)
+                debug = debug_metadata(self._encoding, choice.transcript)
                 metadata |= {f"{key}{after}": value for key, value in debug.items()}
         return metadata
 
@@ -287,8 +291,8 @@ class ChatRun:
         return usage_of([self._choices[part["index"]].transcript])
 
     def _log(self) -> None:
-        served = self._served
+        with_text = self._served.settings.log_prompts
         for choice in self._choices:
             status = outcome(choice.finish, self.error)
             self._observed.turn_ended(status, choice.transcript.departures, self.error)
-            log_turn(self._id, served.encoding, choice.transcript, with_text=served.settings.log_prompts)
+            log_turn(self._id, self._encoding, choice.transcript, with_text=with_text)

@@ -6,7 +6,7 @@ before its last chunk is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
@@ -26,14 +26,11 @@ class UpdateCompletion(Body):
 
 
 class StoredCompletions:
-    def __init__(self, completions: Callable[[], Completions], ids: Ids) -> None:
-        """`completions` returns the store of the owner that the task works for."""
-        self._store = completions
-        self._ids = ids
+    """Those that one caller may see."""
 
-    @property
-    def _completions(self) -> Completions:
-        return self._store()
+    def __init__(self, completions: Completions, ids: Ids) -> None:
+        self._completions = completions
+        self._ids = ids
 
     async def keep(self, request: CreateChatCompletion, completion: Completion) -> None:
         metadata = shown_metadata(request.metadata)

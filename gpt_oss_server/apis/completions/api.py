@@ -17,10 +17,11 @@ from gpt_oss_server.apis.completions.tokens import (
     detokenize,
     tokenize,
 )
-from gpt_oss_server.caller.limiter import reserve
+from gpt_oss_server.caller.caller import LOCAL, Caller
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import in_thread_if_large, json_answer
+from gpt_oss_server.http.unknown_fields import treat_unknown_fields, unknown_header
 from gpt_oss_server.runs.chunks import answer
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.turns.prompt import check_can_fit
@@ -33,48 +34,52 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
 
     @router.post("/v1/completions", openapi_extra=documented(CreateCompletion))
     async def create(request: Request) -> Response:
-        body = await read_json(request, limit)
-        run = await start(body, served)
-        headers = served.headers_for(body, CreateCompletion)
+        caller, body = await read_json(request, limit)
+        run = await start(caller, body, served)
+        headers = unknown_header(body, CreateCompletion, served.settings.unknown_fields)
         streams = bool(run.request.stream)
         return await answer(run, request, streams=streams, keep_alive=keep_alive, headers=headers)
 
     @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
     async def to_tokens(request: Request) -> Response:
-        return await json_answer(await tokenize(await read_json(request, limit), served, chat_prompt))
+        caller, body = await read_json(request, limit)
+        answered = await tokenize(caller, body, served.model, chat_prompt)
+        return await json_answer(answered, caller.body_size)
 
     @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
     async def to_text(request: Request) -> Response:
-        body = await read_json(request, limit)
-        return await json_answer(await in_thread_if_large(lambda: detokenize(body, served), body))
+        caller, body = await read_json(request, limit)
+        size = caller.body_size
+        answered = await in_thread_if_large(size, lambda: detokenize(body, served.model), body)
+        return await json_answer(answered, size)
 
     @router.get("/tokenizer_info")
     async def info() -> Response:
-        return JSONResponse(tokenizer_info(served))
+        return JSONResponse(tokenizer_info(served.work(LOCAL)))
 
     return router
 
 
-async def start(body: object, served: Served) -> CompletionRun:
+async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
     """Does all work before the first token: after it returns, only the engine can fail."""
-    request = await in_thread_if_large(lambda: parse_request(body), body)
-    served.treat_unknown_fields(body, CreateCompletion)
-    if request.model is not None:
-        served.check_model(request.model)
-    served.check_room()
-
-    info = served.engine.info
+    work, size = served.work(caller), caller.body_size
+    model, info = work.model, work.model.info
+    request = await in_thread_if_large(size, lambda: parse_request(body), body)
+    treat_unknown_fields(body, CreateCompletion, served.settings.unknown_fields)
+    model.check_name(request.model)
+    model.check_room()
 
     def encode() -> list[list[int]]:
         if isinstance(request.prompt, str) and request.truncate_prompt_tokens is None:
             check_can_fit(info.context_length, "prompt", request.prompt)
         most = served.settings.max_choices // max(request.n or 1, request.best_of or 1)
-        prompts = prompts_of(request.prompt, served.encoding, info.vocab_size, most)
+        prompts = prompts_of(request.prompt, model.encoding, info.vocab_size, most)
         return [truncated(prompt, request, info.context_length) for prompt in prompts]
 
-    prompts = await in_thread_if_large(encode, request.prompt)
-    grammar = await grammar_of(request, served)
+    prompts = await in_thread_if_large(size, encode, request.prompt)
+    grammar = await grammar_of(request, model)
     choices = len(prompts) * max(request.n or 1, request.best_of or 1)
     most = choices * info.context_length
-    spending = await reserve(sum(map(len, prompts)), choices * request.limit, most)
-    return CompletionRun(request, prompts, served, served.ids("cmpl").replace("_", "-", 1), grammar, spending)
+    spending = await caller.reserve(sum(map(len, prompts)), choices * request.limit, most)
+    completion_id = work.ids("cmpl").replace("_", "-", 1)
+    return CompletionRun(request, prompts, served, work, completion_id, grammar, spending)

@@ -1,6 +1,6 @@
 """The form of a plain completion: the grammar that its engine enforces.
 
-Takes a validated request and what all APIs share. Returns a grammar, None for free text, or raises a 400 that
+Takes a validated request and the model. Returns a grammar, None for free text, or raises a 400 that
 names the field.
 """
 
@@ -14,16 +14,16 @@ from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
 from gpt_oss_server.content.dialect import NESTED
 from gpt_oss_server.errors import UnsupportedField
-from gpt_oss_server.runs.served import Served
+from gpt_oss_server.models.model import Model
 from inference.grammar import Grammar
 
 
-async def grammar_of(request: CreateCompletion, served: Served) -> Grammar | None:
-    answer = requested_answer(request, request.response_format, "response_format", NESTED, served.encoding)
+async def grammar_of(request: CreateCompletion, model: Model) -> Grammar | None:
+    answer = requested_answer(request, request.response_format, "response_format", NESTED, model.encoding)
     wanted = Wanted(answer=answer.form, banned=answer.banned)
     if not wanted.binds:
         return None
-    param, info = wanted.param, served.engine.info
+    param, info = wanted.param, model.info
     if request.use_beam_search:
         raise UnsupportedField(
             f"`{param}` has no effect in a beam search of a plain completion. Leave one out.", param=param
@@ -34,4 +34,4 @@ async def grammar_of(request: CreateCompletion, served: Served) -> Grammar | Non
             "Leave it out.",
             param=param,
         )
-    return await asyncio.to_thread(bind_plain, wanted, served.encoding)
+    return await asyncio.to_thread(bind_plain, wanted, model.encoding)

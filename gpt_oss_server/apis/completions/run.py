@@ -22,6 +22,7 @@ from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exceptio
 from gpt_oss_server.runs.counters import outcome
 from gpt_oss_server.runs.observed import Usage
 from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.beams import beam_search, check_beams_fit
 from gpt_oss_server.turns.merged import merged
 from gpt_oss_server.turns.prompt import ignored_fields, sampling_of
@@ -73,6 +74,7 @@ class CompletionRun:
         request: CreateCompletion,
         prompts: Sequence[Sequence[int]],
         served: Served,
+        work: Work,
         completion_id: str,
         grammar: Grammar | None = None,
         spending: Spending | None = None,
@@ -81,31 +83,33 @@ class CompletionRun:
         self._spending = spending or no_spending()
         self.request = request
         self.error: ApiError | None = None
-        self.ignored: Sequence[str] = ignored_fields(request, served.engine.info, logprobs=request.logprobs)
+        self.ignored: Sequence[str] = ignored_fields(request, work.model.info, logprobs=request.logprobs)
         self._prompts = prompts
         self._served = served
+        self._model = work.model
         self._head = {
             "id": completion_id,
             "object": "text_completion",
-            "created": int(served.clock()),
-            "model": request.model or served.model_names[0],
+            "created": int(work.clock()),
+            "model": request.model or work.model.name,
         }
         self._check_lengths()
         self._sampling = sampling_of(
             request,
-            served.engine.info,
-            served.settings,
+            work.model.info,
+            work.model.settings,
+            work.caller,
             prompt=0,
             limit=request.limit,
-            encoding=served.encoding,
+            encoding=work.model.encoding,
             logprobs=request.logprobs,
         )
         self._sampling = replace(self._sampling, grammar=grammar)
-        self._scored(served.engine)  # raises, like the next, where the engine cannot serve the request
-        search = beam_search(request, served.engine)
+        self._scored(work.model.engine)  # raises, like the next, where the engine cannot serve the request
+        search = beam_search(request, work.model.engine)
         for prompt in prompts:
             check_beams_fit(search, len(prompt), request.max_tokens)
-        self._observed = served.observed("completions", completion_id, request.model)
+        self._observed = served.observed("completions", completion_id, request.model, work.caller)
         self._observed.usage = lambda: Usage.of(self._usage())
         self._begun: list[_Seen] = []
 
@@ -157,7 +161,7 @@ class CompletionRun:
     def _choices_of(self, position: int) -> Iterator[_Choice]:
         """The choices of one prompt, each made when it begins. One beam search yields all of them."""
         prompt, count = self._prompts[position], self.request.n or 1
-        room = self._served.engine.info.context_length - len(prompt)
+        room = self._model.info.context_length - len(prompt)
         most = min(self._sampling.max_tokens or room, room)
         least = min(self._sampling.min_tokens, most)
         sampling = replace(self._sampling, max_tokens=most, min_tokens=least)
@@ -169,17 +173,17 @@ class CompletionRun:
                 engine = search.engine_of(number)
                 yield _Choice(index, position, prompt, sampling, engine, of_beams, hidden=hidden)
                 continue
-            scored = self._scored(self._served.engine)
+            scored = self._scored(self._model.engine)
             seed = None if sampling.seed is None else sampling.seed + index
             own = replace(sampling, seed=seed)
-            engine = scored or self._served.engine
+            engine = scored or self._model.engine
             yield _Choice(index, position, prompt, own, engine, scored, hidden=hidden)
 
     def _beams_of(self, prompt: Sequence[int]) -> tuple[BeamSearch | None, ScoredPrompt | None]:
         if not self.request.use_beam_search:
             return None, None
-        scored = self._scored(self._served.engine)
-        return beam_search(self.request, scored or self._served.engine), scored
+        scored = self._scored(self._model.engine)
+        return beam_search(self.request, scored or self._model.engine), scored
 
     def _scored(self, engine: Engine) -> ScoredPrompt | None:
         request = self.request
@@ -189,7 +193,7 @@ class CompletionRun:
         return None if top is None else scored_prompt(engine, top, "prompt_logprobs")
 
     def _check_lengths(self) -> None:
-        context = self._served.engine.info.context_length
+        context = self._model.info.context_length
         for prompt in self._prompts:
             if len(prompt) >= context:
                 raise ContextLengthExceeded(str(ContextOverflow(len(prompt), context)), param="prompt")
@@ -198,7 +202,7 @@ class CompletionRun:
         text = self._text(choice)
         self._begun.append(choice.seen)
         if self.request.echo and self.request.logprobs is None:
-            yield [self._chunk(choice, self._served.encoding.decode(choice.prompt))]
+            yield [self._chunk(choice, self._model.encoding.decode(choice.prompt))]
         watch = self._observed.watch
         with generating(watch, 0, time.monotonic, lambda: choice.seen.sampled) as span:
             choice.seen.generations.append(span)
@@ -246,7 +250,7 @@ class CompletionRun:
     def _text(self, choice: _Choice) -> PlainText:
         request = self.request
         return PlainText(
-            self._served.encoding,
+            self._model.encoding,
             StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
             shows_special=request.skip_special_tokens is False,
             speller=None if choice.sampling.logprobs is None else self._speller(),
@@ -254,7 +258,7 @@ class CompletionRun:
         )
 
     def _speller(self) -> Speller:
-        return Speller(self._served.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
+        return Speller(self._model.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
 
     def _chunk(self, choice: _Choice, text: str, scores: LegacyLogprobs | None = None) -> Chunk:
         part = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.prompt import thinking_of
 
 _GAP = "[[text]]"
@@ -32,26 +32,27 @@ _TEMPLATE = (
 )
 
 
-def tokenizer_info(served: Served) -> dict[str, Any]:
+def tokenizer_info(work: Work) -> dict[str, Any]:
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<|startoftext|>",
         "eos_token": "<|return|>",
         "pad_token": "<|endoftext|>",
-        "model_max_length": served.engine.info.context_length,
-        "vocab_size": served.engine.info.vocab_size,
-        "chat_template": _template(served),
+        "model_max_length": work.model.info.context_length,
+        "vocab_size": work.model.info.vocab_size,
+        "chat_template": _template(work),
     }
 
 
-def _template(served: Served) -> str:
+def _template(work: Work) -> str:
     """For messages of text without tools: what a chat request of the same messages shows the model today."""
-    renderer, settings = served.renderer, served.settings
+    model = work.model
+    renderer, settings = model.renderer, model.settings
     thinking = thinking_of(settings.default_reasoning_effort, None, settings)
-    system = renderer.system(effort=thinking.effort, date=served.date(), identity=settings.identity)
+    system = renderer.system(effort=thinking.effort, date=work.date(), identity=settings.identity)
     developer = renderer.developer(instructions=_GAP)
     assert developer is not None
-    decode = served.encoding.decode
+    decode = model.encoding.decode
     return _TEMPLATE.format(
         system=_literal(decode(system.tokens)),
         developer=_expression(decode(developer.tokens), "head.texts | join('\\n\\n')"),

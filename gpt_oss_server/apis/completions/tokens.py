@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gpt_oss_server.apis.completions.request import check_ids, encode_prompt
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.fields import Body, Boolean, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
-from gpt_oss_server.runs.served import Served
+from gpt_oss_server.models.model import Model
 from gpt_oss_server.turns.prompt import check_can_fit
 
-ChatPrompt = Callable[[object], Awaitable[list[int]]]
+ChatPrompt = Callable[[Caller, object], Awaitable[list[int]]]
 """The body of a chat request → the model's prompt."""
 
 
@@ -41,36 +42,34 @@ class DetokenizeRequest(Body):
     model: str | None = optional("The model to use. Left out: the one that this server serves.")
 
 
-async def tokenize(body: object, served: Served, chat_prompt: ChatPrompt) -> dict[str, Any]:
-    request = read_body(body, TokenizeOptions, '{"prompt": "Hello"}')
-    if request.model is not None:
-        served.check_model(request.model)
+async def tokenize(caller: Caller, body: object, model: Model, chat_prompt: ChatPrompt) -> dict[str, Any]:
+    request, size = read_body(body, TokenizeOptions, '{"prompt": "Hello"}'), caller.body_size
+    model.check_name(request.model)
     if request.messages is not None:
-        tokens = await _of_messages(body, request, served, chat_prompt)
+        tokens = await _of_messages(caller, body, request, model, chat_prompt)
     elif (text := request.content if request.prompt is None else request.prompt) is not None:
-        check_can_fit(served.engine.info.context_length, "prompt", text)
+        check_can_fit(model.info.context_length, "prompt", text)
         given = text
-        tokens = await in_thread_if_large(lambda: encode_prompt(given, served.encoding), text)
+        tokens = await in_thread_if_large(size, lambda: encode_prompt(given, model.encoding), text)
     else:
         raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
     strings: list[str] | None = None
     if request.return_token_strs:
-        decode = served.encoding.decode
-        strings = await in_thread_if_large(lambda: [decode([token]) for token in tokens], tokens)
+        decode = model.encoding.decode
+        strings = await in_thread_if_large(size, lambda: [decode([token]) for token in tokens], tokens)
     return {
         "count": len(tokens),
-        "max_model_len": served.engine.info.context_length,
-        "tokens": [_piece(token, served.encoding) for token in tokens] if request.with_pieces else tokens,
+        "max_model_len": model.info.context_length,
+        "tokens": [_piece(token, model.encoding) for token in tokens] if request.with_pieces else tokens,
         "token_strs": strings,
     }
 
 
-def detokenize(body: object, served: Served) -> dict[str, Any]:
+def detokenize(body: object, model: Model) -> dict[str, Any]:
     request = read_body(body, DetokenizeRequest, '{"tokens": [200006]}')
-    if request.model is not None:
-        served.check_model(request.model)
-    check_ids(request.tokens, "tokens", served.engine.info.vocab_size)
-    text = served.encoding.decode(request.tokens)
+    model.check_name(request.model)
+    check_ids(request.tokens, "tokens", model.info.vocab_size)
+    text = model.encoding.decode(request.tokens)
     return {"prompt": text, "content": text}
 
 
@@ -84,12 +83,12 @@ def _piece(token: int, encoding: Encoding) -> dict[str, Any]:
 
 
 async def _of_messages(
-    body: object, options: TokenizeOptions, served: Served, chat_prompt: ChatPrompt
+    caller: Caller, body: object, options: TokenizeOptions, model: Model, chat_prompt: ChatPrompt
 ) -> list[int]:
     """The prompt of the chat request, without the cue where the request generates nothing."""
     if not isinstance(body, dict):
         raise InvalidRequest(f"The request body must be an object, but is {json_type(body)}.")
     without_cue = options.add_generation_prompt is False and not options.continue_final_message
     chat_request = {key: value for key, value in body.items() if key != "add_generation_prompt"}
-    tokens = await chat_prompt(chat_request)
-    return tokens[: -len(served.renderer.cue)] if without_cue else tokens
+    tokens = await chat_prompt(caller, chat_request)
+    return tokens[: -len(model.renderer.cue)] if without_cue else tokens

@@ -16,8 +16,8 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.containers.sessions import Containers
 from gpt_oss_server.apis.responses.service import ResponsesService
-from gpt_oss_server.caller.owner import OWNER
 from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload
@@ -38,54 +38,58 @@ def containers_router(
 def _add_containers(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
     @router.post("", openapi_extra=documented(CreateContainer))
     async def create(request: Request) -> Response:
-        body = parse_container(await read_json(request, service.served.settings.max_body_bytes))
-        created = await containers.create(service.served.ids("cntr"), body.name, OWNER.get())
+        caller, body = await read_json(request, service.served.settings.max_body_bytes)
+        wanted = parse_container(body)
+        created = await containers.create(service.served.ids("cntr"), wanted.name, caller)
         return JSONResponse(created.as_json())
 
     @router.get("")
     async def listed(request: Request) -> Response:
-        found = [each.as_json() for each in await containers.of_owner(OWNER.get())]
+        own = await containers.created_by(caller_of(request.scope).client)
         name = request.query_params.get("name")
-        matching = [each for each in found if name in (None, each["name"])]
+        shown = [container.as_json() for container in own]
+        matching = [container for container in shown if name in (None, container["name"])]
         return JSONResponse(page(matching, request.query_params))
 
     @router.get("/{container}")
-    async def retrieve(container: str) -> Response:
-        return JSONResponse((await containers.find(container)).as_json())
+    async def retrieve(container: str, request: Request) -> Response:
+        found = await containers.find(container, caller_of(request.scope))
+        return JSONResponse(found.as_json())
 
     @router.delete("/{container}")
-    async def delete(container: str) -> Response:
-        await containers.delete(container)
+    async def delete(container: str, request: Request) -> Response:
+        await containers.delete(container, caller_of(request.scope))
         return JSONResponse({"id": container, "object": "container.deleted", "deleted": True})
 
 
 def _add_files(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
     @router.get("/{container}/files")
     async def files(container: str, request: Request) -> Response:
-        found = await containers.find(container)
+        found = await containers.find(container, caller_of(request.scope))
         listed = sorted(await found.files(), key=lambda info: info.modified)
         return JSONResponse(page([found.file_as_json(info) for info in listed], request.query_params))
 
     @router.post("/{container}/files")
     async def upload(container: str, request: Request) -> Response:
         name, content = await read_upload(request, service.served.settings.max_body_bytes)
-        found = await containers.find_to_fill(container)
-        return JSONResponse(found.file_as_json(await found.put(name, content)))
+        caller = caller_of(request.scope)
+        found = await containers.find_to_fill(container, caller)
+        return JSONResponse(found.file_as_json(await found.put(name, content, caller)))
 
     @router.get("/{container}/files/{file}")
-    async def retrieve_file(container: str, file: str) -> Response:
-        found = await containers.find(container)
+    async def retrieve_file(container: str, file: str, request: Request) -> Response:
+        found = await containers.find(container, caller_of(request.scope))
         return JSONResponse(found.file_as_json(await found.file(file)))
 
     @router.get("/{container}/files/{file}/content")
-    async def content(container: str, file: str) -> Response:
-        found = await containers.find(container)
+    async def content(container: str, file: str, request: Request) -> Response:
+        found = await containers.find(container, caller_of(request.scope))
         info = await found.file(file)
         return _attachment(info.path, await found.read(info))
 
     @router.delete("/{container}/files/{file}")
-    async def delete_file(container: str, file: str) -> Response:
-        found = await containers.find(container)
+    async def delete_file(container: str, file: str, request: Request) -> Response:
+        found = await containers.find(container, caller_of(request.scope))
         await found.remove(await found.file(file))
         return JSONResponse({"id": file, "object": "container.file.deleted", "deleted": True})
 

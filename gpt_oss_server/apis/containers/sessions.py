@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from gpt_oss_server.apis.responses.service import ResponsesService
-from gpt_oss_server.caller.access import ACCESS
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import (
     ContainerFileNotFound,
     ContainerNotFound,
@@ -45,7 +45,7 @@ class Metadata:
     since: float
     used: float = 0.0  # when a client last used it: its files, or only its description
     name: str | None = None
-    owner: str | None = None  # who created it; None: a conversation's calls did
+    client: str | None = None  # who created it; None: a conversation's calls did
     uploaded: set[str] = field(default_factory=set)
 
 
@@ -58,15 +58,15 @@ class Containers:
         self._clock = clock
         self._metadata: WeakKeyDictionary[PythonSession, Metadata] = WeakKeyDictionary()
 
-    async def find(self, container: str) -> Container:
+    async def find(self, container: str, caller: Caller) -> Container:
         """Finds a container for use: as with OpenAI's, every use resets the idle time."""
-        _check_allowed()
+        _check_allowed(caller)
         toolset = await self._tools.ready()
-        conversation = toolset.conversation_of(container, _PYTHON)
+        conversation = toolset.conversation_of(container, _PYTHON, caller)
         session = _session(toolset, conversation)
         if session is None:
             raise ContainerNotFound(self._why_missing(container), param="container_id")
-        metadata = await self._metadata_of(session, conversation)
+        metadata = await self._metadata_of(session, conversation, caller)
         toolset.toolbox.touch(conversation, _PYTHON)
         metadata.used = self._clock()
         return Container(container, session, metadata, self._clock)
@@ -80,53 +80,53 @@ class Containers:
         )
         return f"{why} Files stay with the server that ran the python." if is_shared else why
 
-    async def of_owner(self, owner: str) -> list[Container]:
-        """The open containers that this owner created, the oldest first."""
+    async def created_by(self, client: str) -> list[Container]:
+        """The open containers that this client created, the oldest first."""
         toolset = await self._tools.ready()
         own: list[Container] = []
         for conversation in toolset.toolbox.conversations(_PYTHON):
             session = _session(toolset, conversation)
             metadata = self._metadata.get(session) if session is not None else None
-            if session is not None and metadata is not None and metadata.owner == owner:
+            if session is not None and metadata is not None and metadata.client == client:
                 own.append(Container(container_id(conversation), session, metadata, self._clock))
         return sorted(own, key=lambda each: each.metadata.since)
 
-    async def find_to_fill(self, container: str) -> Container:
+    async def find_to_fill(self, container: str, caller: Caller) -> Container:
         """The same, but where python is off, the error names the setting."""
-        await self._ready_with_python()
-        return await self.find(container)
+        await self._ready_with_python(caller)
+        return await self.find(container, caller)
 
-    async def create(self, conversation: str, name: str | None, owner: str) -> Container:
+    async def create(self, conversation: str, name: str | None, caller: Caller) -> Container:
         """Opens a container without a conversation; `conversation` is the unused name of one."""
-        _open_session(await self._ready_with_python(), conversation)
-        created = await self.find(container_id(conversation))
-        created.metadata.name, created.metadata.owner = name, owner
+        _open_session(await self._ready_with_python(caller), conversation, caller)
+        created = await self.find(container_id(conversation), caller)
+        created.metadata.name, created.metadata.client = name, caller.client
         return created
 
-    async def delete(self, container: str) -> None:
+    async def delete(self, container: str, caller: Caller) -> None:
         """Ends the conversation's python, whose next call starts afresh; its other tools continue."""
-        await self.find(container)
+        await self.find(container, caller)
         toolset = await self._tools.ready()
-        toolset.toolbox.forget(toolset.conversation_of(container, _PYTHON), _PYTHON)
+        toolset.toolbox.forget(toolset.conversation_of(container, _PYTHON, caller), _PYTHON)
 
-    async def _ready_with_python(self) -> Toolset:
-        _check_allowed()
+    async def _ready_with_python(self, caller: Caller) -> Toolset:
+        _check_allowed(caller)
         toolset = await self._tools.ready()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
         return toolset
 
-    async def _metadata_of(self, session: PythonSession, conversation: str) -> Metadata:
+    async def _metadata_of(self, session: PythonSession, conversation: str, caller: Caller) -> Metadata:
         metadata = self._metadata.get(session)
         if metadata is None:
-            since = await self._stored_since(conversation)
+            since = await self._stored_since(conversation, caller)
             metadata = Metadata(self._clock() if since is None else since)
             self._metadata[session] = metadata
         return metadata
 
-    async def _stored_since(self, conversation: str) -> float | None:
+    async def _stored_since(self, conversation: str, caller: Caller) -> float | None:
         """When the stored response or conversation of this id was created; None if none is stored."""
-        store = self._service.served.store
+        store = self._service.served.stores.of(caller.owner).responses
         if (response := await store.get(conversation)) is not None:
             return float(response.response["created_at"])
         named = await store.get_conversation(conversation)
@@ -195,11 +195,11 @@ class Container:
             raise InvalidRequest(str(refusal), param="file_id") from refusal
         self.metadata.uploaded.discard(info.path)
 
-    async def put(self, name: str, content: bytes) -> FileInfo:
+    async def put(self, name: str, content: bytes, caller: Caller) -> FileInfo:
         from tools.python import FileRefused, NoMemoryLeft
 
         try:
-            await self.session.write(name, content)
+            await self.session.write(name, content, caller.tool_client)
         except NoMemoryLeft as refusal:
             raise TooManyContainers(f"The file cannot be stored: {refusal}.", param="file") from refusal
         except FileRefused as refusal:
@@ -213,8 +213,8 @@ class Container:
         return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
 
 
-def _check_allowed() -> None:
-    ACCESS.get().check_tool(_PYTHON, param=None)
+def _check_allowed(caller: Caller) -> None:
+    caller.access.check_tool(_PYTHON, param=None)
 
 
 def _session(toolset: Toolset, conversation: str) -> PythonSession | None:
@@ -226,9 +226,9 @@ def _session(toolset: Toolset, conversation: str) -> PythonSession | None:
     return session if isinstance(session, PythonSession) else None  # another server may run python
 
 
-def _open_session(toolset: Toolset, conversation: str) -> None:
+def _open_session(toolset: Toolset, conversation: str, caller: Caller) -> None:
     try:
-        toolset.toolbox.open(conversation, _PYTHON)
+        toolset.toolbox.open(conversation, _PYTHON, caller.tool_client)
     except TooManySessions as error:
         whose = "You have" if error.of_owner else "All clients together have"
         raise TooManyContainers(

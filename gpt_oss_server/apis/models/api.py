@@ -17,7 +17,7 @@ def models_router(served: Served) -> APIRouter:
     started = int(time.time())
 
     def model(name: str) -> dict[str, Any]:
-        info = served.engine.info
+        info = served.model.info
         return {
             "id": name,
             "object": "model",
@@ -31,11 +31,11 @@ def models_router(served: Served) -> APIRouter:
 
     @router.api_route("/v1/models", methods=["GET", "HEAD"])
     async def models() -> Response:
-        return JSONResponse({"object": "list", "data": [model(name) for name in served.model_names]})
+        return JSONResponse({"object": "list", "data": [model(name) for name in served.model.names]})
 
     @router.api_route("/v1/models/{name:path}", methods=["GET", "HEAD"])
     async def one_model(name: str) -> Response:
-        served.check_model(name)
+        served.model.check_name(name)
         return JSONResponse(model(name))
 
     return router

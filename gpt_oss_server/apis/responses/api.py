@@ -17,9 +17,11 @@ from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.stream import error_event
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.http.body import read_json
+from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import json_answer
 from gpt_oss_server.http.sse import EventStream, encode, unless_gone
+from gpt_oss_server.http.unknown_fields import unknown_header
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.runs.chunks import headers_for
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
@@ -34,10 +36,11 @@ def responses_router(service: ResponsesService) -> APIRouter:
 
 def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     """The routes that create, retrieve and delete a response."""
-    keep_alive = service.served.settings.keep_alive
+    settings = service.served.settings
+    keep_alive = settings.keep_alive
 
     def headers_of(run: Run | RefusedRun, body: object) -> dict[str, str]:
-        return {**headers_for(run.ignored), **service.served.headers_for(body, CreateResponse)}
+        return {**headers_for(run.ignored), **unknown_header(body, CreateResponse, settings.unknown_fields)}
 
     def logged(log: EventLog, after: int = -1, headers: dict[str, str] | None = None) -> Response:
         # The log holds encoded events.
@@ -45,9 +48,9 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
 
     @router.post("/v1/responses", openapi_extra=documented(CreateResponse))
     async def create(request: Request) -> Response:
-        body = await read_json(request, service.served.settings.max_body_bytes)
+        caller, body = await read_json(request, settings.max_body_bytes)
         if isinstance(body, dict) and body.get("stream") and not body.get("background"):
-            streamed = await service.start_streamed(body, outlives=True)
+            streamed = await service.start_streamed(caller, body, outlives=True)
             headers = headers_of(streamed, body)
             if isinstance(streamed, Run) and streamed.outlives:
                 return logged(await service.run_in_background(streamed), headers=headers)
@@ -58,7 +61,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
                 keep_alive=keep_alive,
                 beat=streamed.still_in_progress,
             )
-        run = await service.start(body)
+        run = await service.start(caller, body)
         headers = headers_of(run, body)
         if not run.request.background:
             return await _whole(run, request, headers)
@@ -69,47 +72,52 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: str, request: Request) -> Response:
+        stored = service.stored(caller_of(request.scope))
         # The request that created the response decided what it includes; this only rejects unknown names.
         check_included(_included(request))
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             after = _sequence_number(request.query_params.get("starting_after"))
-            return logged(await service.event_log(response_id, after), after)
-        return JSONResponse((await service.retrieve(response_id)).response)
+            return logged(await stored.event_log(response_id, after), after)
+        return JSONResponse((await stored.retrieve(response_id)).response)
 
     @router.delete("/v1/responses/{response_id}")
-    async def delete(response_id: str) -> Response:
-        return JSONResponse(await service.delete(response_id))
+    async def delete(response_id: str, request: Request) -> Response:
+        return JSONResponse(await service.stored(caller_of(request.scope)).delete(response_id))
 
 
 def _add_related(router: APIRouter, service: ResponsesService) -> None:
     """The routes around a response: its input items, cancellation, compaction, counting and rendering."""
+    settings = service.served.settings
 
     @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
     async def input_tokens(request: Request) -> Response:
-        count = await service.count(await read_json(request, service.served.settings.max_body_bytes))
+        count = await service.count(*await read_json(request, settings.max_body_bytes))
         return JSONResponse({"object": "response.input_tokens", "input_tokens": count})
 
     @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
     async def compact(request: Request) -> Response:
-        body = await read_json(request, service.served.settings.max_body_bytes)
-        compacted = await unless_gone(request.receive, service.compact(body))
+        caller, body = await read_json(request, settings.max_body_bytes)
+        compacted = await unless_gone(request.receive, service.compact(caller, body))
         if compacted is None:
             return Response(status_code=499)  # the client has disconnected
-        return JSONResponse(compacted, headers=service.served.headers_for(body, CompactResponse))
+        return JSONResponse(compacted, headers=unknown_header(body, CompactResponse, settings.unknown_fields))
 
     @router.post("/v1/responses/{response_id}/cancel")
-    async def cancel(response_id: str) -> Response:
-        return JSONResponse(await service.cancel(response_id))
+    async def cancel(response_id: str, request: Request) -> Response:
+        return JSONResponse(await service.stored(caller_of(request.scope)).cancel(response_id))
 
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
         check_included(_included(request))
-        store, query = service.served.store, request.query_params
-        return await json_answer(await listed_input(store, service.retrieve, response_id, query))
+        caller = caller_of(request.scope)
+        store, stored = service.served.stores.of(caller.owner).responses, service.stored(caller)
+        return await json_answer(
+            await listed_input(store, stored.retrieve, response_id, request.query_params)
+        )
 
     @router.post("/render", openapi_extra=documented(CreateResponse))
     async def render(request: Request) -> Response:
-        rendered = await service.render(await read_json(request, service.served.settings.max_body_bytes))
+        rendered = await service.render(*await read_json(request, settings.max_body_bytes))
         return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
 
 

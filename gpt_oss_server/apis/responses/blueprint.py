@@ -7,7 +7,7 @@ time, the prompt. Returns bytes, and the same from those bytes.
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -16,10 +16,10 @@ from gpt_oss_server.apis.responses.past import Past, past_from
 from gpt_oss_server.apis.responses.prepare import Prepared
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.apis.responses.run import Run
-from gpt_oss_server.runs.served import Served
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Position
 from gpt_oss_server.stores.events import Continuation
+from gpt_oss_server.stores.keep import Keep
 
 _UNFINISHED = ("queued", "in_progress")
 
@@ -39,6 +39,7 @@ class Blueprint:
     session: str
     position: Position | None
     prompt: list[int]
+    caller: dict[str, Any] = field(default_factory=dict)  # with the limits and tools of its key
 
     @classmethod
     def of(cls, run: Run, prepared: Prepared, seed: str) -> Blueprint:
@@ -52,6 +53,7 @@ class Blueprint:
             session=past.session,
             position=past.position,
             prompt=list(prepared.prompt),
+            caller=run.caller.stored,
         )
 
     @classmethod
@@ -66,8 +68,8 @@ class Blueprint:
     def parsed(self) -> CreateResponse:
         return CreateResponse.model_validate(self.request)
 
-    async def past(self, served: Served) -> Past:
-        history = await served.store.history_at(self.position, self.session)
+    async def past(self, keep: Keep) -> Past:
+        history = await keep.responses.history_at(self.position, self.session)
         return replace(past_from(history), results=self.results)
 
     def snapshot(self, events: list[dict[str, Any]]) -> StoredResponse:

@@ -19,7 +19,8 @@ from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.turns.plan import TurnLimits, TurnPlan
+from gpt_oss_server.models.limits import TurnLimits
+from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import Head
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn

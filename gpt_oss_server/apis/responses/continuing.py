@@ -14,19 +14,19 @@ from typing import Any, Protocol
 from pydantic_core import from_json
 
 from gpt_oss_server.apis.responses.blueprint import Blueprint, new_seed
-from gpt_oss_server.apis.responses.conversations import Conversations
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.prepare import Prepared
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.apis.responses.takeover import Takeover
-from gpt_oss_server.caller.access import owner
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.ids import SeededIds
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.runs.background.tape import Tape, TapedEngine
 from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import Claimed, Continuation
 
@@ -36,7 +36,7 @@ _LOOK_SECONDS = 0.05
 
 class Prepare(Protocol):
     async def __call__(
-        self, request: CreateResponse, response_id: str, *, served: Served, past: Past
+        self, work: Work, request: CreateResponse, response_id: str, past: Past
     ) -> Prepared: ...
 
 
@@ -46,7 +46,7 @@ class Recording:
 
     seed: str
     tape: Tape
-    served: Served
+    work: Work
 
     def continuation(self, run: Run, prepared: Prepared) -> Continuation:
         return Blueprint.of(run, prepared, self.seed).continuation
@@ -57,12 +57,10 @@ class Continuing:
         self,
         served: Served,
         background: BackgroundRuns[Run],
-        conversations: Conversations,
         prepare: Prepare,
     ) -> None:
         self._served = served
         self._background = background
-        self._conversations = conversations
         self._prepare = prepare
         self._claims = served.stores.claims
         self._takeover: Takeover | None = None
@@ -96,29 +94,30 @@ class Continuing:
             await self._takeover.close()
         await self._background.hand_over()
 
-    def new_recording(self) -> Recording | None:
-        """A recording for a new run; None if nothing could continue it."""
+    def new_recording(self, work: Work) -> Recording | None:
+        """A recording of a new run; None if nothing could continue it."""
         if self._claims is None:
             return None
         seed, tape = new_seed(), Tape()
-        return Recording(seed, tape, self._for_run(seed, tape, self._served.clock))
+        return Recording(seed, tape, _recorded(work, seed, tape))
 
     async def build(self, claimed: Claimed) -> Run:
         """The run again, as its request and its tape have it."""
         served, blueprint = self._served, Blueprint.read(claimed.request)
-        stored = await served.store.get(claimed.run_id)
+        work = served.work(Caller.again(claimed.owner, blueprint.caller))
+        stored = await work.keep.responses.get(claimed.run_id)
         tape = Tape(claimed.records, at_end=self._at_end(claimed, stored))
+        work = _recorded(work, blueprint.seed, tape)
         began = float(blueprint.response["created_at"])
-        then = self._for_run(blueprint.seed, tape, lambda: began)  # the prompt has the date
-        past = await blueprint.past(served)
-        prepared = await self._prepare(blueprint.parsed, claimed.run_id, served=then, past=past)
-        then.clock = served.clock
+        then = replace(work, clock=lambda: began)  # the prompt has the date
+        past = await blueprint.past(work.keep)
+        prepared = await self._prepare(then, blueprint.parsed, claimed.run_id, past)
         return Run(
             replace(prepared, prompt=tuple(blueprint.prompt)),
-            then,
+            served,
+            work,
             blueprint.response,
-            store=served.store,
-            conversations=self._conversations,
+            keeps=True,
             outlives=True,
             tape=tape,
             stored=stored,
@@ -129,36 +128,32 @@ class Continuing:
         logs = self._served.stores.events
         blueprint = Blueprint.read(claimed.request)
         failed = await self._snapshot(claimed.run_id, blueprint)
+        responses = self._served.stores.of(claimed.owner).responses
         failed.response.update(status="failed", error=error.of_response())
         end = {"type": "response.failed", "sequence_number": claimed.events, "response": failed.response}
-        await self._served.store.put(replace(failed, parent=blueprint.position, session=blueprint.session))
+        await responses.put(replace(failed, parent=blueprint.position, session=blueprint.session))
         await logs.append(claimed.run_id, claimed.events, [encode(end)])
         await logs.end(claimed.run_id)
 
-    async def running_elsewhere(self, response_id: str) -> StoredResponse | None:
+    async def running_elsewhere(self, response_id: str, owner: str) -> StoredResponse | None:
         """The current response of a run of another process."""
-        request = await self._claims.request(response_id, owner()) if self._claims is not None else None
+        request = await self._claims.request(response_id, owner) if self._claims is not None else None
         return None if request is None else await self._snapshot(response_id, Blueprint.read(request))
 
-    async def is_running(self, response_id: str) -> bool:
-        return self._claims is not None and await self._claims.is_running(response_id, owner())
+    async def is_running(self, response_id: str, owner: str) -> bool:
+        return self._claims is not None and await self._claims.is_running(response_id, owner)
 
-    async def ended(self, response_id: str) -> None:
+    async def ended(self, response_id: str, owner: str) -> None:
         """Returns when a cancelled run of another process has ended."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _CANCEL_SECONDS
-        while await self.is_running(response_id):
+        while await self.is_running(response_id, owner):
             if loop.time() > until:
                 raise StoreUnavailable(
                     f"The server that runs the response {response_id!r} has not cancelled it yet. Try again "
                     "in a moment."
                 )
             await asyncio.sleep(_LOOK_SECONDS)
-
-    def _for_run(self, seed: str, tape: Tape, clock: Callable[[], float]) -> Served:
-        return self._served.for_run(
-            engine=TapedEngine(self._served.engine, tape), ids=SeededIds(seed), clock=clock
-        )
 
     def _at_end(self, claimed: Claimed, stored: StoredResponse | None) -> Callable[[], BaseException] | None:
         """The error where the tape ends, for a run that shall not go on."""
@@ -179,6 +174,12 @@ class Continuing:
         logged = await self._claims.logged(response_id) if self._claims is not None else []
         events = (event.partition(b"data: ")[2] for event in logged)
         return blueprint.snapshot([_parsed(event) for event in events if b'"delta"' not in event[:200]])
+
+
+def _recorded(work: Work, seed: str, tape: Tape) -> Work:
+    """The same work, whose ids follow from the seed, and whose steps are on the tape."""
+    model = work.model.sampling_from(TapedEngine(work.model.engine, tape))
+    return replace(work, model=model, ids=SeededIds(seed))
 
 
 def _parsed(event: bytes) -> dict[str, Any]:

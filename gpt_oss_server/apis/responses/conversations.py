@@ -7,7 +7,7 @@ renders the other items of its part again. `append` builds a response's addition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,15 +23,14 @@ from gpt_oss_server.apis.responses.past import (
     past_from,
 )
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
-from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.fields import Body, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
 from gpt_oss_server.http.paging import list_of
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredConversation
+from gpt_oss_server.runs.work import Work
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
-from gpt_oss_server.stores.sealing import Sealer
 
 _NOT_ADDABLE = {
     "compaction_trigger": "It requests a response: send it as a response's input.",
@@ -53,31 +52,18 @@ class CreateItems(Body):
 
 
 class Conversations:
-    def __init__(
-        self,
-        store: Callable[[], Store],
-        renderer: Renderer,
-        ids: Ids,
-        clock: Callable[[], float],
-        sealer: Callable[[], Sealer],
-    ) -> None:
-        """`store` returns the store of the owner that the task works for."""
-        self._store = store
-        self._renderer = renderer
-        self._ids = ids
-        self._clock = clock
-        self._sealer = sealer
+    """Those of one caller."""
 
-    @property
-    def store(self) -> Store:
-        return self._store()
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._store = work.keep.responses
 
     async def create(self, body: object) -> dict[str, Any]:
         given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
-        new = StoredConversation(self._ids(CONVERSATION), int(self._clock()), given.metadata or {})
+        new = StoredConversation(self._work.ids(CONVERSATION), int(self._work.clock()), given.metadata or {})
         parts = [await self._read(given.items, Past())] if given.items else []
-        await self.store.put_conversation(new, parts)
+        await self._store.put_conversation(new, parts)
         return _shown(new)
 
     async def retrieve(self, conversation_id: str) -> dict[str, Any]:
@@ -86,18 +72,18 @@ class Conversations:
     async def update(self, conversation_id: str, body: object) -> dict[str, Any]:
         given = read_body(body, UpdateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(given.metadata)
-        changed = await self.store.set_metadata(conversation_id, given.metadata or {})
+        changed = await self._store.set_metadata(conversation_id, given.metadata or {})
         if changed is None:
             raise no_conversation(conversation_id)
         return _shown(changed)
 
     async def delete(self, conversation_id: str) -> dict[str, Any]:
-        if not await self.store.delete_conversation(conversation_id):
+        if not await self._store.delete_conversation(conversation_id):
             raise no_conversation(conversation_id)
         return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
     async def items(self, conversation_id: str, query: Mapping[str, str]) -> dict[str, Any]:
-        found = await listed(lambda wanted: self.store.conversation_page(conversation_id, wanted), query)
+        found = await listed(lambda wanted: self._store.conversation_page(conversation_id, wanted), query)
         if found is None:
             raise no_conversation(conversation_id)
         return found
@@ -105,13 +91,13 @@ class Conversations:
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         given = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
         part = await self._read(given.items, await self._calls_before(conversation_id, given.items))
-        appended = await self.store.append(self.append(conversation_id, part))
-        if appended is None:
+        added = await self._store.append(appended(conversation_id, [part], self._work.ids))
+        if added is None:
             raise no_conversation(conversation_id)
-        return list_of(appended, has_more=False)
+        return list_of(added, has_more=False)
 
     async def item(self, conversation_id: str, item_id: str) -> Item:
-        item = await self.store.conversation_item(conversation_id, item_id)
+        item = await self._store.conversation_item(conversation_id, item_id)
         if item is None:
             await self._find(conversation_id)
             raise _no_item(conversation_id, item_id)
@@ -120,24 +106,15 @@ class Conversations:
     async def delete_item(self, conversation_id: str, item_id: str) -> dict[str, Any]:
         while True:
             found = await self._find(conversation_id)  # first, so that the parts are at least as new
-            parts = await self.store.conversation_parts(conversation_id)
+            parts = await self._store.conversation_parts(conversation_id)
             if parts is None:
                 raise no_conversation(conversation_id)
-            left = await in_thread(partial(self._without, conversation_id, parts, item_id))
-            if await self.store.rewrite_conversation(conversation_id, found.version, left):
+            left = await in_thread(0, partial(self._without, conversation_id, parts, item_id))
+            if await self._store.rewrite_conversation(conversation_id, found.version, left):
                 return _shown(found)
 
-    def append(self, conversation_id: str, *parts: ConversationPart) -> Append:
-        """Parts to append to a conversation. Items whose ids it already has get new ones."""
-
-        def new_id(item: Item) -> str:
-            [renamed] = with_own_ids([item], {item["id"]}, self._ids)
-            return str(renamed["id"])
-
-        return Append(conversation_id, parts, new_id)
-
     async def _find(self, conversation_id: str) -> StoredConversation:
-        found = await self.store.get_conversation(conversation_id)
+        found = await self._store.get_conversation(conversation_id)
         if found is None:
             raise no_conversation(conversation_id)
         return found
@@ -147,7 +124,7 @@ class Conversations:
         if all(map(_concerns_no_call, items)):
             await self._find(conversation_id)
             return Past()
-        calls = await self.store.conversation_calls(conversation_id)
+        calls = await self._store.conversation_calls(conversation_id)
         if calls is None:
             raise no_conversation(conversation_id)
         return past_from(calls)
@@ -165,7 +142,7 @@ class Conversations:
         def render() -> Conversation:
             return self._rendered(items, past.recipients, past.approvals)
 
-        read = await in_thread_if_large(render, items)
+        read = await in_thread_if_large(self._work.caller.body_size, render, items)
         if read.approved:
             waiting = read.approved[0].request_id
             raise InvalidRequest(
@@ -183,11 +160,11 @@ class Conversations:
     ) -> Conversation:
         return read_input(
             items,
-            self._renderer,
-            self._ids,
+            self._work.model.renderer,
+            self._work.ids,
             recipients=recipients,
             approvals=approvals,
-            sealer=self._sealer,
+            sealer=self._work.keep.sealer,
             where="items",
             is_whole=False,
         )
@@ -225,6 +202,16 @@ class Conversations:
             calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
             changed[0] = ConversationPart(changed[0].items, calls)
         return changed
+
+
+def appended(conversation_id: str, parts: Sequence[ConversationPart], ids: Ids) -> Append:
+    """Parts to append to a conversation. Items whose ids it already has get new ones."""
+
+    def new_id(item: Item) -> str:
+        [renamed] = with_own_ids([item], {item["id"]}, ids)
+        return str(renamed["id"])
+
+    return Append(conversation_id, tuple(parts), new_id)
 
 
 def _kind_of(item: Any) -> Any:

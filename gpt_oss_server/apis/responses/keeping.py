@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpt_oss_server.apis.responses.conversations import Conversations
+from gpt_oss_server.apis.responses.conversations import appended
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.prepare import Prepared
 from gpt_oss_server.apis.responses.stream import ResponseStream
@@ -18,6 +18,7 @@ from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.harmony.unanswered import CUT_OFF, NOT_AWAITED, unanswered
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
 from gpt_oss_server.turns.transcript import Transcript
@@ -53,15 +54,15 @@ class FinishedTurn:
     generated: tuple[Segment, ...]
     trace: bytes = b""
 
-    async def keep(self, store: Store | None, conversations: Conversations, *, adds: bool) -> None:
-        """Stores the response if there is a `store`; with `adds`, appends the turn to its conversation."""
+    async def keep(self, work: Work, *, keeps: bool, adds: bool) -> None:
+        """Stores the response if it `keeps`; with `adds`, appends the turn to its conversation."""
         named = self.stream.response["conversation"]
         grows = named is not None and adds
-        append = conversations.append(named["id"], *self._parts()) if grows else None
-        if store is not None:
-            await self._put(store, append)
+        append = appended(named["id"], self._parts(), work.ids) if grows else None
+        if keeps:
+            await self._put(work.keep.responses, append)
         elif append is not None:
-            await conversations.store.append(append)
+            await work.keep.responses.append(append)
 
     async def _put(self, store: Store, append: Append | None) -> None:
         past, prepared = self.prepared.past, self.prepared

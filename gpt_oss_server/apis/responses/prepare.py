@@ -35,7 +35,7 @@ from gpt_oss_server.harmony.history import Segment, since_compaction
 from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.unanswered import unanswered
 from gpt_oss_server.items.requested import RequestTools
-from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.toolset.choice import wanted_of
 from gpt_oss_server.turns.prompt import (
@@ -81,7 +81,7 @@ def prepare(
     past: Past,
     tools: RequestTools,
     hosted: HostedTools,
-    served: Served,
+    work: Work,
     info: EngineInfo,
     *,
     compacts: bool = False,
@@ -97,21 +97,21 @@ def prepare(
         check_can_fit(info.context_length, "input", *parts)
     conversation = read_input(
         request.input,
-        served.renderer,
-        served.ids,
+        work.model.renderer,
+        work.ids,
         recipients=past.recipients,
         approvals=past.approvals,
         results=past.results,
         servers=hosted.names,
-        sealer=lambda: served.sealer,
+        sealer=work.keep.sealer,
         leads=not past.history,
         tools=tools.of_items,
     )
     history = since_compaction((*past.history, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
-    check_answered(past.recipients, unanswered(past.history, served.renderer), conversation.answered)
-    preparing = _Preparing(request, tools, hosted, served, info, conversation, counts=counts)
+    check_answered(past.recipients, unanswered(past.history, work.model.renderer), conversation.answered)
+    preparing = _Preparing(request, tools, hosted, work, info, conversation, counts=counts)
     alone = compacts or conversation.compacts
     if alone:
         return preparing.compacting(history, alone=True)
@@ -129,7 +129,7 @@ class _Preparing:
         request: CreateResponse,
         tools: RequestTools,
         hosted: HostedTools,
-        served: Served,
+        work: Work,
         info: EngineInfo,
         conversation: Conversation,
         *,
@@ -139,13 +139,14 @@ class _Preparing:
         self._request = request
         self._tools = tools
         self._hosted = hosted
-        self._served = served
+        self._work = work
+        self._model = work.model
         self._info = info
         self._conversation = conversation
         given = request.text.format if request.text else None
-        self._answer = requested_answer(request, given, "text.format", FLAT, served.encoding)
-        self._effort = conversation.effort or request.effort or served.settings.default_reasoning_effort
-        self._thinking = thinking_of(self._effort, request.reasoning_budget, served.settings)
+        self._answer = requested_answer(request, given, "text.format", FLAT, work.model.encoding)
+        self._effort = conversation.effort or request.effort or work.model.settings.default_reasoning_effort
+        self._thinking = thinking_of(self._effort, request.reasoning_budget, work.model.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"
         self._head = self._build_head()
 
@@ -177,7 +178,7 @@ class _Preparing:
             all_reasoning=self._all_reasoning,
             param="input",
         )
-        self._hosted.resume_from(history, self._served.encoding)
+        self._hosted.resume_from(history, self._model.encoding)
         prompt = () if self._counts else tuple(layout.tokens())
         return self._prepared(prompt, layout.length, history, own, request.max_output_tokens)
 
@@ -207,9 +208,9 @@ class _Preparing:
                 ignored_stop_ids=frozenset(),
             ),
             instructions=instructions_in(history),
-            user_messages=user_messages_in(history, self._served.encoding, self.threshold or self._context),
+            user_messages=user_messages_in(history, self._model.encoding, self.threshold or self._context),
             alone=alone,
-            limits=self._served.turn_limits,
+            limits=self._model.limits,
         )
         return replace(prepared, compaction=compaction, after_compaction=after_compaction)
 
@@ -232,10 +233,11 @@ class _Preparing:
             sampling=sampling_of(
                 request,
                 self._info,
-                self._served.settings,
+                self._model.settings,
+                self._work.caller,
                 prompt=length,
                 limit=limit,
-                encoding=self._served.encoding,
+                encoding=self._model.encoding,
                 logprobs=request.scores,
                 debug=request.debug,
             ),
@@ -254,16 +256,16 @@ class _Preparing:
         )
 
     def _build_head(self) -> Head:
-        request, served, tools, hosted = self._request, self._served, self._tools, self._hosted
-        system = served.renderer.system(
+        request, model, tools, hosted = self._request, self._model, self._tools, self._hosted
+        system = model.renderer.system(
             effort=self._thinking.effort,
-            date=served.date(),
-            identity=served.settings.identity,
+            date=self._work.date(),
+            identity=model.settings.identity,
             builtin_tools=hosted.in_system_message,
             function_tools=bool(tools.functions),
         )
         return Head(
-            served.renderer,
+            model.renderer,
             system,
             instructions=with_verbosity(request.instructions, request.verbosity),
             tools=tools.functions,

@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.apis.responses.compaction import Compaction
-from gpt_oss_server.apis.responses.conversations import Conversations
 from gpt_oss_server.apis.responses.input.compacted import compaction_item
 from gpt_oss_server.apis.responses.items.compaction import CompactionBuilder
 from gpt_oss_server.apis.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
@@ -26,7 +25,6 @@ from gpt_oss_server.apis.responses.keeping import FinishedTurn, closing_results
 from gpt_oss_server.apis.responses.prepare import Prepared
 from gpt_oss_server.apis.responses.resource import usage_of
 from gpt_oss_server.apis.responses.stream import Event, ResponseStream, Status
-from gpt_oss_server.caller.access import owner
 from gpt_oss_server.caller.record import note_answer
 from gpt_oss_server.caller.reservation import Spending, no_spending
 from gpt_oss_server.content.logprobs import Speller
@@ -37,7 +35,8 @@ from gpt_oss_server.runs.background.tape import Tape, TapedTools
 from gpt_oss_server.runs.counters import outcome
 from gpt_oss_server.runs.observed import Usage
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.runs.work import Work
+from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import Continuation, LeaseLost
 from gpt_oss_server.traces.document import origin_of
 from gpt_oss_server.traces.packed import packed
@@ -64,17 +63,17 @@ class Run:
         self,
         prepared: Prepared,
         served: Served,
+        work: Work,
         response: dict[str, Any],
         *,
-        store: Store | None,
-        conversations: Conversations,
+        keeps: bool,
         generates: bool = True,
         outlives: bool = False,
         tape: Tape | None = None,
         stored: StoredResponse | None = None,
         spending: Spending | None = None,
     ) -> None:
-        """Without a `store`, nothing is kept. Without `generates`, the engine only reads the prompt.
+        """Unless it `keeps`, nothing is stored. Without `generates`, the engine only reads the prompt.
 
         If it `outlives` its connection, only its cancellation ends it early. With a `tape`, another process
         can continue it. `stored` is the response of a run whose process stopped after it had stored the
@@ -85,37 +84,40 @@ class Run:
         self.continuation: Continuation | None = None  # with which another process can continue it
         self._stored = stored
         self._spending = spending or no_spending()
-        self.owner = owner()
+        self.caller = work.caller
         self.request = prepared.request
         self.error: ApiError | None = None
-        self.kept = store is not None  # whether the store has the response once it has ended
-        self.ignored = ignored_fields(self.request, served.engine.info, logprobs=self.request.scores)
+        self.kept = keeps  # whether the store has the response once it has ended
+        self.ignored = ignored_fields(self.request, work.model.info, logprobs=self.request.scores)
         self._prepared = prepared
         self._served = served
-        self._store = store
-        self._conversations = conversations
+        self._work = work
+        self._model = work.model
+        self._keeps = keeps
         self._generates = generates
         self._compaction = prepared.compaction
         self._used: list[Transcript] = []  # their tokens are the usage
-        self._observed = served.observed("responses", response["id"], self.request.model, outlives=outlives)
+        self._observed = served.observed(
+            "responses", response["id"], self.request.model, work.caller, outlives=outlives
+        )
         self._observed.usage = lambda: Usage.of(usage_of(*self._used))
         self._observed.conversation = prepared.hosted.conversation
         self._summarised: Transcript | None = None  # of the compaction
         self._ending = False
         self._begin(prepared)
         route = item_route(
-            served.ids, _hosted_calls(prepared, tape), self._detail(), prepared.tools.offered_clients
+            work.ids, _hosted_calls(prepared, tape), self._detail(), prepared.tools.offered_clients
         )
         ends_cut_calls = served.settings.end_cut_calls
-        self._stream = ResponseStream(response, route, served.clock, ends_cut_calls=ends_cut_calls)
+        self._stream = ResponseStream(response, route, work.clock, ends_cut_calls=ends_cut_calls)
         self._begin_trace(prepared)
 
     def _begin(self, prepared: Prepared) -> None:
-        served = self._served
+        model = self._model
         plan = TurnPlan(
-            engine=served.engine,
-            encoding=served.encoding,
-            renderer=served.renderer,
+            engine=model.engine,
+            encoding=model.encoding,
+            renderer=model.renderer,
             sampling=prepared.sampling,
             recipients=prepared.recipients,
             tools=prepared.hosted if self.tape is None else TapedTools(prepared.hosted, self.tape),
@@ -124,7 +126,7 @@ class Run:
             reasoning_budget=prepared.thinking.budget,
             parallel=prepared.wanted.parallel,
             hidden_stops=own_stops(prepared.sampling),
-            limits=served.turn_limits,
+            limits=model.limits,
         )
         self._prepared = prepared
         self._transcript = Transcript(prepared.prompt)
@@ -132,12 +134,16 @@ class Run:
 
     def _begin_trace(self, prepared: Prepared) -> None:
         """Only of what is stored: a client that wants nothing kept has no trace either."""
-        if self._store is not None and self._served.traces.enabled:
+        if self._keeps and self._served.traces.enabled:
             request = self.request.model_dump(exclude_unset=True, mode="json")
             record = TraceRecord(
                 request, self.response, prepared.recipients, self._transcript, owner=self.owner
             )
             self._served.traces.begin(self.id, record)
+
+    @property
+    def owner(self) -> str:
+        return self.caller.owner
 
     @property
     def id(self) -> str:
@@ -219,29 +225,29 @@ class Run:
 
     def _begun(self) -> list[Event]:
         """The events of a forced call that the server begins for an engine without grammars."""
-        served, prepared = self._served, self._prepared
+        prepared = self._prepared
         if prepared.approved or not self._generates:
             return []
-        tokens = begun_call(prepared.wanted, served.engine.info, served.renderer)
+        tokens = begun_call(prepared.wanted, self._model.info, self._model.renderer)
         return self._stream.feed(self._turn.prefill(tokens)) if tokens else []
 
     async def _close_tools(self) -> None:
         request = self.request
         continued = request.previous_response_id is not None or request.conversation is not None
-        await self._prepared.hosted.close(keeps_conversation=continued or self._store is not None)
+        await self._prepared.hosted.close(keeps_conversation=continued or self._keeps)
 
     async def _compact(self, compaction: Compaction) -> dict[str, str]:
         """Compact the conversation, let the turn begin after it, and return the compaction's item."""
-        served = self._served
+        model, work = self._model, self._work
         transcript = self._summarised = Transcript(compaction.prompt)
         self._use(transcript)
-        compacted = await compaction.make(transcript, served.engine, served.encoding, served.renderer)
+        compacted = await compaction.make(transcript, model.engine, model.encoding, model.renderer)
         after_compaction, binding = self._prepared.after_compaction, self._prepared.binding
         assert after_compaction is not None
-        prepared = after_compaction(compacted.segments(served.renderer))
+        prepared = after_compaction(compacted.segments(model.renderer))
         self._begin(replace(prepared, past=self._prepared.past, binding=binding))
         self._begin_trace(self._prepared)
-        return compaction_item(served.ids, compacted, served.sealer)
+        return compaction_item(work.ids, compacted, work.keep.sealer)
 
     async def stopped(self) -> list[Event]:
         """The events that end the response, after `events` was cancelled."""
@@ -295,14 +301,14 @@ class Run:
         return closing + end
 
     def _detail(self) -> Detail:
-        served = self._served
+        model, sealer = self._model, self._work.keep.sealer
 
         def seal(message: MessageFinished) -> str:
-            segment = self._transcript.spoken(message, served.renderer)
-            return seal_reasoning(served.sealer, segment.tokens)
+            segment = self._transcript.spoken(message, model.renderer)
+            return seal_reasoning(sealer, segment.tokens)
 
         sealed = "reasoning.encrypted_content" in (self.request.include or ())
-        speller = Speller(served.encoding, as_ids=False)
+        speller = Speller(model.encoding, as_ids=False)
         scored = self.request.scored if self._prepared.sampling.logprobs is not None else ()
         return Detail(
             speller=speller if "message" in scored else None,
@@ -318,26 +324,26 @@ class Run:
         self._turn.end()
         output = [token for segment in self._transcript.segments for token in segment.tokens]
         return {
-            "input_messages": messages_of(self._transcript.prompt, self._served.encoding),
-            "output_messages": messages_of(output, self._served.encoding),
+            "input_messages": messages_of(self._transcript.prompt, self._model.encoding),
+            "output_messages": messages_of(output, self._model.encoding),
         }
 
     def _metadata(self) -> dict[str, Any]:
         metadata = dict(self.response["metadata"])
         if self._prepared.request.debug:
-            metadata |= debug_metadata(self._served.encoding, self._transcript)
+            metadata |= debug_metadata(self._model.encoding, self._transcript)
             if self._summarised is not None:
-                metadata |= debug_compaction(self._served.encoding, self._summarised)
+                metadata |= debug_compaction(self._model.encoding, self._summarised)
         return metadata
 
     def _log(self) -> None:
-        served, transcript = self._served, self._transcript
+        encoding, transcript = self._model.encoding, self._transcript
         self._observed.turn_ended(self.response["status"], transcript.departures, self.error)
-        with_text = served.settings.log_prompts
+        with_text = self._served.settings.log_prompts
         if self._summarised is not None:
-            log_turn(f"{self.id} compaction", served.encoding, self._summarised, with_text=with_text)
+            log_turn(f"{self.id} compaction", encoding, self._summarised, with_text=with_text)
         if self._compaction is None or not self._compaction.alone:
-            log_turn(self.id, served.encoding, transcript, with_text=with_text)
+            log_turn(self.id, encoding, transcript, with_text=with_text)
 
     async def _keep(self) -> None:
         """Store the turn before the terminal event is sent: clients may continue from it immediately."""
@@ -345,19 +351,19 @@ class Run:
         # An approved call that may have run belongs to the conversation: a retry must not repeat it.
         may_have_called = bool(self._prepared.approved) and self._turn.has_begun
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
-        closing = closing_results(self._transcript, self._stream, self._served.renderer)
+        closing = closing_results(self._transcript, self._stream, self._model.renderer)
         hosted = self._prepared.hosted
         segments = (*hosted.carries, *hosted.left_behind, *self._transcript.segments, *closing)
         turn = FinishedTurn(self._prepared, self._stream, segments, await self._packed_trace())
-        await turn.keep(self._store, self._conversations, adds=adds)
+        await turn.keep(self._work, keeps=self._keeps, adds=adds)
 
     async def _packed_trace(self) -> bytes:
         """For a store that keeps traces. A thread packs what is long."""
         served = self._served
-        record = served.traces.finish(self.id, self._prepared.history, len(served.renderer.cue))
-        if record is None or not self.response["store"] or served.stores.traces is None:
+        record = served.traces.finish(self.id, self._prepared.history, len(self._model.renderer.cue))
+        if record is None or not self.response["store"] or self._work.keep.traces is None:
             return b""
-        origin = origin_of(served.engine.info)
+        origin = origin_of(self._model.info)
         if record.size < _LARGE_TRACE:
             return packed(record, origin)
         return await asyncio.to_thread(packed, record, origin)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from gpt_oss_server.apis.responses.run import Run
-from gpt_oss_server.caller.access import Access, serve_as
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.stores.events import Claimed, Claims
@@ -70,7 +69,6 @@ class Takeover:
         return self.claims_more and self._background.has_room
 
     async def _continue(self, claimed: Claimed) -> None:
-        serve_as(Access(claimed.owner))  # with the tools that its request was allowed
         try:
             run = await self._build(claimed)
         except StoreUnavailable:

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.responses.service import ResponsesService
-from gpt_oss_server.caller.access import owner
 from gpt_oss_server.errors import DebuggingOff, TraceNotFound
+from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.traces.document import Traced, trace_of
 from gpt_oss_server.traces.packed import unpacked
 from gpt_oss_server.traces.records import TraceRecord
@@ -18,34 +19,34 @@ from gpt_oss_server.traces.records import TraceRecord
 _MOST_RESPONSES = 200  # of one conversation
 
 
-def traces_router(service: ResponsesService) -> APIRouter:
+def traces_router(served: Served) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/responses/{response_id}/trace")
     async def trace(response_id: str, request: Request) -> Response:
-        served = service.served
         if not served.traces.enabled:
             raise DebuggingOff(
                 "Traces are off. Start the server with --debug-api; by default they are on only where the "
                 "server listens on this machine alone."
             )
         whole = request.query_params.get("conversation", "false").lower() in ("true", "1")
-        found = await _found(service, response_id, whole=whole)
+        work = served.work(caller_of(request.scope))
+        found = await _found(served, work, response_id, whole=whole)
 
         def answer() -> Response:
-            return JSONResponse(trace_of(found, served.encoding, served.engine.info))
+            return JSONResponse(trace_of(found, served.model.encoding, served.model.info))
 
         return await asyncio.to_thread(answer)
 
     return router
 
 
-async def _found(service: ResponsesService, response_id: str, *, whole: bool) -> list[Traced]:
+async def _found(served: Served, work: Work, response_id: str, *, whole: bool) -> list[Traced]:
     """The response's record; with `whole`, after the kept ones of the responses that it continues."""
     found: list[Traced] = []
     named: str | None = response_id
     while named is not None and len(found) < _MOST_RESPONSES:
-        traced = await _traced(service, named)
+        traced = await _traced(served, work, named)
         if traced is None:
             break
         found.insert(0, traced)
@@ -59,27 +60,26 @@ async def _found(service: ResponsesService, response_id: str, *, whole: bool) ->
     return found
 
 
-async def _traced(service: ResponsesService, response_id: str) -> Traced | None:
+async def _traced(served: Served, work: Work, response_id: str) -> Traced | None:
     """The record with its history, if both are kept."""
-    record = await _record(service, response_id)
+    record = await _record(served, work, response_id)
     if record is None or record.ended is None or not record.ended.prompt.needs_history:
         return None if record is None else Traced(record)
     if record.transcript is not None:  # the whole prompt is still in memory
         return Traced(record)
-    history = await service.served.store.history(response_id)
+    history = await work.keep.responses.history(response_id)
     return None if history is None else Traced(record, history.segments)
 
 
-async def _record(service: ResponsesService, response_id: str) -> TraceRecord | None:
+async def _record(served: Served, work: Work, response_id: str) -> TraceRecord | None:
     """Of this process, or of one that stored it."""
-    served = service.served
-    record = served.traces.get(response_id, owner())
-    if served.stores.traces is None or (record is not None and record.transcript is not None):
+    record = served.traces.get(response_id, work.caller.owner)
+    if work.keep.traces is None or (record is not None and record.transcript is not None):
         return record
-    stored = await served.store.get(response_id)
+    stored = await work.keep.responses.get(response_id)
     if stored is None:  # another server may have deleted it
         return None
     if record is not None:
         return record
-    body = await served.stores.traces.get(response_id)
+    body = await work.keep.traces.get(response_id)
     return None if body is None else unpacked(body, stored.response)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item
 from gpt_oss_server.cli.terminal.console import introduction
 from gpt_oss_server.errors import ApiError
@@ -18,7 +19,7 @@ class LocalTalker:
     def __init__(self, service: ResponsesService, runner: asyncio.Runner) -> None:
         self._service = service
         self._runner = runner
-        info = service.served.engine.info
+        info = service.served.model.info
         self.introduction = introduction(info.name, info.description)
         self.is_demo = info.is_demo
 
@@ -33,7 +34,7 @@ class LocalTalker:
         self._runner.run(self._service.close())
 
     async def _turn(self, body: Item, show: Callable[[Event], None]) -> Item:
-        run = await self._service.start(body)
+        run = await self._service.start(LOCAL, body)
         async with aclosing(run.events()) as batches:  # closing stops the model, on Ctrl-C too
             async for batch in batches:
                 for event in batch:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     tokens = asyncio.run(_rendered(served, read_request(args.file)))
     colour = console.colourful(sys.stdout)
     if args.json:
-        text = served.encoding.decode(tokens)
+        text = served.model.encoding.decode(tokens)
         console.out(json.dumps({"tokens": tokens, "text": text}, ensure_ascii=False))
     elif args.tokens:
         for token in tokens:
@@ -77,12 +77,13 @@ async def _rendered(served: Served, request: dict[str, Any]) -> list[int]:
     """The prompt of a request of either API, which differ in where the conversation is."""
     from gpt_oss_server.apis.chat.service import ChatService
     from gpt_oss_server.apis.responses.service import ResponsesService
+    from gpt_oss_server.caller.caller import LOCAL
 
     service = ResponsesService(served)
     try:
         if "messages" in request and "input" not in request:
-            return await ChatService(served).prompt(request)
-        return list((await service.render(request)).tokens)
+            return await ChatService(served).prompt(LOCAL, request)
+        return list((await service.render(LOCAL, request)).tokens)
     finally:
         await service.close()
 
@@ -90,7 +91,7 @@ async def _rendered(served: Served, request: dict[str, Any]) -> list[int]:
 def _spans(served: Served, tokens: Sequence[int]) -> Iterator[tuple[bool, str]]:
     """The text in pieces, each with whether it is special tokens: text may spell them too."""
     for special, piece in itertools.groupby(tokens, is_special):
-        yield special, served.encoding.decode(list(piece))
+        yield special, served.model.encoding.decode(list(piece))
 
 
 def _tools(settings: Settings) -> ToolsetMaker:

@@ -7,7 +7,7 @@ the terminal.
 from __future__ import annotations
 
 from gpt_oss_server.cli.terminal.console import hanging, introduction
-from gpt_oss_server.runs.served import ANY_MODEL
+from gpt_oss_server.models.model import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
 from inference.engine import EngineInfo

@@ -84,7 +84,7 @@ def check_context(tokens: int | None, settings: Settings) -> None:
     """
     if tokens is None:
         return
-    from gpt_oss_server.turns.plan import least_context
+    from gpt_oss_server.models.limits import least_context
 
     least = least_context(settings)
     if tokens >= least:

@@ -22,9 +22,9 @@ import httptools
 from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from gpt_oss_server.caller.owner import new_connection, set_connection
 from gpt_oss_server.caller.record import log_refused_connection
 from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, InvalidHttp, RequestTimeout
+from gpt_oss_server.http.callers import new_connection, set_connection
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
 from gpt_oss_server.http.edge import HEADER, new_request_id
 

@@ -12,13 +12,14 @@ from typing import Literal
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gpt_oss_server.caller.access import Access, serve_as
+from gpt_oss_server.caller.access import Access
 from gpt_oss_server.caller.guesses import Guesses
 from gpt_oss_server.caller.key_file import digest_of
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.record import KEY_NAME
 from gpt_oss_server.errors import ApiError, InvalidApiKey, TooManyWrongKeys
 from gpt_oss_server.http.answers import error_answer
+from gpt_oss_server.http.callers import caller_of, set_caller
 from gpt_oss_server.http.connections.sub_protocols import key_among
 from gpt_oss_server.http.guards.hosts import refuse_socket
 
@@ -55,7 +56,7 @@ class KeyGuard:
         key = key_in(scope["headers"])
         found = InvalidApiKey(_NO_KEY) if key is None else self._look_up(key, scope)
         if isinstance(found, Access):
-            serve_as(found)
+            set_caller(scope, caller_of(scope).with_key(found))
             scope.setdefault("state", {})[KEY_NAME] = found.name or found.owner
             await self._app(scope, receive, send)
         elif scope["type"] == "http":

@@ -6,13 +6,15 @@ must be able to fetch its answers and to stop its runs.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpt_oss_server.caller.access import ACCESS
-from gpt_oss_server.caller.limiter import ADMISSION, Limiter
+from gpt_oss_server.caller.limiter import Limiter
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.answers import error_answer
+from gpt_oss_server.http.callers import caller_of, set_caller
 
 _FREE = "/cancel"
 
@@ -26,7 +28,8 @@ class LimitGuard:
         if scope["type"] != "http":  # each request of a WebSocket is admitted by itself
             await self._app(scope, receive, send)
             return
-        access = ACCESS.get()
+        caller = caller_of(scope)
+        access = caller.access
 
         async def send_with_limits(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -42,7 +45,7 @@ class LimitGuard:
         except ApiError as refusal:
             await error_answer(refusal)(scope, receive, told)
             return
-        ADMISSION.set(admission)
+        set_caller(scope, replace(caller, admission=admission))
         try:
             await self._app(scope, receive, told)
         finally:

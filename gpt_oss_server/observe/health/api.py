@@ -22,8 +22,8 @@ def health_router(served: Served, health: Health) -> APIRouter:
     async def ready() -> Response:
         if health.refusal is not None:
             raise EngineUnavailable(health.refusal)
-        served.check_room()
-        return JSONResponse({"status": "ready", "model": served.model_names[0]})
+        served.model.check_room()
+        return JSONResponse({"status": "ready", "model": served.model.name})
 
     @router.api_route("/health", methods=["GET", "HEAD"])
     async def whole() -> Response:
@@ -32,11 +32,11 @@ def health_router(served: Served, health: Health) -> APIRouter:
             "status": "failing" if failing else "draining" if health.draining else "ok",
             "version": __version__,
             "ready": health.refusal is None,
-            "model": served.model_names[0],
+            "model": served.model.name,
             "counters": {
                 **served.counters.snapshot(),
                 "tools": served.tool_counters(),
-                "engine": served.engine_counters(),
+                "engine": served.model.counters(),
             },
         }
         if failing:

@@ -60,7 +60,7 @@ class Metrics:
         await self._size_store(served)
         if self._exposition is None:
             make = await asyncio.to_thread(_load_exposition)
-            model = served.model_names[0]
+            model = served.model.name
             self._exposition = make(lambda: self.values(served, background()), self._names, model)
         return self._exposition.text(accept)
 
@@ -69,7 +69,7 @@ class Metrics:
         counted = {figure: self.figures.values(figure) for figure in table.TABLE if _is_counted(figure)}
         return {
             **counted,
-            table.SERVER: {(__version__, served.model_names[0]): 1},
+            table.SERVER: {(__version__, served.model.name): 1},
             table.OUTPUT_TOKENS: self._output_tokens(),
             table.DISCONNECTS: {(): served.counters.cancelled},
             table.SLIPS: {(kind,): served.counters.slips[kind] for kind in _SLIPS},
@@ -90,7 +90,7 @@ class Metrics:
 
     def _of_engine(self, served: Served) -> dict[Figure, Mapping[Labels, Value]]:
         """An engine that reports nothing has at least the generations that run for this server."""
-        measures = {"running": self.runs.generating, **served.engine_counters()}
+        measures = {"running": self.runs.generating, **served.model.counters()}
         return {figure: {(): measures[name]} for name, figure in table.ENGINE.items() if name in measures}
 
     def _of_store(self) -> dict[Figure, Mapping[Labels, Value]]:

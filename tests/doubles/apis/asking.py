@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.ids import CountingIds
 from inference.engine import Engine
@@ -33,7 +34,7 @@ class Asking:
         )
 
     async def __call__(self, **body: Any) -> dict[str, Any]:
-        run = await self.service.start({"input": "Hi", **body})
+        run = await self.service.start(LOCAL, {"input": "Hi", **body})
         self.events = [event async for batch in run for event in batch]
         return check_stream(self.events, ends_cut_calls=self.service.served.settings.end_cut_calls)
 
@@ -49,4 +50,4 @@ class Asking:
         ]
 
     async def prompt(self, **body: Any) -> str:
-        return (await self.service.render({"input": "Hi", **body})).text
+        return (await self.service.render(LOCAL, {"input": "Hi", **body})).text

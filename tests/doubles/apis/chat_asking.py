@@ -8,6 +8,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gpt_oss_server.apis.chat.fold import Folded
 from gpt_oss_server.apis.chat.service import ChatService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.runs.served import Served
@@ -40,12 +41,12 @@ def service_of(engine: Engine, settings: Settings | None = None, **options: Any)
 
 
 async def chunks_of(engine: Engine, settings: Settings | None = None, **body: Any) -> list[Chunk]:
-    run = await service_of(engine, settings).start({**HI, "stream": True, **body})
+    run = await service_of(engine, settings).start(LOCAL, {**HI, "stream": True, **body})
     return [chunk async for batch in run.chunks() for chunk in batch]
 
 
 async def completion_of(engine: Engine, settings: Settings | None = None, **body: Any) -> dict[str, Any]:
-    run = await service_of(engine, settings).start({**HI, **body})
+    run = await service_of(engine, settings).start(LOCAL, {**HI, **body})
     completion = await run.wait()
     ChatCompletion.model_validate(completion)
     return completion

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
@@ -30,7 +31,7 @@ class Asking:
         )
 
     async def __call__(self, **body: Any) -> dict[str, Any]:
-        run = await self.service.start({"input": "Say hi.", **body})
+        run = await self.service.start(LOCAL, {"input": "Say hi.", **body})
         self.events = [event async for batch in run for event in batch]
         return check_stream(self.events)
 

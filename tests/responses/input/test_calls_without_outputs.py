@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.serving import scripted
 
 ANSWER = FINAL.format("Hello!")
@@ -66,7 +68,7 @@ async def test_arguments_may_be_an_object() -> None:
     given = made("a", arguments={"city": "Zürich", "n": [1, None]})
     response = await ask(input=["Hi", given, output("a", "x")], tools=[TOOL])
     assert response["status"] == "completed"
-    listed = (await ask.service.retrieve(response["id"])).input_items
+    listed = (await ask.service.stored(LOCAL).retrieve(response["id"])).input_items
     assert listed[1]["arguments"] == '{"city":"Zürich","n":[1,null]}'
     prompt = await ask.prompt(input=["Hi", given, output("a", "x")])
     assert '<|message|>{"city":"Zürich","n":[1,null]}<|call|>' in prompt
@@ -101,13 +103,13 @@ async def test_the_turn_after_a_cancelled_response_reads_that_its_calls_have_no_
     engine = scripted(call("functions.f", "{}") + NEXT + long, tokens_per_second=200)
     ask = Asking(engine=engine)
     run = await ask.service.start(
-        {"input": "Hi", "tools": [TOOL], "background": True, "parallel_tool_calls": True}
+        LOCAL, {"input": "Hi", "tools": [TOOL], "background": True, "parallel_tool_calls": True}
     )
     log = await ask.service.run_in_background(run)
     async for batch in log.read():
         if any(b"output_item.done" in event for event in batch):
             break
-    cancelled = await ask.service.cancel(run.id)
+    cancelled = await ask.service.stored(LOCAL).cancel(run.id)
     assert cancelled["output"][0]["type"] == "function_call"
     prompt = await ask.prompt(input="And?", previous_response_id=run.id, tools=[TOOL])
     assert NOT_AWAITED in prompt or CUT_OFF in prompt
@@ -116,7 +118,7 @@ async def test_the_turn_after_a_cancelled_response_reads_that_its_calls_have_no_
 
 async def test_a_conversation_may_get_a_call_and_its_output_one_after_the_other() -> None:
     ask = Asking(ANSWER)
-    here = ask.service.conversations
+    here = conversations_of(ask.service)
     conversation = (await here.create({"items": [{"role": "user", "content": "Hi"}, made("a")]}))["id"]
     with pytest.raises(InvalidRequest, match="No tool output found for function call a"):
         await ask(conversation=conversation, input="And?")

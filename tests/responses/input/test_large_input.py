@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
@@ -152,14 +153,14 @@ async def test_a_large_request_is_rendered_in_a_thread(
     encoding: Encoding, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
 ) -> None:
     service = responses_service(scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding)
-    user = service.served.renderer.user
+    user = service.served.model.renderer.user
     threads = set()
 
     def watched(text: str, *, name: str | None = None) -> Segment:
         threads.add(threading.get_ident())
         return user(text, name=name)
 
-    monkeypatch.setattr(service.served.renderer, "user", watched)
-    await service.render(body)
+    monkeypatch.setattr(service.served.model.renderer, "user", watched)
+    await service.render(LOCAL, body)
     assert (threading.get_ident() not in threads) is elsewhere
     await service.close()

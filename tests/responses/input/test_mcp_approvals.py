@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, Asking, call, tool
 from tests.doubles.tools.echo_server import Seen
 from tests.doubles.tools.plain_server import ONE_TOOL, PlainServer, plain_server, text
@@ -249,8 +251,8 @@ async def test_a_conversation_accepts_a_history_with_an_approved_call(
         second = await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=first["id"])
         history = [{"role": "user", "content": "Say hi."}, *first["output"], *given]
         with pytest.raises(InvalidRequest, match="with its mcp_call"):
-            await ask.service.conversations.create({"items": history})
-        made = await ask.service.conversations.create({"items": [*history, *second["output"]]})
+            await conversations_of(ask.service).create({"items": history})
+        made = await conversations_of(ask.service).create({"items": [*history, *second["output"]]})
         response = await ask(tools=NEEDS_APPROVAL, input="And now?", conversation=made["id"])
     assert (response["status"], counted.calls) == ("completed", 1)
 
@@ -262,10 +264,10 @@ async def test_stopped_approved_calls_keep_their_results_so_far(
     seen.started.clear()
     sent = [*approval(1, text="the first result"), *approval(2, "slow", seconds=60)]
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        run = await ask.service.start({"input": sent, "tools": NEEDS_APPROVAL, "background": True})
+        run = await ask.service.start(LOCAL, {"input": sent, "tools": NEEDS_APPROVAL, "background": True})
         await ask.service.run_in_background(run)
         await until(seen.started.is_set)
-        stopped = await ask.service.cancel(run.id)
-        prompt = await ask.service.render({"input": "Well?", "previous_response_id": run.id})
+        stopped = await ask.service.stored(LOCAL).cancel(run.id)
+        prompt = await ask.service.render(LOCAL, {"input": "Well?", "previous_response_id": run.id})
     assert [item["status"] for item in stopped["output"][1:]] == ["completed", "failed"]
     assert "<|message|>the first result<|end|>" in prompt.text

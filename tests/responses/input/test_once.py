@@ -8,11 +8,13 @@ import pytest
 
 from gpt_oss_server.apis.responses import request
 from gpt_oss_server.apis.responses.refused import RefusedRun
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.layout import Layout
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items import requested
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 
@@ -38,7 +40,7 @@ async def test_tools_of_an_item_are_read_once(encoding: Encoding, monkeypatch: p
     read = counted(monkeypatch, requested, "function_tool")
     service = responses_service(scripted(FINAL), encoding=encoding)
     added = {"type": "additional_tools", "role": "developer", "tools": [{**WEATHER, "name": "more"}]}
-    await service.render({"input": [{"role": "user", "content": "Hi"}, FOUND, added]})
+    await service.render(LOCAL, {"input": [{"role": "user", "content": "Hi"}, FOUND, added]})
     assert [where for _, where, *_ in read] == ["input[1].tools[0]", "input[2].tools[0]"]
     await service.close()
 
@@ -49,7 +51,7 @@ async def test_a_prompt_is_built_once(
 ) -> None:
     opened, built = counted(monkeypatch, Renderer, "opening"), counted(monkeypatch, Layout, "tokens")
     service = responses_service(scripted(FINAL), encoding=encoding)
-    await (await service.start({"input": "Hi", "context_management": management})).wait()
+    await (await service.start(LOCAL, {"input": "Hi", "context_management": management})).wait()
     assert (len(opened), len(built)) == (1, 1)
     await service.close()
 
@@ -59,15 +61,15 @@ async def test_the_prompt_of_a_history_that_is_too_long_is_never_built(
 ) -> None:
     built = counted(monkeypatch, Layout, "tokens")
     service = responses_service(scripted(FINAL), encoding=encoding)
-    context = service.served.engine.info.context_length
+    context = service.served.model.engine.info.context_length
     half = [{"role": "user", "content": " word" * (context // 2)}]
-    conversation = (await service.conversations.create({"items": half}))["id"]
-    await service.conversations.add_items(conversation, {"items": half})
+    conversation = (await conversations_of(service).create({"items": half}))["id"]
+    await conversations_of(service).add_items(conversation, {"items": half})
     with pytest.raises(ContextLengthExceeded):
-        await service.start({"input": "Hi", "conversation": conversation})
+        await service.start(LOCAL, {"input": "Hi", "conversation": conversation})
     assert built == []
     cut = {"input": "Hi", "conversation": conversation, "truncation": "auto"}
-    assert (await (await service.start(cut)).wait())["status"] == "completed"
+    assert (await (await service.start(LOCAL, cut)).wait())["status"] == "completed"
     assert len(built) == 1
     await service.close()
 
@@ -77,7 +79,7 @@ async def test_a_body_whose_prompt_is_too_long_is_validated_once(
 ) -> None:
     validated = counted(monkeypatch, request, "read_body")
     service = responses_service(scripted(FINAL), encoding=encoding)
-    run = await service.start_streamed({"input": "word " * 140_000, "stream": True})
+    run = await service.start_streamed(LOCAL, {"input": "word " * 140_000, "stream": True})
     assert isinstance(run, RefusedRun)
     assert len(validated) == 1
     await service.close()

@@ -60,7 +60,7 @@ async def read(items: list[Item], encoding: Encoding) -> Conversation:
         lambda prefix: f"{prefix}_{next(numbers)}",
         recipients={},
         approvals={},
-        sealer=lambda: service.served.sealer,
+        sealer=lambda: service.served.stores.sealer,
         is_whole=False,
     )
     await service.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
@@ -93,9 +94,11 @@ async def test_a_resent_mcp_call_keeps_its_channel(encoding: Encoding, url: str)
     async with McpAsking(encoding, call("echo", text="a"), ANSWER, allow_private_hosts=True) as ask:
         response = await ask(tools=[tool(url)])
         more: dict[str, Any] = {"tools": [tool(url)]}
-        by_id = await ask.service.render({"input": "More", "previous_response_id": response["id"], **more})
+        by_id = await ask.service.render(
+            LOCAL, {"input": "More", "previous_response_id": response["id"], **more}
+        )
         items = ["Say hi.", *response["output"], "More"]
-        assert (await ask.service.render({"input": items, **more})).text == by_id.text
+        assert (await ask.service.render(LOCAL, {"input": items, **more})).text == by_id.text
 
 
 async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
@@ -107,11 +110,11 @@ async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
         scripted(SEARCH, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
     )
     web: dict[str, Any] = {"tools": [{"type": "web_search"}]}
-    response = await (await service.start({"input": "How deep?", **web})).wait()
+    response = await (await service.start(LOCAL, {"input": "How deep?", **web})).wait()
     references = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
-    by_reference = (await service.render({"input": ["How deep?", *references, "Go on"], **web})).text
+    by_reference = (await service.render(LOCAL, {"input": ["How deep?", *references, "Go on"], **web})).text
     assert "not kept" not in by_reference
-    by_id = await service.render({"input": "Go on", "previous_response_id": response["id"], **web})
+    by_id = await service.render(LOCAL, {"input": "Go on", "previous_response_id": response["id"], **web})
     assert by_reference == by_id.text
     await service.close()
 
@@ -154,7 +157,9 @@ async def test_a_patch_is_added_with_its_operation(given: str, added: dict[str, 
 async def test_allowed_tools_may_name_an_unavailable_search() -> None:
     search = {"type": "web_search", "external_web_access": True}
     only = {"type": "allowed_tools", "tools": [search, {"type": "function", "name": "get_weather"}]}
-    run = await Asking(FINAL).service.start({"input": "Hi", "tools": [search, WEATHER], "tool_choice": only})
+    run = await Asking(FINAL).service.start(
+        LOCAL, {"input": "Hi", "tools": [search, WEATHER], "tool_choice": only}
+    )
     assert (await run.wait())["status"] == "completed"
 
 
@@ -169,7 +174,7 @@ async def test_an_answer_after_an_approval_means_that_the_call_has_run() -> None
     approval = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
     answer = {"role": "assistant", "content": "It is open."}
     items = ["Hi", request, approval, answer, called("a", PARIS), output("a", "grey")]
-    run = await Asking(FINAL).service.start({"input": items, "tools": [WEATHER]})
+    run = await Asking(FINAL).service.start(LOCAL, {"input": items, "tools": [WEATHER]})
     assert run._prepared.approved == ()
 
 
@@ -189,7 +194,7 @@ async def test_items_are_listed_as_they_were_sent() -> None:
     ask = Asking(FINAL)
     items = ["Hi", called("a", PARIS), called("b", ROME), output("b", "blue"), output("a", "grey")]
     response = await ask(input=items, tools=[WEATHER])
-    listed = (await ask.service.retrieve(response["id"])).input_items
+    listed = (await ask.service.stored(LOCAL).retrieve(response["id"])).input_items
     assert [item.get("output") for item in listed[3:]] == ["blue", "grey"]
 
 

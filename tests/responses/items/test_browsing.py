@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.items.web_search import WebSearch
@@ -36,7 +37,7 @@ def service(encoding: Encoding, tmp_path: Path) -> ResponsesService:
 
 
 async def ask(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
-    run = await service.start({"input": "How deep is the fjord?", **WEB, **body})
+    run = await service.start(LOCAL, {"input": "How deep is the fjord?", **WEB, **body})
     return [event async for batch in run for event in batch]
 
 
@@ -71,10 +72,10 @@ async def test_cursors_of_an_ended_browser_name_no_other_page(encoding: Encoding
     turns = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
     service = responses_service(scripted(*turns), settings, encoding=encoding, tools=ToolsetMaker(settings))
     first = (await ask(service))[-1]["response"]
-    stored = await service.retrieve(first["id"])
+    stored = await service.stored(LOCAL).retrieve(first["id"])
     (await service.served.toolset()).toolbox.forget(stored.session)
     more = (await ask(service, previous_response_id=first["id"]))[-1]["response"]
-    shown = (await service.render({"input": "And?", "previous_response_id": more["id"], **WEB})).text
+    shown = (await service.render(LOCAL, {"input": "And?", "previous_response_id": more["id"], **WEB})).text
     for cursor in range(4):
         assert shown.count(f" to=assistant<|channel|>analysis<|message|>[{cursor}] ") == 1
     assert more["output"][-1]["content"][0]["text"] == "So【0†L2】."
@@ -175,7 +176,7 @@ async def test_resent_calls_are_rendered_as_the_model_wrote_them(service: Respon
     """For clients that keep the conversation themselves: the model reads the results that the items hold."""
     response = check_stream(await ask(service, include=["web_search_call.results"], store=False))
     question = {"role": "user", "content": "How deep is the fjord?"}
-    shown = (await service.render({"input": [question, *response["output"]], **WEB})).text
+    shown = (await service.render(LOCAL, {"input": [question, *response["output"]], **WEB})).text
     url = response["output"][1]["action"]["url"]
     for name, arguments in (
         ("search", '{"query":"fjord"}'),
@@ -189,5 +190,5 @@ async def test_resent_calls_are_rendered_as_the_model_wrote_them(service: Respon
     assert shown.count("(The result was not kept in this conversation.)") == 2
     odd: list[dict[str, Any]] = [{}, {"type": "search", "query": 5}, {"type": "open_page", "url": None}]
     items = [{"type": "web_search_call", "id": "ws_1", "status": "failed", "action": each} for each in odd]
-    assert "to=browser.open code<|message|>{}<|call|>" in (await service.render({"input": items})).text
+    assert "to=browser.open code<|message|>{}<|call|>" in (await service.render(LOCAL, {"input": items})).text
     await service.close()

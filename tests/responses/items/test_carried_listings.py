@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, Asking, call, tool
 from tests.doubles.tools.echo_server import Seen
 
@@ -25,7 +27,7 @@ async def test_a_continued_turn_uses_the_list_of_the_first(
     async with Asking(encoding, *CALLS, allow_private_hosts=True) as ask:
         body: dict[str, Any] = {"tools": [tool(url)]}
         if how == "conversation":
-            body["conversation"] = (await ask.service.conversations.create({}))["id"]
+            body["conversation"] = (await conversations_of(ask.service).create({}))["id"]
         first = await ask(**body)
         before = seen.listings
         if how == "previous_response_id":
@@ -33,7 +35,7 @@ async def test_a_continued_turn_uses_the_list_of_the_first(
         elif how == "items":
             body["input"] = ["Say hi.", *first["output"], "Again."]
         second = await ask(**body)
-        prompt = (await ask.service.render({"input": "And?", **body})).text
+        prompt = (await ask.service.render(LOCAL, {"input": "And?", **body})).text
     assert kinds(first) == ["mcp_list_tools", "message"]
     assert kinds(second) == ["mcp_call", "message"]
     assert second["output"][0]["output"] == "hi"
@@ -52,7 +54,7 @@ async def test_a_list_serves_every_later_turn_and_branch(encoding: Encoding, pla
         narrowed = tool(url, allowed_tools=["echo"])
         branch = await ask(tools=[narrowed], previous_response_id=first["id"])
         body = {"tools": [narrowed], "previous_response_id": branch["id"], "input": "?"}
-        prompt = (await ask.service.render(body)).text
+        prompt = (await ask.service.render(LOCAL, body)).text
     assert kinds(branch) == ["message"]
     assert ("type echo =" in prompt, "type fail =" in prompt) == (True, False)
     assert seen.listings == before

@@ -9,6 +9,7 @@ import pytest
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
+from gpt_oss_server.caller.caller import LOCAL as HERE
 from gpt_oss_server.errors import ApiError
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.client_tools import (
@@ -306,7 +307,7 @@ async def test_tools_are_echoed_as_they_were_sent() -> None:
 async def test_items_are_listed_with_all_fields_that_the_sdks_types_require() -> None:
     ask = Asking(FINAL.format("Hello!"))
     response = await ask(input=ITEMS, tools=[CRM, SHELL])
-    stored = await ask.service.retrieve(response["id"])
+    stored = await ask.service.stored(HERE).retrieve(response["id"])
     known: TypeAdapter[Any] = TypeAdapter(ResponseItem)
     for item in stored.input_items:
         assert item["id"]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
@@ -49,7 +50,7 @@ async def of_messages() -> Events:
     function = Asking(FUNCTION)
     await function(tools=[{"type": "function", "name": "f"}])
     renamed = responses_service(scripted(THOUGHT + HELLO), Settings(event_names="open-responses"))
-    run = await renamed.start({"input": "Hi"})
+    run = await renamed.start(LOCAL, {"input": "Hi"})
     return [*plain.events, *function.events, *[event async for batch in run for event in batch]]
 
 
@@ -61,7 +62,7 @@ async def of_hosted_tools(encoding: Encoding, folder: Path) -> Events:
     python = responses_service(scripted(PYTHON, ANSWER), encoding=encoding, tools=sums)
     events: Events = []
     for service, kind in ((web, "web_search"), (python, "code_interpreter")):
-        run = await service.start({"input": "Hi", "tools": [{"type": kind}]})
+        run = await service.start(LOCAL, {"input": "Hi", "tools": [{"type": kind}]})
         made = [event async for batch in run for event in batch]
         check_stream(made)
         events += made

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
@@ -131,7 +132,7 @@ async def test_the_stream_ends_once_and_is_valid(
     engine = scripted(CALLS[namespace], ANSWER)
     service = responses_service(engine, encoding=encoding, tools=Ready(toolset))
     body = {"input": "Go.", "tools": [REQUESTS[namespace]], "include": INCLUDE, "store": False}
-    run = await service.start(body)
+    run = await service.start(LOCAL, body)
     response = check_stream([event async for batch in run for event in batch])
     await service.close()
     call, message = response["output"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
@@ -29,7 +30,7 @@ Events = list[dict[str, Any]]
 
 
 async def events_of(engine: Any, **body: Any) -> Events:
-    run = await responses_service(engine).start({"input": "hi", **body})
+    run = await responses_service(engine).start(LOCAL, {"input": "hi", **body})
     return [event async for batch in run.events() for event in batch]
 
 
@@ -130,7 +131,7 @@ async def test_a_citation_has_the_scores_of_its_marker(
     engine = TurnsEngine(encoding, search, opened, answer, per_step=per_step)
     service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
     run = await service.start(
-        {"input": "How deep?", "tools": [{"type": "web_search"}], "include": INCLUDE, "stream": True}
+        LOCAL, {"input": "How deep?", "tools": [{"type": "web_search"}], "include": INCLUDE, "stream": True}
     )
     response = check_stream([event async for batch in run for event in batch])
     part = response["output"][-1]["content"][0]

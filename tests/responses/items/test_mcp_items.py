@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, CALL, Asking, call, tool
 from tests.doubles.tools.echo_server import Seen
 
@@ -137,8 +139,8 @@ async def test_secrets_reach_only_the_server(
     secret = tool(url, authorization=SECRETS[0], headers={"X-Api-Key": SECRETS[1]})
     async with Asking(encoding, *turns, allow_private_hosts=True, log_prompts=True) as ask:
         response = await ask(tools=[secret], metadata={"__debug": True})
-        stored = await ask.service.retrieve(response["id"])
-        history = await ask.service.served.store.history(response["id"])
+        stored = await ask.service.stored(LOCAL).retrieve(response["id"])
+        history = await ask.service.served.stores.responses.history(response["id"])
     assert history is not None
     assert seen.headers[-1]["authorization"] == f"Bearer {SECRETS[0]}"
     assert seen.headers[-1]["x-api-key"] == SECRETS[1]
@@ -170,13 +172,13 @@ async def test_a_servers_sessions_end_with_a_request_that_is_not_stored(encoding
 async def test_deleting_an_item_of_a_conversation_keeps_all_others(encoding: Encoding, url: str) -> None:
     turns = (ANSWER, call("echo", text="what the tool said"), ANSWER)
     async with Asking(encoding, *turns, mcp=(f"echoes={url}",)) as ask:
-        here = ask.service.conversations
+        here = conversations_of(ask.service)
         made = await here.create({})
         await ask(input="Hello!", conversation=made["id"])
         await ask(tools=[tool()], conversation=made["id"])
 
         async def prompt() -> str:
-            return (await ask.service.render({"input": "And now?", "conversation": made["id"]})).text
+            return (await ask.service.render(LOCAL, {"input": "And now?", "conversation": made["id"]})).text
 
         async def delete(place: int) -> None:
             items = (await here.items(made["id"], {"order": "asc"}))["data"]

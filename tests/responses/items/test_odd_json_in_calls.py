@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
@@ -58,7 +59,7 @@ async def test_it_ends_is_stored_and_can_be_streamed(
         scripted(turn, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
     )
     for limit in (None, 200):
-        run = await service.start({"input": "Hi", "tools": [tool], "max_output_tokens": limit})
+        run = await service.start(LOCAL, {"input": "Hi", "tools": [tool], "max_output_tokens": limit})
         events = [event async for batch in run for event in batch]
         response = check_stream(events) if tool["type"] != "tool_search" else events[-1]["response"]
         # JSON that is too deep for a call's arguments is reported as invalid output.
@@ -67,5 +68,5 @@ async def test_it_ends_is_stored_and_can_be_streamed(
             or "invalid_output" in response["error"]["message"]
         )
         assert to_json(events)
-        assert (await service.retrieve(response["id"])).response == response
+        assert (await service.stored(LOCAL).retrieve(response["id"])).response == response
     await service.close()

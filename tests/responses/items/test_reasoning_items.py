@@ -12,6 +12,7 @@ from openai import OpenAI
 from gpt_oss_server.apis.responses.items.reasoning import seal_reasoning, unsealed_reasoning
 from gpt_oss_server.apis.responses.items.summary import Summary, SummaryKind
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed
@@ -35,7 +36,7 @@ Events = list[dict[str, Any]]
 
 
 async def events_of(service: ResponsesService, **body: Any) -> Events:
-    run = await service.start({"input": "2 + 2?", **body})
+    run = await service.start(LOCAL, {"input": "2 + 2?", **body})
     return [event async for batch in run.events() for event in batch]
 
 
@@ -140,7 +141,7 @@ async def test_tokens_are_sealed_on_request(encoding: Encoding) -> None:
     assert "encrypted_content" not in added
     sealed = item["encrypted_content"]
     assert b"user asks" not in base64.urlsafe_b64decode(sealed)
-    segment = unsealed_reasoning(service.served.sealer, sealed)
+    segment = unsealed_reasoning(service.served.stores.sealer, sealed)
     assert segment is not None
     assert encoding.decode(segment.tokens) == "<|start|>assistant" + THINKS.removesuffix("<|start|>assistant")
     plain = check_stream(await events_of(service))
@@ -164,13 +165,13 @@ async def test_an_unstored_conversation_continues_with_exactly_the_same_tokens(
     service = responses_service(engine)
     body: dict[str, Any] = {"tools": [TOOL], "store": False, "include": SEALED}
     question = {"role": "user", "content": "2 + 2?"}
-    run = await service.start({**body, "input": [question]})
+    run = await service.start(LOCAL, {**body, "input": [question]})
     output = (await run.wait())["output"]
     assert [item["type"] for item in output] == ["reasoning", "function_call"]
     if kept != "all":
         output[0] = {**output[0], "content": [], "status": "in_progress"}
     result = {"type": "function_call_output", "call_id": output[1]["call_id"], "output": "4"}
-    await (await service.start({**body, "input": [question, *output, result]})).wait()
+    await (await service.start(LOCAL, {**body, "input": [question, *output, result]})).wait()
     first, second = engine.prompts
     assert second[: len(first) + len(tokens)] == [*first, *tokens], "the prefix cache hits all of it"
     assert output[0]["encrypted_content"]
@@ -192,7 +193,7 @@ async def test_foreign_blobs_are_ignored(encoding: Encoding, blob: str | None) -
 
     async def prompt(**reasoning: Any) -> str:
         item = {"type": "reasoning", "id": "rs_1", "summary": [], **reasoning}
-        return (await service.render({"input": [{"role": "user", "content": "Hi"}, item]})).text
+        return (await service.render(LOCAL, {"input": [{"role": "user", "content": "Hi"}, item]})).text
 
     alone = await prompt(encrypted_content=blob)
     assert "analysis<|message|>" not in alone
@@ -216,9 +217,11 @@ async def test_reasoning_that_was_cut_off_is_sealed_too(encoding: Encoding, how:
     tokens = encoding.encode_special(THINKS)
     broken: dict[str, Any] = {"fails_after": 9, "error": EngineFailed("gone")} if how == "failed" else {}
     service = responses_service(ReplayEngine(tokens, **broken))
-    run = await service.start({"input": "hi", "include": SEALED, "max_output_tokens": 9, "store": False})
+    run = await service.start(
+        LOCAL, {"input": "hi", "include": SEALED, "max_output_tokens": 9, "store": False}
+    )
     item = (await run.wait())["output"][0]
-    segment = unsealed_reasoning(service.served.sealer, item["encrypted_content"])
+    segment = unsealed_reasoning(service.served.stores.sealer, item["encrypted_content"])
     assert segment is not None
     assert list(segment.tokens[2:-1]) == tokens[:9]
     assert segment.tokens[-1] == 200_007
@@ -234,7 +237,7 @@ async def test_streams_with_all_options_are_valid(encoding: Encoding, seed: int)
         response = check_stream(await events_of(service, **body))
         for item in response["output"]:
             if item["type"] == "reasoning":
-                segment = unsealed_reasoning(service.served.sealer, item["encrypted_content"])
+                segment = unsealed_reasoning(service.served.stores.sealer, item["encrypted_content"])
                 assert segment is not None
                 assert set(segment.tokens) - set(tokens) <= {200_006, 200_007, *encoding.encode("assistant")}
 
@@ -257,10 +260,10 @@ async def test_the_reasoning_of_earlier_turns_is_shown_on_request(
 ) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER)
     service = responses_service(engine)
-    first = await (await service.start({"input": "2 + 2?", "include": SEALED})).wait()
+    first = await (await service.start(LOCAL, {"input": "2 + 2?", "include": SEALED})).wait()
     history = [{"role": "user", "content": "2 + 2?"}, *first["output"], {"role": "user", "content": "Sure?"}]
     body = {"input": "Sure?", "previous_response_id": first["id"]} if stored else {"input": history}
-    second = await (await service.start({**body, "reasoning": {"context": requested}})).wait()
+    second = await (await service.start(LOCAL, {**body, "reasoning": {"context": requested}})).wait()
     assert second["reasoning"]["context"] == effective
     prompt = encoding.decode(engine.prompts[1])
     assert (ANALYSIS in prompt) is shown

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.doubles.tools.calling import call, output_of
 from tests.tools.python.conftest import MakeTool
-from tools.python import Budget, NoMemoryLeft, PythonSession, PythonTool
+from tools.python import NoMemoryLeft, PythonSession, PythonTool
 from tools.python.sandboxes.bounds.limits import MIB
 from tools.python.sandboxes.bounds.watchdog import INTERVAL, Watched
 from tools.python.shared import FOR_A_KERNEL
+from tools.tool import Client, ToolCall, ToolOutput
 
 HOLD = "kept = bytearray(b'x') * (80 << 20); 1"
 
@@ -57,30 +61,39 @@ for _ in range(60):
 """
 
 
-class Owners:
-    """Opens sessions for owners, of which each may hold as much as `limits` has for it."""
+class Owned:
+    """A session that works for one client, which may hold as much as `limits` has for it."""
 
+    def __init__(self, session: PythonSession, name: str, limits: Mapping[str, int]) -> None:
+        self._session, self._name, self._limits = session, name, limits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    @property
+    def _client(self) -> Client:
+        return Client(self._name, memory=self._limits.get(self._name))
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        return await self._session.run(replace(call, client=self._client))
+
+    async def write(self, path: str, content: bytes) -> None:
+        await self._session.write(path, content, self._client)
+
+
+class Owners:
     def __init__(self, make_tool: MakeTool, **limits: int) -> None:
         self.limits = limits
-        self._owner = ""
-        self._tool: PythonTool = make_tool(timeout=60.0, budget=self._budget)
+        self._tool: PythonTool = make_tool(timeout=60.0)
 
-    def _budget(self) -> Budget:
-        return Budget(self._owner, self.limits.get(self._owner))
-
-    def working_for(self, owner: str) -> None:
-        self._owner = owner
-
-    def open(self, owner: str) -> PythonSession:
-        self.working_for(owner)
-        return self._tool.open()
+    def open(self, owner: str) -> Any:
+        return Owned(self._tool.open(), owner, self.limits)
 
 
 async def test_idle_kernels_of_an_owner_end_for_its_others_alone(make_tool: MakeTool) -> None:
     owners = Owners(make_tool, limited=LIMIT)
     other = owners.open("other")
     assert await output_of(other, HOLD) == "1"
-    owners.working_for("limited")
     first, second = owners.open("limited"), owners.open("limited")
     assert await output_of(first, HOLD) == "1"
     await asyncio.sleep(1.0)  # until the watchdog has looked at it

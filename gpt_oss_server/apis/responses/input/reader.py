@@ -8,7 +8,7 @@ that would silently change the conversation is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from gpt_oss_server.apis.responses.input.answers import Answers, answered_call_id, answers_of, call_ids
@@ -36,7 +36,7 @@ def read_input(
     *,
     recipients: Mapping[str, str],
     approvals: Mapping[str, tuple[str, str]],
-    sealer: Callable[[], Sealer],
+    sealer: Sealer,
     results: Mapping[str, str] | None = None,
     servers: Mapping[str, tuple[str, str]] | None = None,
     tools: Mapping[str, RequestTools] | None = None,
@@ -165,7 +165,7 @@ def _reasoning(item: Item, where: str, conversation: Conversation) -> None:
     """Reasoning: sealed, with its very tokens; otherwise its text or its summary."""
     sealed = item.get("encrypted_content")
     if isinstance(sealed, str) and sealed:
-        segment = unsealed_reasoning(conversation.sealer(), sealed)
+        segment = unsealed_reasoning(conversation.sealer, sealed)
         if segment is not None:
             conversation.add(segment)
             return
@@ -205,7 +205,7 @@ def _configuration_update(item: Item, where: str, conversation: Conversation) ->
 
 def _compaction(item: Item, where: str, conversation: Conversation) -> None:
     """A compaction by this server, which replaces everything before it."""
-    compacted = unsealed(conversation.sealer(), text_field(item, "encrypted_content", where))
+    compacted = unsealed(conversation.sealer, text_field(item, "encrypted_content", where))
     if compacted is None:
         raise InvalidRequest(
             f"`{where}.encrypted_content`: this server did not seal this compaction, or used another key "

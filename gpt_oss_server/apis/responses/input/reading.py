@@ -40,7 +40,7 @@ class Conversation:
 
     renderer: Renderer
     ids: Ids
-    sealer: Callable[[], Sealer]  # creates the sealer on first use
+    sealer: Sealer
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)  # for each segment, its item's place

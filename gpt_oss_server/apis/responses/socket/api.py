@@ -13,6 +13,7 @@ from starlette.responses import Response
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.connection import SocketConnection
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
+from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.connections.sub_protocols import chosen
 from gpt_oss_server.http.guards.hosts import refuse_socket
 from gpt_oss_server.http.guards.origins import Origins
@@ -29,7 +30,8 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
             await _deny(socket, refusal)
             return
         await socket.accept(subprotocol=chosen(socket.scope["subprotocols"]))
-        await SocketConnection(service, socket._receive, socket._send).serve()
+        caller = caller_of(socket.scope)
+        await SocketConnection(service, caller, socket._receive, socket._send).serve()
 
     @router.websocket("/{path:path}")
     async def elsewhere(socket: WebSocket, path: str) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starlette.types import Message, Receive, Send
 
@@ -29,14 +29,12 @@ from gpt_oss_server.apis.responses.socket.frames import (
     steer_refusal,
 )
 from gpt_oss_server.apis.responses.stream import Event
-from gpt_oss_server.caller.access import ACCESS, serve_as
-from gpt_oss_server.caller.arrival import ARRIVED
-from gpt_oss_server.caller.limiter import ADMISSION, Admission
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note_refusal, part_of_connection
 from gpt_oss_server.errors import ApiError, InvalidApiKey, SocketLimitReached
 from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
-from gpt_oss_server.http.large_work import BODY_SIZE, LARGE_INPUT, in_thread
+from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread
 from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # lanes with work; an idle lane costs nothing
@@ -53,11 +51,12 @@ class _Lane:
 class SocketConnection:
     """Serve once; returns when the connection has ended."""
 
-    def __init__(self, service: ResponsesService, receive: Receive, send: Send) -> None:
+    def __init__(self, service: ResponsesService, caller: Caller, receive: Receive, send: Send) -> None:
         self._service = service
+        self._caller = caller  # of the handshake; each request is admitted with the key as it is then
         self._receive = receive
         self._send = send
-        self._store = ConnectionStore(service.served.store)
+        self._store = ConnectionStore(service.served.stores.of(caller.owner).responses)
         self._lanes: dict[str | None, _Lane] = {}  # the lanes with work
         # response id → the lane that created it
         self._lane_of: OrderedDict[str, str | None] = OrderedDict()
@@ -83,13 +82,12 @@ class SocketConnection:
     async def _take(self, message: Message) -> None:
         text: str | None = message.get("text")
         size = len(text or message.get("bytes") or "")
-        BODY_SIZE.set(size)  # for the lane that the frame may begin
 
         def read() -> Create | Steer:
-            return read_frame(message.get("bytes", b"") if text is None else text.encode())
+            return read_frame(message.get("bytes", b"") if text is None else text.encode(), size)
 
         try:
-            frame = read() if size <= LARGE_INPUT else await in_thread(read)
+            frame = read() if size <= LARGE_INPUT else await in_thread(size, read)
             if isinstance(frame, Steer):
                 await self._send_text(steer_refusal(frame))
             else:
@@ -119,41 +117,36 @@ class SocketConnection:
             del self._lanes[name]
 
     async def _answer(self, request: Create) -> None:
-        ARRIVED.set(request.arrived)
         with part_of_connection("response.create"):
-            await self._admit_and_run(request)
+            try:
+                caller = await self._admitted(request)
+            except ApiError as error:
+                note_refusal(error)
+                await self._send_text(error_text(error, request.lane))
+                return
+            try:
+                await self._run(request, caller)
+            finally:
+                if caller.admission is not None:
+                    caller.admission.close()
 
-    async def _admit_and_run(self, request: Create) -> None:
-        try:
-            admission = await self._admitted()
-        except ApiError as error:
-            note_refusal(error)
-            await self._send_text(error_text(error, request.lane))
-            return
-        try:
-            await self._run(request)
-        finally:
-            if admission is not None:
-                admission.close()
-
-    async def _admitted(self) -> Admission | None:
+    async def _admitted(self, request: Create) -> Caller:
         """Counts the request, with the key as it is now: a connection may be open for days."""
         served = self._service.served
-        access = served.keys.current(ACCESS.get())
+        caller = replace(self._caller, arrived=request.arrived, body_size=request.size)
+        access = served.keys.current(caller.access)
         if access is None:
             raise InvalidApiKey("The API key of this connection is no longer one of this server's.")
-        if not served.keys.is_open:  # else this task works for its connection
-            serve_as(access)
+        if not served.keys.is_open:  # else it works for its connection
+            caller = caller.with_key(access)
         if not served.limiter.is_needed:
-            return None
-        admission = await served.limiter.admit(access)
-        ADMISSION.set(admission)
-        return admission
+            return caller
+        return replace(caller, admission=await served.limiter.admit(access))
 
-    async def _run(self, request: Create) -> None:
+    async def _run(self, request: Create, caller: Caller) -> None:
         try:
             run = await self._service.start_streamed(
-                request.body, store=self._store, generates=request.generates
+                caller, request.body, store=self._store, generates=request.generates
             )
         except ApiError as error:
             note_refusal(error)

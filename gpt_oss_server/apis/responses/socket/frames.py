@@ -28,6 +28,7 @@ class Create:
     body: dict[str, Any]
     lane: str | None  # the `stream_id`, which every event of the response echoes
     generates: bool  # False: the engine only reads the prompt, and later requests can continue it
+    size: int = 0  # characters of the frame
     arrived: float = field(default_factory=time.monotonic)
 
     @property
@@ -53,7 +54,7 @@ class FrameError(Exception):
         self.lane = lane
 
 
-def read_frame(text: bytes) -> Create | Steer:
+def read_frame(text: bytes, size: int = 0) -> Create | Steer:
     lane: str | None = None
     try:
         frame = decode_json(text)
@@ -64,7 +65,7 @@ def read_frame(text: bytes) -> Create | Steer:
         lane = _lane(frame)
         match frame.get("type"):
             case "response.create":
-                return _create(frame, lane)
+                return _create(frame, lane, size)
             case "response.steer":
                 return Steer(str(frame.get("previous_response_id", "")), frame.get("input", ""))
             case other:
@@ -84,7 +85,7 @@ def _lane(frame: dict[str, Any]) -> str | None:
     )
 
 
-def _create(frame: dict[str, Any], lane: str | None) -> Create:
+def _create(frame: dict[str, Any], lane: str | None, size: int) -> Create:
     if frame.get("background"):
         raise UnsupportedField(
             "`background` is not served over WebSocket. Leave it out, or send the request over HTTP.",
@@ -94,7 +95,7 @@ def _create(frame: dict[str, Any], lane: str | None) -> Create:
     if generate is not None and not isinstance(generate, bool):
         raise InvalidRequest("`generate` must be true or false.", param="generate")
     body = {name: value for name, value in frame.items() if name not in _ENVELOPE}
-    return Create(body, lane, generate is not False)
+    return Create(body, lane, generate is not False, size)
 
 
 def event_text(event: dict[str, Any], lane: str | None) -> str:

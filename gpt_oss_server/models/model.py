@@ -1,0 +1,102 @@
+"""A model: an engine, the names that it is served under, and the format of its prompts and calls.
+
+Takes an engine and the settings. Returns a frozen `Model`, of which several can stand side by side. It knows
+what the engine enforces, and binds the form that a request wants to a grammar or to a check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from gpt_oss_server.constraints.binding import Binding, bind, make_ready
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.errors import ModelNotServed, from_inference
+from gpt_oss_server.harmony.encoding import Encoding, load_encoding
+from gpt_oss_server.harmony.render import CallForm, Renderer
+from gpt_oss_server.models.limits import TurnLimits, turn_limits
+from gpt_oss_server.settings import Settings
+from inference.engine import Engine, EngineInfo, InferenceError, Shared
+
+ANY_MODEL = "*"
+_UNHURRIED = 2.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    engine: Engine
+    settings: Settings
+    encoding: Encoding
+    renderer: Renderer
+
+    @classmethod
+    def of(cls, engine: Engine, settings: Settings, encoding: Encoding | None = None) -> Model:
+        encoding = encoding or load_encoding()
+        form = CallForm(settings.call_form.replace("-", "_"))
+        return cls(engine, settings, encoding, Renderer(encoding, call_form=form))
+
+    def sampling_from(self, engine: Engine) -> Model:
+        """The same model, whose tokens come from another engine, such as a recorded one."""
+        return replace(self, engine=engine)
+
+    @property
+    def info(self) -> EngineInfo:
+        return self.engine.info
+
+    @property
+    def limits(self) -> TurnLimits:
+        return turn_limits(self.info, self.settings)
+
+    @property
+    def names(self) -> list[str]:
+        """The listed names: the engine's own first, then the operator's."""
+        names = [self.info.name, *self.settings.served_model_name]
+        return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
+
+    @property
+    def name(self) -> str:
+        """The name that answers show where a request names no model."""
+        return self.names[0]
+
+    def check_name(self, name: str | None) -> None:
+        """Refuses the name of a model that is not served."""
+        if name is None or name in self.names or ANY_MODEL in self.settings.served_model_name:
+            return
+        raise ModelNotServed(
+            f"The model {name!r} is not served here. Served: {', '.join(self.names)}. "
+            "Leave `model` out for the default, or start the server with --served-model-name.",
+            param="model",
+        )
+
+    def check_room(self) -> None:
+        """Refuses a request before any work if the engine would refuse it.
+
+        Later, the error could only be sent inside a stream.
+        """
+        if isinstance(self.engine, Shared):
+            try:
+                self.engine.check_room()
+            except InferenceError as error:
+                raise from_inference(error) from error
+
+    def counters(self) -> dict[str, float]:
+        """The engine's measures, if it has any."""
+        return dict(self.engine.measures()) if isinstance(self.engine, Shared) else {}
+
+    def make_ready(self) -> None:
+        """Starts work for which the first request would otherwise wait.
+
+        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
+        """
+        make_ready(self.encoding, after=0.0 if self.info.enforces_grammar else _UNHURRIED)
+
+    async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
+        """How this engine binds a turn to the form that the request requires."""
+        enforces = by_grammar and self.info.enforces_grammar
+        notation = self.info.notation if by_grammar else None
+        if not wanted.binds and not enforces and notation is None:
+            return Binding()
+        guides = self.settings.guide_arguments
+        return await asyncio.to_thread(
+            bind, wanted, self.encoding, enforces=enforces, guides=guides, notation=notation
+        )

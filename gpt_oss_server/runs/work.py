@@ -1,0 +1,29 @@
+"""The work of one request: for whom, by which model, what of it lasts, and its ids and its time.
+
+Made from a caller, and handed down through reading, binding, laying out and running. A run that is recorded,
+or that continues elsewhere, has an engine, ids and a clock of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpt_oss_server.caller.caller import Caller
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.models.model import Model
+from gpt_oss_server.stores.keep import Keep
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    caller: Caller
+    model: Model
+    keep: Keep
+    ids: Ids
+    clock: Callable[[], float]
+
+    def date(self) -> str:
+        """Today's date in the format of Harmony's system message."""
+        return datetime.fromtimestamp(self.clock()).strftime("%Y-%m-%d")
