@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpt_oss_server.apis.containers.sessions import Containers
-from gpt_oss_server.caller.caller import LOCAL
+from gpt_oss_server.caller.caller import LOCAL, Caller
 from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.toolset.offered import Toolset
@@ -19,6 +19,7 @@ from tools.python.sandboxes.unsafe_local import UnsafeLocal
 from tools.toolbox import Offer, Toolbox
 
 MINUTE = 60.0
+ME = Caller(client="me")
 
 
 async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) -> None:
@@ -31,19 +32,19 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
         scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding, tools=tools
     )
     containers = Containers(service, tools, lambda: clock.now)
-    kept = (await containers.create("a", "kept", "me")).id
-    left = (await containers.create("b", "left", "me")).id
-    await containers.create("c", "another's", "you")
+    kept = (await containers.create("a", "kept", ME)).id
+    left = (await containers.create("b", "left", ME)).id
+    await containers.create("c", "another's", Caller(client="you"))
     for _ in range(3):
         clock.now += 15 * MINUTE
         assert (await containers.find(kept, LOCAL)).as_json()["last_active_at"] == int(clock.now)
-    assert [each.metadata.name for each in await containers.of_owner("me")] == ["kept"]
+    assert [each.metadata.name for each in await containers.created_by("me")] == ["kept"]
     with pytest.raises(ContainerNotFound):
         await containers.find(left, LOCAL)
     clock.now += 15 * MINUTE
-    [listed] = await containers.of_owner("me")
+    [listed] = await containers.created_by("me")
     assert listed.as_json()["last_active_at"] == int(clock.now - 15 * MINUTE), "a list uses no container"
     clock.now += 6 * MINUTE
-    assert await containers.of_owner("me") == []
+    assert await containers.created_by("me") == []
     await service.close()
     await toolset.close()

@@ -90,17 +90,7 @@ def prepare(
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, model.encoding)
     length = len(prompt) + len(prefill)
-    sampling = sampling_of(
-        request,
-        engines.info,
-        settings,
-        work.caller,
-        prompt=length,
-        limit=request.limit,
-        encoding=model.encoding,
-        logprobs=request.scores,
-        debug=request.debug,
-    )
+    sampling = _sampling(request, engines, work, length)
     return PreparedChat(
         request=request,
         engines=engines,
@@ -113,6 +103,20 @@ def prepare(
         approved=approved,
         wanted=wanted,
         thinking=thinking,
+    )
+
+
+def _sampling(request: CreateChatCompletion, engines: Engines, work: Work, prompt: int) -> Sampling:
+    return sampling_of(
+        request,
+        engines.info,
+        work.model.settings,
+        work.caller,
+        prompt=prompt,
+        limit=request.limit,
+        encoding=work.model.encoding,
+        logprobs=request.scores,
+        debug=request.debug,
     )
 
 

@@ -6,27 +6,27 @@ from typing import Any
 
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.http.shared_fields import shown_metadata
+from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.transcript import Transcript
 
 
 def new_response(
     request: CreateResponse,
+    work: Work,
     *,
     response_id: str,
-    created_at: int,
-    model: str,
     tools: list[dict[str, Any]],
     effort: str,
     temperature: float,
     top_p: float,
     store: bool,
-    background: bool = False,
-    null_user: bool = False,
 ) -> dict[str, Any]:
+    background = bool(request.background) and store
+    null_user = work.model.settings.event_names == "open-responses"
     return {
         "id": response_id,
         "object": "response",
-        "created_at": created_at,
+        "created_at": int(work.clock()),
         "completed_at": None,
         "conversation": None if request.conversation is None else {"id": request.conversation_id},
         "status": "queued" if background else "in_progress",
@@ -36,7 +36,7 @@ def new_response(
         "instructions": request.instructions,
         "max_output_tokens": request.max_output_tokens,
         "max_tool_calls": request.max_tool_calls,
-        "model": model,
+        "model": request.model or work.model.name,
         "output": [],
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "previous_response_id": request.previous_response_id,

@@ -105,12 +105,15 @@ class Run:
         self._summarised: Transcript | None = None  # of the compaction
         self._ending = False
         self._begin(prepared)
-        route = item_route(
-            work.ids, _hosted_calls(prepared, tape), self._detail(), prepared.tools.offered_clients
-        )
-        ends_cut_calls = served.settings.end_cut_calls
-        self._stream = ResponseStream(response, route, work.clock, ends_cut_calls=ends_cut_calls)
+        self._stream = self._new_stream(response)
         self._begin_trace(prepared)
+
+    def _new_stream(self, response: dict[str, Any]) -> ResponseStream:
+        prepared, work = self._prepared, self._work
+        calls = _hosted_calls(prepared, self.tape)
+        route = item_route(work.ids, calls, self._detail(), prepared.tools.offered_clients)
+        ends_cut_calls = self._served.settings.end_cut_calls
+        return ResponseStream(response, route, work.clock, ends_cut_calls=ends_cut_calls)
 
     def _begin(self, prepared: Prepared) -> None:
         model = self._model

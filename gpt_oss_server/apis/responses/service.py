@@ -128,12 +128,7 @@ class ResponsesService:
         if store is not None:
             work = replace(work, keep=replace(work.keep, responses=store))
         response_id = work.ids("resp")
-        keep = served.settings.store_default if request.store is None else request.store
-        keep = keep or bool(request.background)
-        on_disconnect = request.on_disconnect or served.settings.on_disconnect
-        outlives = bool(request.background) or (outlives and keep and on_disconnect == "continue")
-        if outlives:
-            self.background.check_room()
+        keep, outlives = self._lasts(request, outlives=outlives)
         if keep or request.conversation is not None:
             await check_stored(caller, served.stores.of(caller.owner))
         if generates:
@@ -144,27 +139,24 @@ class ResponsesService:
         if recording is not None:
             work = recording.work
         prepared = await self._prepare(work, request, response_id)
+        sampling = prepared.sampling
         response = new_response(
             request,
+            work,
             response_id=response_id,
-            created_at=int(work.clock()),
-            model=request.model or work.model.name,
             tools=prepared.tools.echo,
             effort=prepared.effort,
-            temperature=prepared.sampling.temperature,
-            top_p=prepared.sampling.top_p,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
             store=keep,
-            background=bool(request.background),
-            null_user=served.settings.event_names == "open-responses",
         )
-        spending = await self._reserved(caller, prepared, outlives=outlives)
         run = Run(
             prepared,
             served,
             work,
             response,
             keeps=keep or store is not None,
-            spending=spending,
+            spending=await self._reserved(caller, prepared, outlives=outlives),
             generates=generates,
             outlives=outlives,
             tape=None if recording is None else recording.tape,
@@ -172,6 +164,17 @@ class ResponsesService:
         if recording is not None:
             run.continuation = recording.continuation(run, prepared)
         return run
+
+    def _lasts(self, request: CreateResponse, *, outlives: bool) -> tuple[bool, bool]:
+        """Whether the response is stored, and whether its run outlives its connection, if it may."""
+        settings = self.served.settings
+        keep = settings.store_default if request.store is None else request.store
+        keep = keep or bool(request.background)
+        on_disconnect = request.on_disconnect or settings.on_disconnect
+        outlives = bool(request.background) or (outlives and keep and on_disconnect == "continue")
+        if outlives:
+            self.background.check_room()
+        return keep, outlives
 
     async def _reserved(self, caller: Caller, prepared: Prepared, *, outlives: bool = False) -> Spending:
         """The tokens of a run, within the limits of its key."""
@@ -183,18 +186,17 @@ class ResponsesService:
             raise
 
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
-        served, info = self.served, self.served.model.info
+        served, work = self.served, self.served.work(caller)
+        info = work.model.info
         response = new_response(
             request,
-            response_id=served.ids("resp"),
-            created_at=int(served.clock()),
-            model=request.model or served.model.name,
+            work,
+            response_id=work.ids("resp"),
             tools=parse_tools(request.tools or (), offered=True).echo,
             effort=request.effort or served.settings.default_reasoning_effort,
             temperature=info.temperature if request.temperature is None else request.temperature,
             top_p=info.top_p if request.top_p is None else request.top_p,
             store=False,
-            null_user=served.settings.event_names == "open-responses",
         )
         served.observed("responses", response["id"], request.model, caller).refused(error)
         return RefusedRun(response, error, served.clock)
