@@ -1,8 +1,8 @@
 """One turn of the model as a grammar: which messages it may write, to which recipient, and in what form.
 
-Takes what a request allows (recipients, whether the model may answer, the forms of bodies). Returns Lark text
-for llguidance. Reasoning, preambles and bodies without a form are free text; headers are always legal, so
-that a turn cannot slip. Generation starts after `<|start|>assistant`.
+Takes what a request allows (recipients, whether the model may answer, the forms of bodies). Returns a tree of
+nodes, and Lark text for llguidance. Reasoning, preambles and bodies without a form are free text; headers are
+always legal, so that a turn cannot slip. Generation starts after `<|start|>assistant`.
 
     <|channel|>analysis<|message|>…<|end|><|start|>assistant                  any number
     <|channel|>commentary<|message|>…<|end|><|start|>assistant                of these, then one of
@@ -21,10 +21,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
+from gpt_oss_server.constraints.spelling.nodes import (
+    TEXT,
+    All,
+    AnyText,
+    Choice,
+    Literal,
+    Node,
+    Repeat,
+    Rule,
+    Token,
+    Tree,
+    choice,
+    choice_after,
+    maybe,
+    sequence,
+)
 from gpt_oss_server.harmony.encoding import (
     CALL,
     CHANNEL,
@@ -66,7 +82,7 @@ class Banned:
     @property
     def pattern(self) -> str:
         """A regular expression for any of them; empty if there are none."""
-        exact, folded = ("|".join(_literal(each) for each in of) for of in (self.exact, self.folded))
+        exact, folded = ("|".join(map(_literal, texts)) for texts in (self.exact, self.folded))
         return "|".join(filter(None, (exact, f"(?i:{folded})" if folded else "")))
 
 
@@ -98,117 +114,127 @@ class TurnShape:
     banned: Banned = NOTHING  # what no text contains
 
 
+_NEXT = sequence(Token(END), Token(START), "assistant")
+
+
+def turn_tree(shape: TurnShape, rules: dict[str, Node], body_node: Callable[[Body], Node]) -> Tree:
+    """The turn as nodes. `body_node` makes the node of a body, and adds the rules that it refers to."""
+    ends: list[Node] = []
+    if shape.callees:
+        rules["head"] = _head(shape.callees, rules, body_node)
+        ends.append(_calls(shape))
+    if shape.may_answer:
+        typed = _types(("json",)) if isinstance(shape.answer, JsonBody) else sequence()
+        body = body_node(shape.answer)
+        ends.append(sequence(Token(CHANNEL), "final", typed, Token(MESSAGE), body, Token(RETURN)))
+    asides = [Repeat(choice([_aside(channel) for channel in shape.asides]))] if shape.asides else []
+    return Tree(sequence(*asides, choice(ends)), rules)
+
+
+def _aside(channel: str) -> Node:
+    return sequence(Token(CHANNEL), channel, Token(MESSAGE), TEXT, _NEXT)
+
+
+def _calls(shape: TurnShape) -> Node:
+    call = sequence(Rule("head"), Token(CALL))
+    if not shape.parallel:
+        return call
+    authors = sorted({callee.recipient.partition(".")[0] for callee in shape.callees})
+    imagined = sequence(Token(START), choice(authors))
+    more = Repeat(sequence(Token(START), "assistant", call))
+    return sequence(call, more, maybe(choice([Token(RETURN), imagined])))
+
+
+def _head(callees: Sequence[Callee], rules: dict[str, Node], body_node: Callable[[Body], Node]) -> Node:
+    """A call up to its end token. The recipient stands after the channel, or before it."""
+    after, before = [], []
+    for at, callee in enumerate(callees):
+        rest = Rule(f"call{at}")
+        rules[rest.name] = sequence(_types(callee.types), Token(MESSAGE), body_node(callee.body))
+        for channel in callee.channels:
+            after.append((f"{channel} to={callee.recipient}", rest))
+            before.append((f" to={callee.recipient}", sequence(Token(CHANNEL), channel, rest)))
+    return choice([sequence(Token(CHANNEL), choice_after(after)), choice_after(before)])
+
+
+def _types(types: Sequence[str]) -> Node:
+    """` <|constrain|>json`, ` json`, or nothing, because the model writes all three."""
+    forms: list[Node] = []
+    for name in types:
+        forms.append(sequence(maybe(sequence(" ")), Token(CONSTRAIN), name))
+        forms.append(sequence(f" {name}"))
+    return maybe(choice(forms))
+
+
 def turn_grammar(shape: TurnShape) -> str:
     """Lark text; if bodies follow grammars of their own, JSON with all grammars, as llguidance takes it."""
     if not shape.may_answer and not shape.callees:
         raise ValueError("A turn that may neither answer nor call has no end.")
-    parts: dict[str, str] = {}
-    rules = [f"start: {'aside* ' if shape.asides else ''}last"]
-    if shape.asides:
-        rules.append(f"aside: {' | '.join(_aside(channel) for channel in shape.asides)}")
-    ends = ["calls"] if shape.callees else []
-    if shape.may_answer:
-        ends.append("answer")
-        rules.append(_answer(shape.answer, parts))
-    rules.append(f"last: {' | '.join(ends)}")
-    if shape.callees:
-        rules += _calls(shape, parts)
-    rules += ["text: TEXT?", _text(shape.banned)]
-    return _with_parts(rules, parts)
+    lark = _Lark()
+    tree = turn_tree(shape, {}, lark.body)
+    rules = [f"{name}: {lark.written(node)}" for name, node in tree.rules.items()]
+    return lark.whole([f"start: {lark.written(tree.start)}", *rules], shape.banned)
 
 
 def plain_grammar(body: Body, banned: Banned = NOTHING) -> str:
     """The grammar of a continuation without messages. Without a form, special tokens are free."""
-    parts: dict[str, str] = {}
-    if body is None:
-        return _with_parts(
-            [f"start: TEXT? (<[{FIRST_SPECIAL}-{VOCABULARY_SIZE - 1}]> TEXT?)*", _text(banned)], {}
-        )
-    return _with_parts([f"start: {_body(body, parts)}"], parts)
+    lark = _Lark()
+    free = f"text (<[{FIRST_SPECIAL}-{VOCABULARY_SIZE - 1}]> text)*"
+    start = free if body is None else lark.written(lark.body(body))
+    return lark.whole([f"start: {start}"], banned)
 
 
-def _with_parts(rules: Sequence[str], parts: Mapping[str, str]) -> str:
-    whole = "\n".join(rules) + "\n"
-    if not parts:
-        return whole
-    named = [{"name": name, "lark_grammar": lark} for lark, name in parts.items()]
-    return json.dumps({"grammars": [{"name": "turn", "lark_grammar": whole}, *named]})
+class _Lark:
+    """Writes nodes as Lark text. A body is a rule, which names another grammar for a text with one."""
 
+    def __init__(self) -> None:
+        self._bodies: list[str] = []
+        self._grammars: dict[str, str] = {}  # names, by their text
 
-def _text(banned: Banned) -> str:
-    pattern = banned.pattern
-    without = f" & ~/(.|\\n)*({pattern})(.|\\n)*/" if pattern else ""
-    return f"TEXT: /(.|\\n)+/{without}"
+    def body(self, body: Body) -> Node:
+        if body is None:
+            return TEXT
+        if isinstance(body, JsonBody):
+            definition = f"%json {schema_json(body.schema)}"
+        else:
+            definition = f"@{self._grammars.setdefault(body.lark, f'text{len(self._grammars)}')}"
+        rule = Rule(f"body{len(self._bodies)}")
+        self._bodies.append(f"{rule.name}: {definition}")
+        return rule
 
+    def written(self, node: Node) -> str:
+        match node:
+            case Token(token):
+                return f"<[{token}]>"
+            case Literal(text):
+                return json.dumps(text, ensure_ascii=False)
+            case All(parts):
+                return " ".join(filter(None, map(self.written, parts)))
+            case Choice(options):
+                return f"({' | '.join(map(self.written, options))})"
+            case Repeat(inner, _, most):
+                return f"({self.written(inner)}){'*' if most is None else '?'}"
+            case Rule(name):
+                return name
+            case AnyText():
+                return "text"
+            case _:
+                raise TypeError(f"A turn has no {node}.")
 
-def _literal(text: str) -> str:
-    """A text as a regular expression between the slashes of a terminal."""
-    return re.escape(text).replace("/", r"\/").replace("\\\n", r"\n").replace("\\\r", r"\r")
-
-
-def _token(token: int) -> str:
-    return f"<[{token}]>"
-
-
-_NEXT = f'{_token(END)} {_token(START)} "assistant"'
-
-
-def _aside(channel: str) -> str:
-    return f'{_token(CHANNEL)} "{channel}" {_token(MESSAGE)} text {_NEXT}'
-
-
-def _answer(body: Body, parts: dict[str, str]) -> str:
-    typed = _types(("json",)) if isinstance(body, JsonBody) else ""
-    return (
-        f'answer: {_token(CHANNEL)} "final" {typed} {_token(MESSAGE)} {_body(body, parts)} {_token(RETURN)}'
-    )
-
-
-def _calls(shape: TurnShape, parts: dict[str, str]) -> list[str]:
-    names = [f"call{at}" for at in range(len(shape.callees))]
-    rules = [_call(name, callee, parts) for name, callee in zip(names, shape.callees, strict=True)]
-    rules.append(f"call: {' | '.join(names)}")
-    if not shape.parallel:
-        return ["calls: call", *rules]
-    authors = sorted({callee.recipient.partition(".")[0] for callee in shape.callees})
-    answers = f"{_token(START)} ({' | '.join(map(_quoted, authors))})"
-    more = f'({_token(START)} "assistant" call)*'
-    return [f"calls: call {more} ({_token(RETURN)} | {answers})?", *rules]
-
-
-def _call(name: str, callee: Callee, parts: dict[str, str]) -> str:
-    heads = []
-    for channel in callee.channels:
-        heads.append(f"{_token(CHANNEL)} {_quoted(f'{channel} to={callee.recipient}')}")
-        heads.append(f"{_quoted(f' to={callee.recipient}')} {_token(CHANNEL)} {_quoted(channel)}")
-    body = f"{_types(callee.types)} {_token(MESSAGE)} {_body(callee.body, parts)} {_token(CALL)}"
-    return f"{name}: ({' | '.join(heads)}) {body}"
-
-
-def _types(types: Sequence[str]) -> str:
-    """` <|constrain|>json`, ` json`, or nothing, because the model writes all three."""
-    forms = []
-    for name in types:
-        forms.append(f'" "? {_token(CONSTRAIN)} {_quoted(name)}')
-        forms.append(_quoted(f" {name}"))
-    return f"({' | '.join(forms)})?"
-
-
-def _body(body: Body, parts: dict[str, str]) -> str:
-    match body:
-        case None:
-            return "text"
-        case JsonBody(schema):
-            return f"%json {schema_json(schema)}"
-        case TextBody(lark):
-            return f"@{parts.setdefault(lark, f'text{len(parts)}')}"
-        case _:
-            assert_never(body)
+    def whole(self, rules: Sequence[str], banned: Banned) -> str:
+        pattern = banned.pattern
+        without = f" & ~/(.|\\n)*({pattern})(.|\\n)*/" if pattern else ""
+        turn = "\n".join([*rules, *self._bodies, "text: TEXT?", f"TEXT: /(.|\\n)+/{without}", ""])
+        if not self._grammars:
+            return turn
+        named = [{"name": name, "lark_grammar": lark} for lark, name in self._grammars.items()]
+        return json.dumps({"grammars": [{"name": "turn", "lark_grammar": turn}, *named]})
 
 
 def schema_json(schema: Mapping[str, Any]) -> str:
     return json.dumps({**schema, "x-guidance": {"whitespace_pattern": _SPACE}})
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _literal(text: str) -> str:
+    """A text as a regular expression between the slashes of a terminal."""
+    return re.escape(text).replace("/", r"\/").replace("\\\n", r"\n").replace("\\\r", r"\r")

@@ -1,22 +1,33 @@
-"""The grammar of a turn for an engine that takes it as text."""
+"""The grammar of a turn for an engine that takes it as text.
+
+Banned strings are left free, and so are texts that must follow a grammar of their own, unless that is one
+regular expression or a list of texts: the finished turn is checked.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gpt_oss_server.constraints.grammar import TurnShape
+from gpt_oss_server.constraints.grammar import Body, JsonBody, TurnShape, turn_tree
 from gpt_oss_server.constraints.matcher import GrammarError, ordinary_tokens
-from gpt_oss_server.constraints.spelled_shape import turn_tree
-from gpt_oss_server.constraints.spelling.nodes import NOTHING, Node, Token, Tree, choice, sequence
+from gpt_oss_server.constraints.spelled_json import SPELT, JsonValues
+from gpt_oss_server.constraints.spelling.nodes import NOTHING, TEXT, Node, Token, Tree, choice, sequence
 from gpt_oss_server.constraints.spelling.notation import written
+from gpt_oss_server.constraints.spelling.regex import node_of_pattern
 from gpt_oss_server.constraints.spelling.rest import Rest, nodes_of
 from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, STOP_IDS, Encoding
 from inference.engine import EngineFailed
 from inference.grammar import GrammarState, Notation
 
 _INNER = 0x80  # the two highest bits of a byte that continues a character
+# As `text_grammar` writes a client's regular expression and its list of texts.
+_PATTERN = re.compile(r"start: /(.+)/\n", re.DOTALL)
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+_TEXTS = re.compile(rf"start: {_STRING.pattern}(?: \| {_STRING.pattern})*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,25 @@ class SpelledTurn:
 
 
 def spelled_turn(shape: TurnShape, encoding: Encoding, *, is_usual: bool = False) -> SpelledTurn:
-    return SpelledTurn(turn_tree(shape), encoding, is_usual)
+    rules: dict[str, Node] = {}
+
+    def body_node(body: Body) -> Node:
+        if isinstance(body, JsonBody):
+            return JsonValues(body.schema, rules, f"body{len(rules)}").value()
+        return TEXT if body is None else _text(body.lark)
+
+    return SpelledTurn(turn_tree(shape, rules, body_node), encoding, is_usual)
+
+
+def _text(lark: str) -> Node:
+    """A grammar that is one regular expression or a list of texts; any other is left to the check."""
+    node: Node | None = None
+    if pattern := _PATTERN.fullmatch(lark):
+        node = node_of_pattern(pattern[1].replace(r"\/", "/"))
+    elif _TEXTS.fullmatch(lark):
+        texts = [json.loads(text) for text in _STRING.findall(lark)]
+        node = choice(texts) if all(text and SPELT not in text for text in texts) else None
+    return TEXT if node is None else node
 
 
 class TurnSpelling:

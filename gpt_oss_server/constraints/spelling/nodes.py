@@ -19,12 +19,12 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class AnyText:
-    """Any number of ordinary tokens."""
+    """Choice number of ordinary tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """Any number of characters of a JSON string, between its quotes."""
+    """Choice number of characters of a JSON string, between its quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class All:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Any:
+class Choice:
     """One of the options."""
 
     options: tuple[Node, ...]
@@ -72,7 +72,7 @@ class Rule:
     name: str
 
 
-Node = Token | AnyText | JsonText | Literal | Chars | All | Any | Repeat | Rule
+Node = Token | AnyText | JsonText | Literal | Chars | All | Choice | Repeat | Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def sequence(*parts: Node | str) -> Node:
 
 def choice(options: Sequence[Node | str]) -> Node:
     found = tuple(Literal(each) if isinstance(each, str) else each for each in options)
-    return found[0] if len(found) == 1 else Any(found)
+    return found[0] if len(found) == 1 else Choice(found)
 
 
 def choice_after(options: Sequence[tuple[str, Node]]) -> Node:

@@ -18,9 +18,9 @@ from gpt_oss_server.constraints.spelling.nodes import (
     PLAIN,
     PLAIN_UNSIGNED,
     All,
-    Any,
     AnyText,
     Chars,
+    Choice,
     JsonText,
     Literal,
     Node,
@@ -62,7 +62,7 @@ class _Writer:
             case All(parts):
                 written = [self._of(part) for part in self._until_end(parts)]
                 return " ".join(each for each in written if each != _EMPTY) or _EMPTY
-            case Any(options):
+            case Choice(options):
                 return f"({' | '.join(dict.fromkeys(self._of(each) for each in options))})"
             case Repeat(inner, least, most):
                 return self._repeated(inner, least, most)
@@ -85,7 +85,7 @@ class _Writer:
                 return token in STOP_IDS
             case All(parts):
                 return any(map(self._always_ends, parts))
-            case Any(options):
+            case Choice(options):
                 return all(map(self._always_ends, options))
             case Repeat(inner, least, _):
                 return least > 0 and self._always_ends(inner)

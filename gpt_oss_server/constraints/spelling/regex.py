@@ -10,8 +10,8 @@ from __future__ import annotations
 from gpt_oss_server.constraints.spelling.nodes import (
     LAST_CODE,
     All,
-    Any,
     Chars,
+    Choice,
     Node,
     Repeat,
     choice,
@@ -185,7 +185,7 @@ def _may_be_empty(node: Node) -> bool:
     match node:
         case All(parts):
             return all(map(_may_be_empty, parts))
-        case Any(options):
+        case Choice(options):
             return any(map(_may_be_empty, options))
         case Repeat(inner, least, _):
             return least == 0 or _may_be_empty(inner)

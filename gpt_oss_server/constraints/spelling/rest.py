@@ -14,9 +14,9 @@ from gpt_oss_server.constraints.spelling.nodes import (
     JSON_TEXT,
     PLAIN,
     All,
-    Any,
     AnyText,
     Chars,
+    Choice,
     JsonText,
     Literal,
     Node,
@@ -153,7 +153,7 @@ class Rest:
                 for part in reversed(parts):
                     tail = (part, tail)
                 yield tail
-            case Any(options):
+            case Choice(options):
                 for option in options:
                     yield (option, tail)
             case Repeat(node, least, most):
