@@ -1,7 +1,7 @@
 """Restricts values to those that JSON can serialise again, and their number: finite, whole, of limited depth.
 
-Takes JSON text and the value parsed from it. Returns the value with lone surrogates replaced, or raises. It
-must not know whether a client or the model wrote the text.
+Takes JSON text, or it and the value parsed from it. Returns the value with lone surrogates replaced, or
+raises. It must not know whether a client or the model wrote the text.
 """
 
 from __future__ import annotations
@@ -10,14 +10,39 @@ import json
 import re
 from math import isfinite
 from typing import Any
+from urllib.parse import unquote
 
 _LONE = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DEPTH = 100  # serialisers and schema readers recurse; real requests are far shallower
-
-
 MAX_VALUES = 500_000  # a million take the parser, which no other thread interrupts, a quarter of a second
 _PIECE = 2**18  # characters
+
+
+def read_json_text(text: str) -> Any:
+    """The value of a text. Raises ValueError with a sentence that explains what is wrong."""
+    too_deep = f"it is nested more than {MAX_DEPTH} levels deep"
+    try:
+        value = json.loads(text, parse_constant=no_constant, parse_float=finite)
+    except RecursionError:
+        raise ValueError(too_deep) from None
+    if is_too_deep(text, value):
+        raise ValueError(too_deep)
+    return whole_characters(text, value)
+
+
+def resolve(root: Any, reference: str) -> Any:
+    """The target of the JSON pointer `#/a/b`, or None."""
+    target = root
+    for step in reference.split("/")[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(target, list) and name.isascii() and name.isdigit() and int(name) < len(target):
+            target = target[int(name)]
+        elif isinstance(target, dict):
+            target = target.get(name)
+        else:
+            return None
+    return target
 
 
 def has_too_many_values(text: bytes) -> bool:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, lru_cache, partial
 
 from gpt_oss_server.constraints.grammar import (
     ANY_OBJECT,
@@ -44,11 +42,11 @@ from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable, UnsupportedG
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import EngineInfo
 from inference.grammar import Grammar, Notation
-from tools.tool import Declaration
 
 _log = logging.getLogger(__name__)
 _KEPT_GRAMMARS = 64
 _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
+_EITHER = ("analysis", "commentary")  # the channels on which the model calls hosted tools
 _PARTS = ("headers", "calls", "schemas", "grammars", "banned")  # of a turn's form
 _Compile = Callable[[TurnShape], CompiledGrammar | SpelledTurn]
 
@@ -83,13 +81,13 @@ def enforced(info: EngineInfo) -> dict[str, str]:
 
 def make_ready(encoding: Encoding, *, after: float = 0.0) -> threading.Thread:
     """Prepares, on a thread of its own and some seconds later, what the first grammar would wait for."""
-    thread = threading.Thread(target=_make_ready, args=(encoding, after), name="grammars", daemon=True)
+    thread = threading.Timer(after, _make_ready, (encoding,))
+    thread.name, thread.daemon = "grammars", True
     thread.start()
     return thread
 
 
-def _make_ready(encoding: Encoding, after: float) -> None:
-    time.sleep(after)
+def _make_ready(encoding: Encoding) -> None:
     try:
         grammars_of(encoding)
     except GrammarsMissing as error:
@@ -116,88 +114,32 @@ def bind(
     """
     if not wanted.binds and not enforces and notation is None:
         return Binding()
+    answer: Body = None
+    bodies: dict[str, JsonBody | TextBody] = {}
+    grammars: Grammars | None = None
     try:
         grammars = grammars_of(encoding)
     except GrammarsMissing as error:
         if wanted.needs_grammars:
             raise ToolNotAvailable(str(error), param=wanted.param) from None
-        unchecked = _headers_alone(wanted, encoding) if notation is not None else Binding()
-        return replace(unchecked, check=_header_check(wanted))
-    answer = None if wanted.answer is None else _form(grammars, wanted.answer)
-    bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
+    else:
+        answer = None if wanted.answer is None else _form(grammars, wanted.answer)
+        bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
     callees = _callees(wanted, bodies)
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is required, but no tool can be called.", param=wanted.choice_param)
-    check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only, wanted.banned)
-    if not enforces and notation is None:
-        return Binding(check=check)
-    guided = _guided(grammars, wanted, callees) if guides else callees
-    if not enforces:
-        bound = _enforced(wanted, answer, guided, _spelled(wanted, encoding))
-        return replace(bound, check=check if wanted.binds else None)
-    return _compiled(grammars, wanted, answer, callees, guided)
-
-
-def _compiled(
-    grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequence[Callee], guided: Sequence[Callee]
-) -> Binding:
-    def compiled(shape: TurnShape) -> CompiledGrammar:
-        return _compile(grammars, turn_grammar(shape))
-
-    if guided != callees:
-        try:
-            return _enforced(wanted, answer, guided, compiled)
-        except GrammarError as error:  # a guide must not refuse a request
-            _log.info("The schemas of all tools together are too large to guide their calls: %s", error)
-    try:
-        return _enforced(wanted, answer, callees, compiled)
-    except GrammarError as error:
-        raise _too_large(wanted, error) from None
-
-
-def _headers_alone(wanted: Wanted, encoding: Encoding) -> Binding:
-    return _enforced(wanted, None, _callees(wanted, {}), _spelled(wanted, encoding))
-
-
-def _spelled(wanted: Wanted, encoding: Encoding) -> _Compile:
-    """A turn is usual if it may have all kinds of messages, and the request requires no form of them."""
-
-    def spelled(shape: TurnShape) -> SpelledTurn:
-        is_usual = not wanted.binds and tuple(shape.asides) == (*_REASONING, *_PREAMBLES)
-        return spelled_turn(shape, encoding, is_usual=is_usual)
-
-    return spelled
-
-
-def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
-    return UnsupportedSchema(
-        f"The request's schemas and grammars are too large to be enforced together: {error}.",
-        param=wanted.param,
-    )
-
-
-def _enforced(wanted: Wanted, answer: Body, callees: Sequence[Callee], compiled: _Compile) -> Binding:
-    """Raises `GrammarError` if all of it together is too large."""
-    # A turn whose whole output has a form has no place for preambles.
-    preambles = () if wanted.answers_only or (answer is not None and not callees) else _PREAMBLES
-    asides = () if wanted.answers_only else (*_REASONING, *preambles)
-    first = TurnShape(
-        callees,
-        answer,
-        not wanted.must_call,
-        asides=asides,
-        parallel=wanted.parallel,
-        banned=wanted.banned,
-    )
-    later = replace(first, may_answer=True)
-
-    bound = Binding(compiled(first), compiled(later))
-    if wanted.begun:
-        bound = replace(bound, begun=_begun(compiled(first), wanted))
-    if not wanted.bounds_reasoning:
+    guided: Sequence[Callee] = callees
+    if guides and grammars is not None and (enforces or notation is not None):
+        guided = _guided(grammars, wanted, callees)
+    if enforces and grammars is not None:
+        return _compiled(grammars, wanted, answer, callees, guided)
+    bound = Binding()
+    if notation is not None:
+        bound = _bound(wanted, answer, guided, partial(_spelled, wanted, encoding))
+    if not wanted.binds:
         return bound
-    unreasoned = [compiled(replace(shape, asides=preambles)) for shape in (first, later)]
-    return replace(bound, unreasoned=unreasoned[0], unreasoned_later=unreasoned[1])
+    check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only, wanted.banned)
+    return replace(bound, check=check)
 
 
 def bind_plain(wanted: Wanted, encoding: Encoding) -> Grammar:
@@ -213,67 +155,57 @@ def bind_plain(wanted: Wanted, encoding: Encoding) -> Grammar:
         raise _too_large(wanted, error) from None
 
 
-def _header_check(wanted: Wanted) -> TurnCheck | None:
-    """The check of which tools the turn calls and of banned strings, which needs no grammars."""
-    if not wanted.binds:
-        return None
-    return TurnCheck(None, None, {}, wanted.must_call, wanted.only, wanted.banned)
+def _compiled(
+    grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequence[Callee], guided: Sequence[Callee]
+) -> Binding:
+    def compiled(shape: TurnShape) -> CompiledGrammar:
+        return _compile(grammars, turn_grammar(shape))
 
-
-def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:
-    """The callees, with a guide for each whose body may be any object so far."""
-    guides = Guides(grammars)
-    return [
-        replace(callee, body=guides.of(wanted.guides[callee.recipient]))
-        if callee.body is ANY_OBJECT and callee.recipient in wanted.guides
-        else callee
-        for callee in callees
-    ]
-
-
-def _schema(grammars: Grammars, schema: Schema) -> dict[str, Any]:
+    if guided != callees:
+        try:
+            return _bound(wanted, answer, guided, compiled)
+        except GrammarError as error:  # a guide must not refuse a request
+            _log.info("The schemas of all tools together are too large to guide their calls: %s", error)
     try:
-        return (enforceable if schema.strict else as_far_as_enforceable)(grammars, schema.given)
-    except SchemaRefused as refused:
-        place = f" at `{refused.at}`" if refused.at else ""
-        raise UnsupportedSchema(
-            f"`{schema.param}`: the schema cannot be enforced{place}: {refused}.", param=schema.param
-        ) from None
+        return _bound(wanted, answer, callees, compiled)
+    except GrammarError as error:
+        raise _too_large(wanted, error) from None
 
 
-def _form(grammars: Grammars, form: Schema | TextGrammar) -> JsonBody | TextBody:
-    if isinstance(form, Schema):
-        return JsonBody(_schema(grammars, form))
-    try:
-        return TextBody(text_grammar(grammars, form.syntax, form.definition))
-    except GrammarRefused as refused:
-        raise UnsupportedGrammar(
-            f"`{form.param}`: the grammar cannot be enforced: {refused}.", param=form.param
-        ) from None
+@lru_cache(_KEPT_GRAMMARS)
+def _compile(grammars: Grammars, lark: str) -> CompiledGrammar:
+    """A cache, because agents send the same tools again and again."""
+    return grammars.compile(lark)
 
 
-def _callees(wanted: Wanted, bodies: Mapping[str, JsonBody | TextBody]) -> list[Callee]:
-    """The recipients that the turn may call."""
-    found = []
-    for call in wanted.calls:
-        body = bodies.get(call.recipient, None if call.raw else ANY_OBJECT)
-        found.append(Callee(call.recipient, body, types=_TYPES_OF_TEXT if call.raw else ("json",)))
-    for declaration in wanted.declarations:
-        found += _tool_callees(declaration)
-    return [callee for callee in found if wanted.only is None or callee.recipient in wanted.only]
+def _spelled(wanted: Wanted, encoding: Encoding, shape: TurnShape) -> SpelledTurn:
+    """A turn is usual if it may have all kinds of messages, and the request requires no form of them."""
+    is_usual = not wanted.binds and tuple(shape.asides) == (*_REASONING, *_PREAMBLES)
+    return spelled_turn(shape, encoding, is_usual=is_usual)
 
 
-_TYPES_OF_TEXT = ("code", "text")
-_BOTH = ("analysis", "commentary")  # the model calls hosted tools on either
+def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
+    return UnsupportedSchema(
+        f"The request's schemas and grammars are too large to be enforced together: {error}.",
+        param=wanted.param,
+    )
 
 
-def _tool_callees(declaration: Declaration) -> list[Callee]:
-    if not declaration.functions:
-        return [Callee(declaration.namespace, None, _BOTH, ("code", "json"))]
-    return [
-        Callee(f"{declaration.namespace}.{function.name}", ANY_OBJECT, _BOTH, ("code", "json"))
-        for function in declaration.functions
-    ]
+def _bound(wanted: Wanted, answer: Body, callees: Sequence[Callee], compiled: _Compile) -> Binding:
+    """Raises `GrammarError` if all of it together is too large."""
+    # A turn whose whole output has a form has no place for preambles.
+    preambles = () if wanted.answers_only or (answer is not None and not callees) else _PREAMBLES
+    asides = () if wanted.answers_only else (*_REASONING, *preambles)
+    may_answer = not wanted.must_call
+    first = TurnShape(callees, answer, may_answer, asides, wanted.parallel, wanted.banned)
+    later = replace(first, may_answer=True)
+    bound = Binding(compiled(first), compiled(later))
+    if wanted.begun:
+        bound = replace(bound, begun=_begun(compiled(first), wanted))
+    if not wanted.bounds_reasoning:
+        return bound
+    unreasoned, unreasoned_later = (compiled(replace(shape, asides=preambles)) for shape in (first, later))
+    return replace(bound, unreasoned=unreasoned, unreasoned_later=unreasoned_later)
 
 
 def _begun(grammar: CompiledGrammar | SpelledTurn, wanted: Wanted) -> Grammar:
@@ -287,7 +219,42 @@ def _begun(grammar: CompiledGrammar | SpelledTurn, wanted: Wanted) -> Grammar:
         ) from None
 
 
-@lru_cache(_KEPT_GRAMMARS)
-def _compile(grammars: Grammars, lark: str) -> CompiledGrammar:
-    """A cache, because agents send the same tools again and again."""
-    return grammars.compile(lark)
+def _form(grammars: Grammars, form: Schema | TextGrammar) -> JsonBody | TextBody:
+    try:
+        if isinstance(form, TextGrammar):
+            return TextBody(text_grammar(grammars, form.syntax, form.definition))
+        return JsonBody((enforceable if form.strict else as_far_as_enforceable)(grammars, form.given))
+    except SchemaRefused as refused:
+        place = f" at `{refused.at}`" if refused.at else ""
+        raise UnsupportedSchema(
+            f"`{form.param}`: the schema cannot be enforced{place}: {refused}.", param=form.param
+        ) from None
+    except GrammarRefused as refused:
+        raise UnsupportedGrammar(
+            f"`{form.param}`: the grammar cannot be enforced: {refused}.", param=form.param
+        ) from None
+
+
+def _callees(wanted: Wanted, bodies: Mapping[str, JsonBody | TextBody]) -> list[Callee]:
+    """The recipients that the turn may call."""
+    callees = []
+    for call in wanted.calls:
+        body = bodies.get(call.recipient, None if call.raw else ANY_OBJECT)
+        callees.append(Callee(call.recipient, body, types=("code", "text") if call.raw else ("json",)))
+    for tool in wanted.declarations:
+        names = [f"{tool.namespace}.{function.name}" for function in tool.functions]
+        callees += [Callee(name, ANY_OBJECT, _EITHER, ("code", "json")) for name in names]
+        if not names:
+            callees.append(Callee(tool.namespace, None, _EITHER, ("code", "json")))
+    return [callee for callee in callees if wanted.only is None or callee.recipient in wanted.only]
+
+
+def _guided(grammars: Grammars, wanted: Wanted, callees: Sequence[Callee]) -> list[Callee]:
+    """The callees, with a guide for each whose body may be any object so far."""
+    guides = Guides(grammars)
+    return [
+        replace(callee, body=guides.of(wanted.guides[callee.recipient]))
+        if callee.body is ANY_OBJECT and callee.recipient in wanted.guides
+        else callee
+        for callee in callees
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpt_oss_server.constraints.schema_spellings import resolve
+from gpt_oss_server.json_values import resolve
 
 
 def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:

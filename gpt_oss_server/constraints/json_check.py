@@ -14,10 +14,13 @@ from fractions import Fraction
 from typing import Any
 
 from gpt_oss_server.constraints.matcher import Grammars
-from gpt_oss_server.constraints.schema_spellings import resolve
+from gpt_oss_server.json_values import resolve
 
 _MOST_STEPS = 200_000  # anyOf within anyOf can take exponentially many
 _MOST_DEPTH = 150
+
+
+Schema = Mapping[str, Any]
 
 
 class _TooMuch(Exception):
@@ -25,7 +28,7 @@ class _TooMuch(Exception):
 
 
 class JsonCheck:
-    def __init__(self, schema: Mapping[str, Any], grammars: Grammars) -> None:
+    def __init__(self, schema: Schema, grammars: Grammars) -> None:
         self._root = schema
         self._grammars = grammars
         self._strings: dict[str, Any] = {}  # compiled string schemas
@@ -37,9 +40,6 @@ class JsonCheck:
         except _TooMuch:
             return "it is too deep or too large to be checked"
 
-    def _fits(self, schema: Any, value: Any, at: str, depth: int) -> bool:
-        return next(self._problems(schema, value, at, depth), None) is None
-
     def _problems(self, schema: Any, value: Any, at: str, depth: int) -> Iterator[str]:
         self._steps += 1
         if depth > _MOST_DEPTH or self._steps > _MOST_STEPS:
@@ -50,31 +50,29 @@ class JsonCheck:
             return
         if "$ref" in schema:
             yield from self._problems(resolve(self._root, schema["$ref"]), value, at, depth + 1)
-        yield from _of_value(schema, value, at)
-        yield from self._of_cases(schema, value, at, depth)
-        match value:
-            case str():
-                yield from self._of_string(schema, value, at)
-            case bool():
-                pass
-            case int() | float():
-                yield from _of_number(schema, value, at)
-            case list():
-                yield from self._of_array(schema, value, at, depth)
-            case dict():
-                yield from self._of_object(schema, value, at, depth)
+        yield from _value_problems(schema, value, at)
+        yield from self._case_problems(schema, value, at, depth)
+        if isinstance(value, str):
+            yield from self._string_problems(schema, value, at)
+        elif _is_number(value):
+            yield from _number_problems(schema, value, at)
+        elif isinstance(value, list):
+            yield from self._item_problems(schema, value, at, depth)
+        elif isinstance(value, dict):
+            yield from self._property_problems(schema, value, at, depth)
 
-    def _of_cases(self, schema: Mapping[str, Any], value: Any, at: str, depth: int) -> Iterator[str]:
-        for each in schema.get("allOf", ()):
-            yield from self._problems(each, value, at, depth + 1)
-        if "anyOf" in schema and not any(self._fits(each, value, at, depth + 1) for each in schema["anyOf"]):
+    def _case_problems(self, schema: Schema, value: Any, at: str, depth: int) -> Iterator[str]:
+        def fits(case: Any) -> bool:
+            return next(self._problems(case, value, at, depth + 1), None) is None
+
+        for part in schema.get("allOf", ()):
+            yield from self._problems(part, value, at, depth + 1)
+        if "anyOf" in schema and not any(map(fits, schema["anyOf"])):
             yield f"it fits none of the cases of anyOf{_place(at)}"
-        if "oneOf" in schema:
-            fitting = sum(self._fits(each, value, at, depth + 1) for each in schema["oneOf"])
-            if fitting != 1:
-                yield f"it fits {fitting} of the cases of oneOf{_place(at)}, and must fit one"
+        if "oneOf" in schema and (fitting := sum(map(fits, schema["oneOf"]))) != 1:
+            yield f"it fits {fitting} of the cases of oneOf{_place(at)}, and must fit one"
 
-    def _of_string(self, schema: Mapping[str, Any], value: str, at: str) -> Iterator[str]:
+    def _string_problems(self, schema: Schema, value: str, at: str) -> Iterator[str]:
         if len(value) < schema.get("minLength", 0):
             yield f"the text{_place(at)} is shorter than {schema['minLength']}"
         if len(value) > schema.get("maxLength", math.inf):
@@ -83,27 +81,24 @@ class JsonCheck:
             if keyword in schema and not self._matches(keyword, schema[keyword], value):
                 yield f"the text{_place(at)} does not match the {keyword} {schema[keyword]!r:.80}"
 
-    def _of_array(self, schema: Mapping[str, Any], value: list[Any], at: str, depth: int) -> Iterator[str]:
-        yield from _of_size(schema, len(value), "Items", at)
-        first = schema.get("prefixItems", [])
-        rest = schema.get("items", True)
-        for index, each in enumerate(value):
+    def _item_problems(self, schema: Schema, value: list[Any], at: str, depth: int) -> Iterator[str]:
+        yield from _size_problems(schema, len(value), "Items", at)
+        first, rest = schema.get("prefixItems", []), schema.get("items", True)
+        for index, item in enumerate(value):
             inner = first[index] if index < len(first) else rest
-            yield from self._problems(inner, each, f"{at}[{index}]", depth + 1)
+            yield from self._problems(inner, item, f"{at}[{index}]", depth + 1)
 
-    def _of_object(
-        self, schema: Mapping[str, Any], value: dict[str, Any], at: str, depth: int
-    ) -> Iterator[str]:
-        yield from _of_size(schema, len(value), "Properties", at)
+    def _property_problems(self, schema: Schema, value: dict[str, Any], at: str, depth: int) -> Iterator[str]:
+        yield from _size_problems(schema, len(value), "Properties", at)
         for name in schema.get("required", ()):
             if name not in value:
                 yield f"{name!r:.80} is missing{_place(at)}"
         patterns = schema.get("patternProperties", {})
-        for name, each in value.items():
-            inner = [schema["properties"][name]] if name in schema.get("properties", {}) else []
-            inner += [s for pattern, s in patterns.items() if self._matches("pattern", pattern, name)]
-            for one in inner or [schema.get("additionalProperties", True)]:
-                yield from self._problems(one, each, f"{at}.{name}" if at else name, depth + 1)
+        for name, inner in value.items():
+            schemas = [schema["properties"][name]] if name in schema.get("properties", {}) else []
+            schemas += [part for pattern, part in patterns.items() if self._matches("pattern", pattern, name)]
+            for part in schemas or [schema.get("additionalProperties", True)]:
+                yield from self._problems(part, inner, f"{at}.{name}" if at else name, depth + 1)
 
     def _matches(self, keyword: str, wanted: str, text: str) -> bool:
         key = json.dumps({"type": "string", keyword: wanted})
@@ -112,18 +107,18 @@ class JsonCheck:
         return self._grammars.matches(self._strings[key], json.dumps(text, ensure_ascii=False))
 
 
-def _of_value(schema: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _value_problems(schema: Schema, value: Any, at: str) -> Iterator[str]:
     if "type" in schema:
         types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         if not any(_is(value, name) for name in types):
             yield f"{_spelt(value)}{_place(at)} is not of type {' or '.join(types)}"
     if "const" in schema and not _same(value, schema["const"]):
         yield f"{_spelt(value)}{_place(at)} is not {_spelt(schema['const'])}"
-    if "enum" in schema and not any(_same(value, each) for each in schema["enum"]):
+    if "enum" in schema and not any(_same(value, listed) for listed in schema["enum"]):
         yield f"{_spelt(value)}{_place(at)} is none of {_spelt(schema['enum'])}"
 
 
-def _of_number(schema: Mapping[str, Any], value: int | float, at: str) -> Iterator[str]:
+def _number_problems(schema: Schema, value: int | float, at: str) -> Iterator[str]:
     bounds = (
         ("minimum", lambda bound: value >= bound),
         ("maximum", lambda bound: value <= bound),
@@ -136,7 +131,7 @@ def _of_number(schema: Mapping[str, Any], value: int | float, at: str) -> Iterat
             yield f"{_spelt(value)}{_place(at)} breaks {keyword} {schema[keyword]}"
 
 
-def _of_size(schema: Mapping[str, Any], size: int, what: str, at: str) -> Iterator[str]:
+def _size_problems(schema: Schema, size: int, what: str, at: str) -> Iterator[str]:
     if size < schema.get(f"min{what}", 0):
         yield f"there are fewer than {schema[f'min{what}']} {what.lower()}{_place(at)}"
     if size > schema.get(f"max{what}", math.inf):

@@ -12,7 +12,9 @@ import json
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
+
+from gpt_oss_server.json_values import resolve
 
 Schema = Mapping[str, Any]
 
@@ -131,20 +133,6 @@ def _constants(schema: Schema, tag: Any) -> dict[str, frozenset[str]]:
         values = [each["const"]] if "const" in each else each.get("enum")
         if isinstance(values, list) and all(isinstance(value, str | bool) for value in values):
             found[name] = frozenset(map(json.dumps, values))
-    return found
-
-
-def resolve(root: Any, reference: str) -> Any:
-    """The target of the reference `#/a/b`, or None."""
-    found = root
-    for part in reference.split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name.isascii() and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
-        elif isinstance(found, dict):
-            found = found.get(name)
-        else:
-            return None
     return found
 
 

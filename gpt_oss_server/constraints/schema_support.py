@@ -2,35 +2,80 @@
 
 Takes a schema as a client sent it. Returns the same schema without whatever does not constrain an answer
 (annotations, `$schema`, unknown keywords), or raises `SchemaRefused`, which names the keyword and its place.
-llguidance enforces the result, and has the last word on it (see `json_grammar.py`).
+A keyword that is neither in the tables here nor has a reader is an annotation. llguidance enforces the
+result, and has the last word on it (see `json_grammar.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
-from gpt_oss_server.constraints.schema_keywords import (
-    FORMATS,
-    LARGEST,
-    MOST_COUNT,
-    MOST_DEPTH,
-    MOST_NODES,
-    MOST_PATTERNS,
-    MOST_STEP,
-    MOST_STRING,
-    MOST_TEXT,
-    NEUTRAL,
-    REFUSED,
-    REFUSED_FORMATS,
-    SIZES,
-    TYPES,
+from gpt_oss_server.constraints.schema_spellings import pointer_part, respelt
+from gpt_oss_server.json_values import resolve
+
+_MOST_DEPTH: Final = 48
+_MOST_NODES: Final = 4_000
+_MOST_TEXT: Final = 200_000  # characters in names, patterns and constants
+_MOST_STRING: Final = 5_000  # characters in one of them: the longer a constant, the costlier its masks
+_MOST_PATTERNS: Final = 100  # in patternProperties: every pair is compared
+_MOST_STEP: Final = 100_000  # digits of a multipleOf as a whole number: each is a state of the grammar
+_LARGEST: Final = 2**53 - 1  # in a bound or a constant: the range that every JSON reader keeps exact
+_MOST_COUNT: Final = 100_000  # of minLength, maxItems and the like: each is a state of the grammar
+
+_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+
+_EACH_CASE = "use anyOf with one complete schema for each case"
+_ON_YOUR_SIDE = "leave it out, and check on your side"
+
+# Keywords that change what is valid and are not enforced, each with an alternative.
+_REFUSED: Final[dict[str, str]] = {
+    "not": "list what is allowed instead",
+    "if": _EACH_CASE,
+    "then": _EACH_CASE,
+    "else": _EACH_CASE,
+    "dependentRequired": _EACH_CASE,
+    "dependentSchemas": _EACH_CASE,
+    "dependencies": _EACH_CASE,
+    "uniqueItems": _ON_YOUR_SIDE,
+    "contains": _ON_YOUR_SIDE,
+    "minContains": _ON_YOUR_SIDE,
+    "maxContains": _ON_YOUR_SIDE,
+    "propertyNames": "use patternProperties with additionalProperties false",
+    "additionalItems": "it counts only together with a list in items",
+    "unevaluatedProperties": "use additionalProperties",
+    "unevaluatedItems": "use items",
+    "$dynamicRef": "use $ref",
+    "$recursiveRef": "use $ref",
+}
+# Values with which these keywords change nothing.
+_NEUTRAL: Final[dict[str, Any]] = {
+    "uniqueItems": False,
+    "unevaluatedProperties": True,
+    "unevaluatedItems": True,
+    "additionalItems": True,
+}
+_SIZES: Final = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"))
+
+_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
 )
-from gpt_oss_server.constraints.schema_spellings import pointer_part, resolve, respelt
-
-Schema = Mapping[str, Any]
+# Other formats of JSON Schema; any other name (int32, password, …) is an annotation.
+_REFUSED_FORMATS: Final = frozenset(
+    {
+        "idn-email",
+        "idn-hostname",
+        "uri-reference",
+        "iri",
+        "iri-reference",
+        "uri-template",
+        "json-pointer",
+        "relative-json-pointer",
+        "regex",
+    }
+)
 
 
 class SchemaRefused(Exception):
@@ -76,11 +121,11 @@ class _SchemaReader:
             return given
         if not isinstance(given, dict):
             raise SchemaMalformed(at, "a schema must be an object or a boolean")
-        if self._lenient and (depth > MOST_DEPTH or self._nodes >= MOST_NODES):
+        if self._lenient and (depth > _MOST_DEPTH or self._nodes >= _MOST_NODES):
             self._read[id(given)] = True
             return True
-        if depth > MOST_DEPTH:
-            raise SchemaRefused(at, f"it is nested more than {MOST_DEPTH} deep; use $defs and $ref")
+        if depth > _MOST_DEPTH:
+            raise SchemaRefused(at, f"it is nested more than {_MOST_DEPTH} deep; use $defs and $ref")
         self._count(at)
         clean: dict[str, Any] = {}
         left_out: set[str] = set()
@@ -92,8 +137,8 @@ class _SchemaReader:
                     raise
                 left_out |= {keyword, OF_THE_REST.get(keyword, keyword)}
         clean = {keyword: binding for keyword, binding in clean.items() if keyword not in left_out}
-        for low, high in SIZES:
-            if clean.get(low, 0) > clean.get(high, MOST_COUNT):
+        for low, high in _SIZES:
+            if clean.get(low, 0) > clean.get(high, _MOST_COUNT):
                 if not self._lenient:
                     raise SchemaRefused(_join(at, low), f"it is more than {high}, so that no value fits")
                 del clean[low], clean[high]
@@ -105,10 +150,10 @@ class _SchemaReader:
     def _keyword(self, clean: dict[str, Any], keyword: str, value: Any, at: str, depth: int) -> None:
         """Adds the keyword's constraint to `clean`."""
         place = _join(at, keyword)
-        if keyword in REFUSED:
-            if keyword in NEUTRAL and value == NEUTRAL[keyword]:
+        if keyword in _REFUSED:
+            if keyword in _NEUTRAL and value == _NEUTRAL[keyword]:
                 return
-            raise SchemaRefused(place, f"the keyword '{keyword}' is not enforced: {REFUSED[keyword]}")
+            raise SchemaRefused(place, f"the keyword '{keyword}' is not enforced: {_REFUSED[keyword]}")
         if keyword in ("$id", "$anchor", "$dynamicAnchor", "id") and isinstance(value, str):
             if at and keyword == "$id":
                 raise SchemaRefused(place, "the keyword '$id' is served at the top only: use $defs")
@@ -127,8 +172,8 @@ class _SchemaReader:
 
     def patterns(self, given: Any, at: str, depth: int) -> dict[str, Any]:
         read = self.schemas(given, at, depth)
-        if len(read) > MOST_PATTERNS:
-            raise SchemaRefused(at, f"at most {MOST_PATTERNS} patterns are supported")
+        if len(read) > _MOST_PATTERNS:
+            raise SchemaRefused(at, f"at most {_MOST_PATTERNS} patterns are supported")
         return read
 
     def list_of_schemas(self, given: Any, at: str, depth: int) -> list[Any]:
@@ -141,8 +186,8 @@ class _SchemaReader:
 
     def type(self, given: Any, at: str, depth: int) -> Any:
         names = given if isinstance(given, list) else [given]
-        if not names or not all(isinstance(name, str) and name in TYPES for name in names):
-            raise SchemaMalformed(at, f"it must be one of {', '.join(sorted(TYPES))}, or a list of these")
+        if not names or not all(isinstance(name, str) and name in _TYPES for name in names):
+            raise SchemaMalformed(at, f"it must be one of {', '.join(sorted(_TYPES))}, or a list of these")
         return given
 
     def names(self, given: Any, at: str, depth: int) -> list[str]:
@@ -177,36 +222,36 @@ class _SchemaReader:
         number = self.number(given, at, depth)
         if number != int(number) or number < 0:
             raise SchemaMalformed(at, "it must be a whole number, 0 or more")
-        if number > MOST_COUNT:
-            raise SchemaRefused(at, f"counts are enforced up to {MOST_COUNT}")
+        if number > _MOST_COUNT:
+            raise SchemaRefused(at, f"counts are enforced up to {_MOST_COUNT}")
         return int(number)
 
     def number(self, given: Any, at: str, depth: int) -> int | float:
         if isinstance(given, bool) or not isinstance(given, int | float):
             raise SchemaMalformed(at, "it must be a number")
-        if not abs(given) <= LARGEST or not math.isfinite(given):
-            raise SchemaRefused(at, f"numbers are enforced up to {LARGEST}")
+        if not abs(given) <= _LARGEST or not math.isfinite(given):
+            raise SchemaRefused(at, f"numbers are enforced up to {_LARGEST}")
         return given
 
     def step(self, given: Any, at: str, depth: int) -> int | float:
         number = self.number(given, at, depth)
         if number <= 0:
             raise SchemaMalformed(at, "it must be more than 0")
-        if int("".join(map(str, Decimal(str(number)).as_tuple().digits))) > MOST_STEP:
-            raise SchemaRefused(at, f"steps are enforced up to {MOST_STEP}, decimals counted")
+        if int("".join(map(str, Decimal(str(number)).as_tuple().digits))) > _MOST_STEP:
+            raise SchemaRefused(at, f"steps are enforced up to {_MOST_STEP}, decimals counted")
         return number
 
     def format(self, given: Any, at: str, depth: int) -> str | None:
         if not isinstance(given, str):
             raise SchemaMalformed(at, "it must be a string")
-        if given in REFUSED_FORMATS:
-            known = ", ".join(sorted(FORMATS))
+        if given in _REFUSED_FORMATS:
+            known = ", ".join(sorted(_FORMATS))
             raise SchemaRefused(at, f"the format '{given}' is not enforced; these are: {known}")
-        return given if given in FORMATS else None
+        return given if given in _FORMATS else None
 
     def _walk_constant(self, given: Any, at: str, depth: int) -> None:
-        if depth > MOST_DEPTH:
-            raise SchemaRefused(at, f"it is nested more than {MOST_DEPTH} deep")
+        if depth > _MOST_DEPTH:
+            raise SchemaRefused(at, f"it is nested more than {_MOST_DEPTH} deep")
         self._count(at)
         match given:
             case str():
@@ -223,15 +268,15 @@ class _SchemaReader:
 
     def _count(self, at: str) -> None:
         self._nodes += 1
-        if self._nodes > MOST_NODES:
-            raise SchemaRefused(at, f"it has more than {MOST_NODES} schemas and constants")
+        if self._nodes > _MOST_NODES:
+            raise SchemaRefused(at, f"it has more than {_MOST_NODES} schemas and constants")
 
     def _spend(self, text: str, at: str) -> None:
-        if len(text) > MOST_STRING:
-            raise SchemaRefused(at, f"a name, pattern or constant may have {MOST_STRING} characters")
+        if len(text) > _MOST_STRING:
+            raise SchemaRefused(at, f"a name, pattern or constant may have {_MOST_STRING} characters")
         self._text += len(text)
-        if self._text > MOST_TEXT:
-            raise SchemaRefused(at, f"its names and constants have more than {MOST_TEXT} characters")
+        if self._text > _MOST_TEXT:
+            raise SchemaRefused(at, f"its names and constants have more than {_MOST_TEXT} characters")
 
 
 # Keywords for what their counterpart does not name: without the counterpart, they would constrain more.

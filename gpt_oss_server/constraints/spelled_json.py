@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpt_oss_server.constraints.schema_spellings import resolve
 from gpt_oss_server.constraints.spelling.nodes import (
     ESCAPE,
     JSON_TEXT,
@@ -26,6 +25,7 @@ from gpt_oss_server.constraints.spelling.nodes import (
     one_of,
     sequence,
 )
+from gpt_oss_server.json_values import resolve
 
 _MOST_LETTERS = 200  # of a string with a length; each is a state of the grammar
 _MOST_ITEMS = 50
@@ -37,6 +37,7 @@ _ANNOTATIONS = frozenset({"$defs", "definitions"})
 
 SPACE = Rule("space")
 _SPACE = Repeat(one_of(" \n\r\t"), 0, 24)  # unlimited, a model that has lost its way fills its answer with it
+_COMMA = sequence(SPACE, ",", SPACE)
 _DIGIT = Chars(((48, 57),))
 _WHOLE = choice(["0", sequence(Chars(((49, 57),)), Repeat(_DIGIT, 0, 18))])
 _FRACTION = maybe(sequence(".", Repeat(_DIGIT, 1, 18)))
@@ -62,13 +63,13 @@ class JsonValues:
         if "const" in schema:
             return self._constant(schema["const"])
         if "enum" in schema:
-            return choice([self._constant(each) for each in schema["enum"]])
+            return choice([self._constant(value) for value in schema["enum"]])
         if "$ref" in schema:
             target = resolve(self._root, schema["$ref"])
             return self._named(f"ref {schema['$ref']}", lambda: self._of(target))
         cases = schema.get("anyOf") or schema.get("oneOf")
         if cases and len(keywords) == 1:
-            return choice([self._of(each) for each in cases])
+            return choice([self._of(case) for case in cases])
         if "allOf" in schema and len(keywords) == 1 and len(schema["allOf"]) == 1:
             return self._of(schema["allOf"][0])
         types = schema.get("type", _TYPES)
@@ -77,7 +78,7 @@ class JsonValues:
 
     def _typed(self, schema: Mapping[str, Any], types: Sequence[str]) -> Node:
         if "number" in types:
-            types = [each for each in types if each != "integer"]
+            types = [name for name in types if name != "integer"]
         return choice([self._one_type(schema, name) for name in types])
 
     def _one_type(self, schema: Mapping[str, Any], name: str) -> Node:
@@ -97,7 +98,7 @@ class JsonValues:
             case _:
                 return sequence("null")
 
-    def _named(self, name: str, build: Any) -> Node:
+    def _named(self, name: str, build: Callable[[], Node]) -> Node:
         """A rule, built once: a schema may refer to itself."""
         name = f"{self._prefix} {name}"
         if name not in self._rules:
@@ -108,38 +109,31 @@ class JsonValues:
     def _constant(self, value: Any) -> Node:
         match value:
             case Mapping():
-                pairs = [
-                    sequence(_text(key), SPACE, ":", SPACE, self._constant(v)) for key, v in value.items()
-                ]
-                return sequence("{", SPACE, *_joined(pairs), SPACE, "}")
+                return _enclosed("{", [_pair(_text(key), self._constant(v)) for key, v in value.items()], "}")
             case list():
-                return sequence("[", SPACE, *_joined([self._constant(each) for each in value]), SPACE, "]")
+                return _enclosed("[", map(self._constant, value), "]")
             case str():
                 return _text(value)
             case _:
                 return sequence(json.dumps(value))
 
     def _array(self, schema: Mapping[str, Any]) -> Node:
-        first = [self._of(each) for each in schema.get("prefixItems", ())]
+        first = [self._of(item) for item in schema.get("prefixItems", ())]
         least, most = schema.get("minItems", 0), schema.get("maxItems")
         rest = schema.get("items", True)
         if first:
             if least < len(first) or (most is not None and most < len(first)):
                 return self._list(self._of(True), 0, None)
-            more = () if rest is False else (Repeat(sequence(SPACE, ",", SPACE, self._of(rest))),)
-            return sequence("[", SPACE, *_joined(first), *more, SPACE, "]")
-        if rest is False:
-            return sequence("[", SPACE, "]")
+            more = None if rest is False else Repeat(sequence(_COMMA, self._of(rest)))
+            return _enclosed("[", first, "]", more)
+        if rest is False or most == 0:
+            return _enclosed("[", [], "]")
         return self._list(self._of(rest), least, most)
 
     def _list(self, item: Node, least: int, most: int | None) -> Node:
-        if most == 0:
-            return sequence("[", SPACE, "]")
         least = min(least, _MOST_ITEMS)
         most = None if most is None or most > _MOST_ITEMS else max(most, least)
-        more = Repeat(
-            sequence(SPACE, ",", SPACE, item), max(least - 1, 0), None if most is None else most - 1
-        )
+        more = Repeat(sequence(_COMMA, item), max(least - 1, 0), None if most is None else most - 1)
         items = sequence(item, more)
         return sequence("[", SPACE, items if least else maybe(items), SPACE, "]")
 
@@ -152,26 +146,21 @@ class JsonValues:
         if any(SPELT in key for key in properties):
             properties, others = {}, True
         pairs = [
-            (sequence(_text(key), SPACE, ":", SPACE, self._of(each)), key in required)
-            for key, each in properties.items()
-            if each is not False
+            (_pair(_text(key), self._of(value)), key in required)
+            for key, value in properties.items()
+            if value is not False
         ]
-        if others is False:
-            further: Node | None = None
-        else:
-            further = sequence(_STRING, SPACE, ":", SPACE, self._of(others))
+        further = None if others is False else _pair(_STRING, self._of(others))
         return sequence("{", SPACE, self._members(pairs, further), SPACE, "}")
 
     def _members(self, pairs: Sequence[tuple[Node, bool]], further: Node | None) -> Node:
         """In order; from the last to the first, each with and without a comma before it."""
-        comma = sequence(SPACE, ",", SPACE)
-        if further is None:
-            first, later = sequence(), sequence()
-        else:
-            later = Repeat(sequence(comma, further))
+        first, later = sequence(), sequence()
+        if further is not None:
+            later = Repeat(sequence(_COMMA, further))
             first = maybe(sequence(further, later))
         for pair, is_required in reversed(pairs):
-            with_comma, alone = sequence(comma, pair, later), sequence(pair, later)
+            with_comma, alone = sequence(_COMMA, pair, later), sequence(pair, later)
             if is_required:
                 first, later = alone, with_comma
             else:
@@ -186,9 +175,13 @@ class JsonValues:
         return Rule(name)
 
 
-def _joined(parts: Sequence[Node]) -> list[Node]:
-    comma = sequence(SPACE, ",", SPACE)
-    return [each for part in parts for each in (comma, part)][1:]
+def _enclosed(begin: str, parts: Iterable[Node], end: str, more: Node | None = None) -> Node:
+    joined = [node for part in parts for node in (_COMMA, part)][1:]
+    return sequence(begin, SPACE, *joined, *([] if more is None else [more]), SPACE, end)
+
+
+def _pair(key: Node, value: Node) -> Node:
+    return sequence(key, SPACE, ":", SPACE, value)
 
 
 def _text(value: str) -> Node:
@@ -197,13 +190,11 @@ def _text(value: str) -> Node:
 
 
 def _string(schema: Mapping[str, Any]) -> Node:
-    least, most = schema.get("minLength", 0), schema.get("maxLength")
-    if not least and most is None:
+    least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+    if least > _MOST_LETTERS or (not least and most > _MOST_LETTERS):
         return _STRING
-    if least > _MOST_LETTERS:
-        return _STRING
-    if most is None or most > _MOST_LETTERS:
-        return sequence('"', Repeat(_LETTER, least, least), JSON_TEXT, '"') if least else _STRING
+    if most > _MOST_LETTERS:
+        return sequence('"', Repeat(_LETTER, least, least), JSON_TEXT, '"')
     return sequence('"', Repeat(_LETTER, least, most), '"')
 
 
@@ -215,9 +206,9 @@ def _integer(schema: Mapping[str, Any]) -> Node:
         high = min(high, math.ceil(schema["exclusiveMaximum"]) - 1)
     if 0 <= high - low < _MOST_VALUES:
         step = schema.get("multipleOf", 1)
-        found = [str(each) for each in range(math.ceil(low), math.floor(high) + 1) if each % step == 0]
-        if found:
-            return choice(found)
+        within = range(math.ceil(low), math.floor(high) + 1)
+        if values := [str(number) for number in within if number % step == 0]:
+            return choice(values)
     return sequence(_sign(schema), _WHOLE)
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
 
 from gpt_oss_server.constraints.grammar import NOTHING, Banned, Body, JsonBody, TextBody
 from gpt_oss_server.constraints.json_check import JsonCheck
 from gpt_oss_server.constraints.matcher import Grammars
-from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.json_values import read_json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class TurnCheck:
         for header, text in messages:
             called = called or header.recipient is not None
             answered = answered or (header.recipient is None and header.channel == "final")
-            if (problem := self._of_message(header, text)) is not None:
+            if (problem := self._message_problem(header, text)) is not None:
                 return problem
         if self.must_call and not called:
             return "The model had to call a tool, but called none."
@@ -40,53 +39,48 @@ class TurnCheck:
             return "The model gave no answer, but an answer in the requested format was expected."
         return None
 
-    def _of_message(self, header: Header, text: str) -> str | None:
-        recipient = header.recipient
-        if recipient is None:
-            if self.banned != NOTHING and re.search(self.banned.pattern, text):
-                return "The model wrote a text that the request bans."
-            return self._of_answer(text) if header.channel == "final" else None
-        return self.of_header(header) or self._of_call(recipient, text)
-
-    def of_header(self, header: Header) -> str | None:
+    def header_problem(self, header: Header) -> str | None:
         """Why a message with this header must not begin: it is a call that the request does not allow."""
         if self.only is None or header.recipient is None or header.recipient in self.only:
             return None
         return f"The model called '{header.recipient}', which tool_choice does not allow."
 
-    def _of_answer(self, text: str) -> str | None:
-        match self.answer:
-            case None:
-                return None
-            case JsonBody(schema):
-                problem = self._of_json(schema, text)
-                return problem and f"The model's answer does not fit the requested format: {problem}."
-            case TextBody(lark):
-                assert self.grammars is not None
-                fits = self.grammars.matches(self.grammars.compile(lark), text)
-                return None if fits else "The model's answer does not follow the requested grammar."
-            case _:
-                assert_never(self.answer)
+    def _message_problem(self, header: Header, text: str) -> str | None:
+        if header.recipient is not None:
+            return self.header_problem(header) or self._call_problem(header.recipient, text)
+        if self.banned != NOTHING and re.search(self.banned.pattern, text):
+            return "The model wrote a text that the request bans."
+        return self._answer_problem(text) if header.channel == "final" else None
 
-    def _of_call(self, recipient: str, text: str) -> str | None:
+    def _answer_problem(self, text: str) -> str | None:
+        if isinstance(self.answer, JsonBody):
+            problem = self._json_problem(self.answer, text)
+            return problem and f"The model's answer does not fit the requested format: {problem}."
+        return (
+            None
+            if self._follows(self.answer, text)
+            else "The model's answer does not follow the requested grammar."
+        )
+
+    def _call_problem(self, recipient: str, text: str) -> str | None:
         body = self.bodies.get(recipient)
-        match body:
-            case None:
-                return None
-            case JsonBody(schema):
-                problem = self._of_json(schema, text)
-                return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
-            case TextBody(lark):
-                assert self.grammars is not None
-                fits = self.grammars.matches(self.grammars.compile(lark), text)
-                return None if fits else f"The input for '{recipient}' does not follow its grammar."
-            case _:
-                assert_never(body)
+        if isinstance(body, JsonBody):
+            problem = self._json_problem(body, text)
+            return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
+        return (
+            None if self._follows(body, text) else f"The input for '{recipient}' does not follow its grammar."
+        )
 
-    def _of_json(self, schema: Mapping[str, Any], text: str) -> str | None:
+    def _json_problem(self, body: JsonBody, text: str) -> str | None:
         try:
             value = read_json_text(text)
         except ValueError as error:
             return f"it is not JSON ({error})"
         assert self.grammars is not None
-        return JsonCheck(schema, self.grammars).problem(value)
+        return JsonCheck(body.schema, self.grammars).problem(value)
+
+    def _follows(self, body: TextBody | None, text: str) -> bool:
+        if body is None:
+            return True
+        assert self.grammars is not None
+        return self.grammars.matches(self.grammars.compile(body.lark), text)

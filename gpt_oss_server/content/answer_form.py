@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
 
 from gpt_oss_server.constraints.grammar import NOTHING, Banned
-from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.constraints.text_grammar import choice_grammar
 from gpt_oss_server.constraints.wanted import Schema, TextGrammar, param_of_banned
 from gpt_oss_server.content.biases import check_words, words_of_one_token
@@ -21,6 +20,7 @@ from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import ResponseFormat
 from gpt_oss_server.http.shared_fields import FormKind
+from gpt_oss_server.json_values import read_json_text
 
 _MOST_CHOICES = 10_000
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpt_oss_server.harmony.encoding import (
     CALL,
@@ -120,20 +120,6 @@ class _OpenMessage:
     texts: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """A message that has ended, held until it is known which tokens belong to it."""
-
-    message: _OpenMessage
-    text: str
-    closed_by: ClosedBy
-    own_end: int
-
-    def finished(self, end: int) -> MessageFinished:
-        message = self.message
-        return MessageFinished(message.header, self.text, self.closed_by, message.start, end, self.own_end)
-
-
 class Decoder:
     """Decodes one generation. It is always in one of three states: in a header, in a message, or between."""
 
@@ -145,7 +131,7 @@ class Decoder:
         self._fed = 0
         self._header: _OpenHeader | None = _OpenHeader(0, begun=False)
         self._message: _OpenMessage | None = None
-        self._ended: _Ended | None = None
+        self._ended: MessageFinished | None = None  # not reported, as tokens after it may still belong to it
         self._covered = 0  # tokens of messages whose end is already reported
         self._stopped = False  # the last message ended with a token that ends a turn
         self._closed = False
@@ -307,13 +293,16 @@ class Decoder:
         too_long = header.tokens >= _LONGEST_HEADER
         if not too_long and header.words <= _MOST_ODD_WORDS:
             return
-        reading = read_cut_header(header.parts, self._recipients, begun=header.begun)
+        reading = self._read_cut(header)
         if too_long or len(reading.text.split()) > _MOST_ODD_WORDS:
             self._slip_without_message(reading)
             self._open(header, reading)
 
+    def _read_cut(self, header: _OpenHeader) -> Reading:
+        return read_cut_header(header.parts, self._recipients, begun=header.begun)
+
     def _end_in_header(self, header: _OpenHeader, closed_by: ClosedBy) -> None:
-        reading = read_cut_header(header.parts, self._recipients, begun=header.begun)
+        reading = self._read_cut(header)
         if not reading.text.strip():
             self._slip(SlipKind.STOP_IN_HEADER, f"a message ended in its header: '{header.spelt.strip()}'")
         else:
@@ -326,7 +315,7 @@ class Decoder:
 
     def _cut_short(self, header: _OpenHeader) -> None:
         """Handles tokens that end in a header. A single last word may be an incomplete word of the header."""
-        reading = read_cut_header(header.parts, self._recipients, begun=header.begun)
+        reading = self._read_cut(header)
         if reading.text.strip() and not may_be_header(reading, header.parts, begun=header.begun):
             self._slip_without_message(reading)
             self._open(header, reading)
@@ -347,7 +336,7 @@ class Decoder:
         self._slips_at_end(message.header, text, closed_by)
         # The token that starts the next message does not belong to this one.
         own_end = self._fed - 1 if closed_by is ClosedBy.START else self._fed
-        self._ended = _Ended(message, text, closed_by, own_end)
+        self._ended = MessageFinished(message.header, text, closed_by, message.start, own_end, own_end)
         self._message = None
 
     def _slips_at_end(self, header: Header, text: str, closed_by: ClosedBy) -> None:
@@ -362,7 +351,7 @@ class Decoder:
 
     def _release(self, end: int) -> None:
         if self._ended is not None:
-            self._events.append(self._ended.finished(end))
+            self._events.append(replace(self._ended, end=end))
             self._ended = None
             self._covered = end
 

@@ -13,7 +13,6 @@ import threading
 import time
 from array import array
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 import openai_harmony  # type: ignore[import-untyped, unused-ignore]
@@ -69,14 +68,9 @@ _SEARCHED: Final = 50_000  # characters at a time, as a search also holds the GI
 # copy and release as many objects holds the GIL for a quarter of a second.
 _LONG_TEXT: Final = 1_000_000
 
-_KEPT_FRAMES: Final = 256
-_KEPT_NAME: Final = 64  # longer author names are not worth the memory
-
-AuthorRole = Literal["system", "developer", "user", "assistant", "tool"]
-
 
 def without_lone_surrogates(text: str) -> str:
-    """Replaces lone surrogates by U+FFFD, as the library's encoder does (its renderer fails on them)."""
+    """Replaces lone surrogates by U+FFFD, as the library's encoder does."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -84,59 +78,37 @@ def without_lone_surrogates(text: str) -> str:
     return text
 
 
-def pieces_of(text: str) -> Iterator[str]:
+def pieces(text: str) -> Iterator[str]:
     """Splits the text into pieces of about 8,000 characters, whose tokens in sequence are the text's tokens.
 
-    A piece is longer only where the text has no known boundary.
+    A piece is longer only where the text has no known boundary. A run without a boundary is cut nevertheless
+    where it is too long for the library's encoder, whose cost is quadratic in it (14 s for 200,000 letters);
+    a million letters cause a panic that no `except Exception` catches. Ordinary text has no such run.
     """
     start = 0
-    while len(text) - start > _PIECE:
-        end = _end_of_piece(text, start)
-        yield text[start:end]
+    while start < len(text):
+        end = _end_of_piece(text, start) if len(text) - start > _PIECE else len(text)
+        yield from _without_long_runs(text[start:end])
         start = end
-    if start < len(text):
-        yield text[start:]
 
 
 def _end_of_piece(text: str, start: int) -> int:
-    found = _DIGITS.match(text, start) or _LAST_BOUNDARY.match(text, start)
-    if found:
-        return found.end()
-    for place in range(start + _PIECE, len(text), _SEARCHED):
-        if found := BOUNDARY.search(text, place, place + _SEARCHED):
-            return found.end()
+    if end := _DIGITS.match(text, start) or _LAST_BOUNDARY.match(text, start):
+        return end.end()
+    for begin in range(start + _PIECE, len(text), _SEARCHED):
+        if end := BOUNDARY.search(text, begin, begin + _SEARCHED):
+            return end.end()
     return len(text)
 
 
-def without_long_runs(text: str) -> list[str]:
-    """Splits the text into pieces without any run that the library's encoder cannot handle.
-
-    Its cost is quadratic in a run without a boundary (14 s for 200,000 letters), and a million letters cause
-    a panic that no `except Exception` catches. Ordinary text has no such run and stays whole.
-    """
-    if len(text) < _LONG_RUN_LENGTH:
-        return [text]
-    cuts = [0]
-    start = 0
-    for piece in pieces_of(text):  # no boundary lies within a run, so each piece holds its runs whole
-        for run in _LONG_RUN.finditer(piece) if _may_hold_long_run(piece) else ():
-            cuts += range(start + run.start() + _LONG_RUN_LENGTH, start + run.end() + 1, _LONG_RUN_LENGTH)
-        start += len(piece)
-    return [text[begin:end] for begin, end in itertools.pairwise([*cuts, len(text)]) if begin < end]
-
-
-def _may_hold_long_run(text: str) -> bool:
-    """A check that rules out nearly all texts; the pattern for long runs takes ten times as long."""
+def _without_long_runs(text: str) -> Iterator[str]:
+    # A check that rules out nearly all texts; the pattern for long runs takes ten times as long.
     lengths = [len(word) for word in text.split()]
-    return max(lengths, default=0) >= _LONG_RUN_LENGTH or len(text) - sum(lengths) >= _LONG_RUN_LENGTH
-
-
-def _encodable(text: str) -> Iterator[str]:
-    """Pieces that the library encodes in milliseconds each; other threads get to run between them."""
-    for piece in pieces_of(without_lone_surrogates(text)):
-        yield from without_long_runs(piece)
-        if len(piece) < len(text):
-            time.sleep(0)
+    most = max(max(lengths, default=0), len(text) - sum(lengths))
+    cuts = [0]
+    for run in _LONG_RUN.finditer(text) if most >= _LONG_RUN_LENGTH else ():
+        cuts += range(run.start() + _LONG_RUN_LENGTH, run.end() + 1, _LONG_RUN_LENGTH)
+    return (text[begin:end] for begin, end in itertools.pairwise([*cuts, len(text)]) if begin < end)
 
 
 class Encoding:
@@ -150,25 +122,21 @@ class Encoding:
         self.whole_texts: dict[int, str] = {}
         """Texts of those ordinary tokens met so far that are whole characters (`ordinary_bytes`)."""
         self._bytes_of: dict[int, bytes] = {}
-        self._kept_frame = lru_cache(_KEPT_FRAMES)(self._frame)
 
     def encode(self, text: str) -> list[int]:
         """Encodes ordinary text: the spelling of a special token is text like any other."""
-        tokens: list[int] = []
-        for piece in self._encoded(text):
-            tokens += piece
-        return tokens
-
-    def _encoded(self, text: str) -> Iterator[list[int]]:
-        for piece in _encodable(text):
-            yield self._library.encode(piece, allowed_special=set(), disallowed_special=())
+        return [token for piece in self._encoded(text, set()) for token in piece]
 
     def encode_special(self, text: str) -> list[int]:
         """Encodes text in which `<|start|>` and the like are special tokens. Never use it for users' text."""
-        tokens: list[int] = []
-        for piece in pieces_of(without_lone_surrogates(text)):  # no boundary lies within a special token
-            tokens += self._library.encode(piece, allowed_special="all")
-        return tokens
+        return [token for piece in self._encoded(text, "all") for token in piece]
+
+    def _encoded(self, text: str, allowed_special: set[str] | Literal["all"]) -> Iterator[list[int]]:
+        """The tokens of one piece after another. No boundary lies within a special token."""
+        for piece in pieces(without_lone_surrogates(text)):
+            yield self._library.encode(piece, allowed_special=allowed_special, disallowed_special=())
+            if len(piece) < len(text):
+                time.sleep(0)  # other threads run
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text, with special tokens spelt out; broken UTF-8 and ids without a token become U+FFFD."""
@@ -183,57 +151,23 @@ class Encoding:
 
     def ordinary_bytes(self, token: int) -> bytes:
         """The bytes of one ordinary token; the library takes 2 µs for them, the memo 0.1."""
-        found = self._bytes_of.get(token)
-        if found is None:
-            found = self._bytes_of[token] = self.token_bytes([token])
-            text = found.decode("utf-8", errors="ignore")
-            if text.encode() == found:
+        raw = self._bytes_of.get(token)
+        if raw is None:
+            raw = self._bytes_of[token] = self.token_bytes([token])
+            text = raw.decode("utf-8", errors="ignore")
+            if text.encode() == raw:
                 self.whole_texts[token] = text
-        return found
-
-    def render_message(
-        self,
-        role: AuthorRole,
-        text: str,
-        *,
-        name: str | None = None,
-        channel: str | None = None,
-    ) -> Sequence[int]:
-        """Renders one message as the library does, from <|start|> to its end token. `name` is the author's.
-
-        This method encodes the text itself and inserts it into the rendered frame, because the library would
-        encode it in one call.
-        """
-        frame_of = self._kept_frame if len(name or "") <= _KEPT_NAME else self._frame
-        frame = frame_of(role, name, channel)
-        return self.framed(frame[:-1], text, frame[-1])
+        return raw
 
     def framed(self, before: Sequence[int], text: str, end: int) -> Sequence[int]:
         """The tokens of a text between the others of its message."""
         if len(text) <= _LONG_TEXT:
             return (*before, *self.encode(text), end)
         tokens = array("I", before)
-        for piece in self._encoded(text):
+        for piece in self._encoded(text, set()):
             tokens.extend(piece)
         tokens.append(end)
         return tokens
-
-    def _frame(self, role: AuthorRole, name: str | None, channel: str | None) -> tuple[int, ...]:
-        """The message without its text. The library takes 0.1 ms to render it, hence the memo."""
-        message = openai_harmony.Message.from_author_and_content(
-            openai_harmony.Author(
-                role=openai_harmony.Role(role), name=None if name is None else without_lone_surrogates(name)
-            ),
-            "",
-        )
-        message.channel = channel
-        return tuple(self._library.render(message))
-
-    def builtin_namespace(self, name: Literal["browser", "python"]) -> dict[str, Any]:
-        """The library's own declaration of a built-in tool: name, description, tools."""
-        config = getattr(openai_harmony.ToolNamespaceConfig, name)()
-        dumped: dict[str, Any] = config.model_dump()
-        return dumped
 
     @property
     def library(self) -> Any:

@@ -28,7 +28,7 @@ Without `<|message|>`, the header is the longest prefix that a strict reading ac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
@@ -78,24 +78,14 @@ class Reading:
 def read_header(parts: Sequence[HeaderPart], recipients: Recipients, *, begun: bool) -> Reading:
     """Reads a header that ended with `<|message|>`. `begun`: with `<|start|>`, so a role comes first."""
     words = _Words(recipients, expects_role=begun)
-    for part in _with_marks(parts, words.slips):
-        if isinstance(part, Mark):
-            words.mark(part)
-        else:
-            words.word(part)
-    return words.reading()
+    return words.reading(_with_marks(parts, words.slips))
 
 
 def read_cut_header(parts: Sequence[HeaderPart], recipients: Recipients, *, begun: bool) -> Reading:
     """Reads a header that ended without `<|message|>`: what is undoubtedly header, and the rest as text."""
     head, text = _split(parts, begun=begun)
     words = _Words(recipients, expects_role=begun and bool(head) and not isinstance(head[0], Mark))
-    for part in head:
-        if isinstance(part, Mark):
-            words.mark(part)
-        else:
-            words.word(part)
-    reading = words.reading()
+    reading = words.reading(head)
     slips = tuple(
         slip for slip in reading.slips if reading.is_message or slip.kind is not SlipKind.NO_CHANNEL
     )
@@ -127,47 +117,14 @@ class _Words:
     foreign_role: str | None = None
     slips: list[Slip] = field(default_factory=list)
 
-    def mark(self, mark: Mark) -> None:
+    def reading(self, parts: Iterable[HeaderPart]) -> Reading:
+        for part in parts:
+            if isinstance(part, Mark):
+                self._mark(part)
+            else:
+                self._word(part)
         self._end_of_channel()
-        if self.expects_role:
-            self._no_role()
-        self.awaiting = mark
-
-    def word(self, word: str) -> None:
-        if word.startswith("to="):
-            if self.expects_role:
-                self._no_role()
-            *doubled, recipient = word.split("to=")
-            self.addressed.append(recipient)
-            if len(doubled) > 1:
-                self._slip(SlipKind.DOUBLED_RECIPIENT, f"a doubled 'to=': '{word}'")
-        elif self.expects_role:
-            self._role(word)
-        elif self.awaiting is Mark.CHANNEL and word not in _TYPES:
-            name, to, recipient = word.partition("to=")
-            self.awaiting = None
-            self.channels.append(name)
-            if to:
-                self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
-                self.addressed.append(recipient)
-        elif self.awaiting is Mark.CONSTRAIN and not self._is_recipient(word):
-            name, to, recipient = word.partition("to=")
-            self.awaiting = None
-            self.types.append(name)
-            if to:
-                self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
-                self.addressed.append(recipient)
-        else:
-            self.others.append(word)
-
-    def _is_recipient(self, word: str) -> bool:
-        """Whether a word in the place of a type is the recipient: a full name is never a type."""
-        return word.startswith("functions.") or ("." in word and self.recipients.knows(word))
-
-    def reading(self) -> Reading:
-        self._end_of_channel()
-        if self.expects_role:
-            self._no_role()
+        self._no_role()
         self._sort_others()
         recipient = self._recipient()
         channel = self._channel(recipient)
@@ -175,6 +132,40 @@ class _Words:
             self._slip(SlipKind.LEFTOVER_WORDS, f"words without meaning in a header: {' '.join(self.others)}")
         header = Header(channel, recipient, self.types[0] if self.types else None)
         return Reading(header, any(self.channels) or bool(self.addressed), "", tuple(self.slips))
+
+    def _mark(self, mark: Mark) -> None:
+        self._end_of_channel()
+        self._no_role()
+        self.awaiting = mark
+
+    def _word(self, word: str) -> None:
+        if word.startswith("to="):
+            self._no_role()
+            *doubled, recipient = word.split("to=")
+            self.addressed.append(recipient)
+            if len(doubled) > 1:
+                self._slip(SlipKind.DOUBLED_RECIPIENT, f"a doubled 'to=': '{word}'")
+        elif self.expects_role:
+            self._role(word)
+        elif self.awaiting is Mark.CHANNEL and word not in _TYPES:
+            self._marked(word, self.channels)
+        elif self.awaiting is Mark.CONSTRAIN and not self._is_recipient(word):
+            self._marked(word, self.types)
+        else:
+            self.others.append(word)
+
+    def _marked(self, word: str, names: list[str]) -> None:
+        """The word that a mark announced."""
+        name, to, recipient = word.partition("to=")
+        self.awaiting = None
+        names.append(name)
+        if to:
+            self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
+            self.addressed.append(recipient)
+
+    def _is_recipient(self, word: str) -> bool:
+        """Whether a word in the place of a type is the recipient: a full name is never a type."""
+        return word.startswith("functions.") or ("." in word and self.recipients.knows(word))
 
     def _role(self, word: str) -> None:
         self.expects_role = False
@@ -184,11 +175,12 @@ class _Words:
             self.foreign_role = word
         elif rest := word.removeprefix("assistant"):
             self._slip(SlipKind.ODD_SPACING, f"no space in '{word}'")
-            self.word(rest)
+            self._word(rest)
 
     def _no_role(self) -> None:
-        self.expects_role = False
-        self._slip(SlipKind.FOREIGN_ROLE, "a message without a role")
+        if self.expects_role:
+            self.expects_role = False
+            self._slip(SlipKind.FOREIGN_ROLE, "a message without a role")
 
     def _end_of_channel(self) -> None:
         if self.awaiting is Mark.CHANNEL:

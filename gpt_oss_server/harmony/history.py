@@ -1,7 +1,8 @@
 """A conversation after rendering: segments of token ids that are never rendered again.
 
-A segment is one Harmony message, with its own start and end tokens. A prompt is a concatenation of segments.
-Harmony's rule for dropping analysis is applied to whole segments, and only here.
+A segment is one Harmony message, with its own start and end tokens. A prompt is a concatenation of segments,
+and a layout is a prompt before they are joined. Harmony's rule for dropping analysis is applied to whole
+segments, and only here.
 """
 
 from __future__ import annotations
@@ -44,6 +45,25 @@ class Segment:
         return self.role == "assistant" and self.channel == "final"
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A prompt as its segments in order: its length is known before its tokens are joined."""
+
+    segments: Sequence[Segment]
+    cue: Sequence[int]  # the start of the model's turn
+
+    @property
+    def length(self) -> int:
+        return sum(len(segment.tokens) for segment in self.segments) + len(self.cue)
+
+    def tokens(self) -> list[int]:
+        tokens: list[int] = []
+        for segment in self.segments:
+            tokens += segment.tokens
+        tokens += self.cue
+        return tokens
+
+
 def kept(history: Sequence[Segment], *, all_reasoning: bool = False) -> list[Segment]:
     """The segments that the model sees: without the reasoning that led to an earlier answer.
 
@@ -71,7 +91,7 @@ def since_compaction(history: Sequence[Segment]) -> tuple[Segment, ...]:
 
     Instructions that the compaction kept are not repeated.
     """
-    last = max((place for place, segment in enumerate(history) if segment.stands_for), default=None)
+    last = max((i for i, segment in enumerate(history) if segment.stands_for), default=None)
     if last is None:
         return tuple(history)
     first = max(last + 1 - history[last].stands_for, 0)

@@ -46,13 +46,14 @@ class Recipients:
         return full, (Slip(kind, f"'{word}' was taken for '{full}'"),)
 
     def _full_name(self, word: str) -> str | None:
-        if word in self.builtin or word.removeprefix(_FUNCTIONS) in self.functions:
-            is_full = word in self.builtin or word.startswith(_FUNCTIONS)
-            return word if is_full else _FUNCTIONS + word
-        within = word.removeprefix(_FUNCTIONS)
-        if within in self.builtin:
-            return within
-        matches = [name for name in self.builtin if name.rpartition(".")[2] == word]
+        if word in self.builtin:
+            return word
+        name = word.removeprefix(_FUNCTIONS)
+        if name in self.functions:
+            return _FUNCTIONS + name
+        if name in self.builtin:
+            return name
+        matches = [full for full in self.builtin if full.rpartition(".")[2] == word]
         return matches[0] if len(matches) == 1 else None
 
 

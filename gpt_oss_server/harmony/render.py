@@ -1,16 +1,15 @@
 """Messages to token ids: everything that a prompt consists of.
 
-Takes texts, calls, results and sampled tokens. Returns `Segment`s, and prompts made of them. The library
-renders everything (`Encoding.render_message`) except past calls and their results, whose form differs between
-the library's releases, and the texts of system and developer messages, where the library's schema renderer is
-lossy (typescript.py). It must not know requests, items or engines.
+Takes texts, calls, results and sampled tokens. Returns `Segment`s, and prompts made of them. Messages have
+the tokens that the library would give them, except past calls and their results, whose form differs between
+the library's releases, and the schemas of functions, where its renderer is lossy (typescript.py). It must not
+know requests, items or engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Literal
 
 from gpt_oss_server.harmony import declarations
 from gpt_oss_server.harmony.declarations import (
@@ -33,10 +32,13 @@ from gpt_oss_server.harmony.encoding import (
     Encoding,
 )
 from gpt_oss_server.harmony.events import Channel, ClosedBy, MessageFinished
-from gpt_oss_server.harmony.history import Segment, kept, split_leading_instructions
-from gpt_oss_server.harmony.layout import Layout
+from gpt_oss_server.harmony.history import Layout, Segment, kept, split_leading_instructions
 
-__all__ = ["CallForm", "FunctionTool", "Renderer", "ResponseFormat", "ToolNamespace", "builtin_namespace"]
+__all__ = ["CallForm", "FunctionTool", "Renderer", "ResponseFormat", "ToolNamespace"]
+
+# Results that stand in for those that never come.
+CUT_OFF = "This call was cut off before it was complete, so it was not made."
+NOT_AWAITED = "The response ended before this call had a result."
 
 _ENDS = STOP_IDS | {END}
 
@@ -81,7 +83,7 @@ class Renderer:
             builtin_tools=builtin_tools,
             function_tools=function_tools,
         )
-        return Segment("system", self._encoding.render_message("system", text))
+        return Segment("system", self._message("system", text))
 
     def developer(
         self,
@@ -98,7 +100,7 @@ class Renderer:
         )
         if not text:
             return None
-        return Segment("developer", self._encoding.render_message("developer", text), text=instructions)
+        return Segment("developer", self._message("developer", text), text=instructions)
 
     def opening(
         self,
@@ -128,25 +130,25 @@ class Renderer:
     # The conversation
 
     def user(self, text: str, *, name: str | None = None) -> Segment:
-        return Segment("user", self._encoding.render_message("user", text, name=name))
+        return Segment("user", self._message("user" if name is None else f"user:{name}", text))
 
     def developer_message(self, text: str) -> Segment:
         """A developer or system item in the conversation, in the form that instructions had in training."""
         body = declarations.developer_text(instructions=text)
-        return Segment("developer", self._encoding.render_message("developer", body), text=text)
+        return Segment("developer", self._message("developer", body), text=text)
 
     def tools_message(self, section: str) -> Segment:
         """A developer message of its own with a `# Tools` section: tools available from here on."""
-        return Segment("developer", self._encoding.render_message("developer", section))
+        return Segment("developer", self._message("developer", section))
 
     def answer(self, text: str) -> Segment:
-        return self._assistant_message("final", text)
+        return Segment("assistant", self._message("assistant", text, "final"), "final")
 
     def preamble(self, text: str) -> Segment:
-        return self._assistant_message("commentary", text)
+        return Segment("assistant", self._message("assistant", text, "commentary"), "commentary")
 
     def reasoning(self, text: str) -> Segment:
-        return self._assistant_message("analysis", text)
+        return Segment("assistant", self._message("assistant", text, "analysis"), "analysis")
 
     def call(
         self,
@@ -206,10 +208,10 @@ class Renderer:
         """The prompt: the head, the history as the model sees it, and the start of the model's turn."""
         return Layout((*head, *kept(history, all_reasoning=all_reasoning)), self._cue)
 
-    def _assistant_message(self, channel: Literal["analysis", "commentary", "final"], text: str) -> Segment:
-        return Segment(
-            "assistant", self._encoding.render_message("assistant", text, channel=channel), channel
-        )
+    def _message(self, author: str, text: str, channel: Channel | None = None) -> Sequence[int]:
+        in_channel = () if channel is None else (CHANNEL, *self._encoding.encode(channel))
+        header = (START, *self._encoding.encode(author), *in_channel, MESSAGE)
+        return self._encoding.framed(header, text, END)
 
     def _sampled(self, span: Sequence[int], message: MessageFinished) -> tuple[int, ...]:
         """One message's ids. Stop tokens before its last one, and all before its <|start|>, are strays."""
@@ -225,10 +227,19 @@ class Renderer:
         return (*start, *body[max(begun, strays + 1) :], CALL if ends_call else END)
 
 
-def builtin_namespace(encoding: Encoding, name: Literal["browser", "python"]) -> ToolNamespace:
-    """The built-in tool as the model saw it in training."""
-    declared = encoding.builtin_namespace(name)
-    tools = tuple(
-        FunctionTool(tool["name"], tool["description"], tool["parameters"]) for tool in declared["tools"]
-    )
-    return ToolNamespace(declared["name"], declared["description"], tools)
+def unanswered(segments: Iterable[Segment], renderer: Renderer) -> list[Segment]:
+    """The calls that no later result answers. Harmony has no ids: a result names its tool, in order."""
+    waiting: list[Segment] = []
+    for segment in segments:
+        if segment.role == "assistant" and segment.recipient is not None:
+            waiting.append(segment)
+        elif segment.role == "tool":
+            answered = (at for at, call in enumerate(waiting) if _answers(segment, call, renderer))
+            if (first := next(answered, None)) is not None:
+                del waiting[first]
+    return waiting
+
+
+def _answers(result: Segment, call: Segment, renderer: Renderer) -> bool:
+    author = renderer.author_of_result(call.recipient or "")
+    return result.tokens[1 : 1 + len(author)] == author

@@ -28,8 +28,8 @@ from gpt_oss_server.harmony.typescript_parts import (
     References,
     above_property,
     compact_json,
-    default_of,
     one_line,
+    shown_default,
     variant_comments,
     with_comment_marks,
 )
@@ -57,7 +57,7 @@ Schema = Mapping[str, Any]
 
 def to_typescript(schema: Mapping[str, Any]) -> str:
     """The TypeScript type of a JSON schema. Never raises, whatever the schema holds."""
-    return _Translation(schema).type_of(schema, _Place()).text
+    return _Translation(schema).translate(schema, _Place()).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +89,15 @@ class _Translation:
     def __init__(self, root: Schema) -> None:
         self._references = References(root)
 
-    def type_of(self, schema: Any, place: _Place) -> _Type:
+    def translate(self, schema: Any, place: _Place) -> _Type:
         if not isinstance(schema, Mapping):
             return _Type("never") if schema is False else _ANY
         if place.depth > _DEEPEST:
             return _ANY
         if isinstance(reference := schema.get("$ref"), str):
             return self._referenced(schema, reference, place)
-        for keyword, translate in (("const", self._const), ("enum", self._enum)):
-            if keyword in schema and (found := translate(schema, place)) is not None:
-                return found
-        return self._combined(schema, place)
+        listed = _listed(schema)
+        return self._combined(schema, place) if listed is None else listed
 
     def _referenced(self, schema: Schema, reference: str, place: _Place) -> _Type:
         if reference in place.inside:
@@ -108,18 +106,10 @@ class _Translation:
         target = self._references.follow(schema)
         if target is None:
             return _ANY
-        found = self.type_of(target, replace(place, depth=place.depth + 1, inside=place.inside | {reference}))
-        self._references.spend(len(found.text))
-        return found
-
-    def _const(self, schema: Schema, place: _Place) -> _Type:
-        return _Type(compact_json(schema["const"]))
-
-    def _enum(self, schema: Schema, place: _Place) -> _Type | None:
-        values = schema.get("enum")
-        if not isinstance(values, list) or not values:
-            return None
-        return _union([_Type(compact_json(value)) for value in values])
+        inside = place.inside | {reference}
+        translated = self.translate(target, replace(place, depth=place.depth + 1, inside=inside))
+        self._references.spend(len(translated.text))
+        return translated
 
     def _combined(self, schema: Schema, place: _Place) -> _Type:
         """oneOf, anyOf and allOf, combined with the object next to them, if there is one."""
@@ -129,24 +119,24 @@ class _Translation:
         for keyword in ("oneOf", "anyOf"):
             variants = _variants(schema, keyword)
             parts += [self._alternatives(variants, place, inline=keyword == "anyOf")] if variants else []
-        parts += [self.type_of(part, place.deeper()) for part in _variants(schema, "allOf")]
+        parts += [self.translate(part, place.deeper()) for part in _variants(schema, "allOf")]
         known = [part for part in parts if part.text.strip() not in ("any", "| any")] or [_ANY]
         return known[0] if len(known) == 1 else _Type(" & ".join(part.grouped for part in known), True)
 
     def _alternatives(self, variants: Sequence[Any], place: _Place, *, inline: bool) -> _Type:
-        types = [self.variant(variant, place) for variant in variants]
+        types = [self._variant(variant, place) for variant in variants]
         if inline and _fit_one_line(variants, types):
             return _union(types)
-        if all(found.text == "any" for found in types):
+        if all(one.text == "any" for one in types):
             return _ANY
         lines = (
-            f"\n{place.indent} | {found.text}{variant_comments(variant)}"
-            for variant, found in zip(variants, types, strict=True)
+            f"\n{place.indent} | {translated.text}{variant_comments(variant)}"
+            for variant, translated in zip(variants, types, strict=True)
         )
         return _Type("".join(lines), True)
 
-    def variant(self, variant: Any, place: _Place) -> _Type:
-        return _or_null(variant, self.type_of(variant, place.deeper(3)))
+    def _variant(self, variant: Any, place: _Place) -> _Type:
+        return _or_null(variant, self.translate(variant, place.deeper(3)))
 
     def _plain(self, schema: Schema, place: _Place) -> _Type:
         """Decides by `type`, or by keywords that only one type can have."""
@@ -166,14 +156,14 @@ class _Translation:
         items = schema.get("items")
         first = schema.get("prefixItems", items if isinstance(items, list) else None)
         if isinstance(first, list):
-            parts = [self.type_of(one, place.deeper()).text for one in first]
+            parts = [self.translate(one, place.deeper()).text for one in first]
             rest = schema.get("additionalItems") if first is items else items
             if isinstance(rest, Mapping):
-                parts.append(f"...{self.type_of(rest, place.deeper()).grouped}[]")
+                parts.append(f"...{self.translate(rest, place.deeper()).grouped}[]")
             return _Type(f"[{', '.join(parts)}]")
         if "items" not in schema:
             return _Type("Array<any>")
-        return _Type(f"{_or_null(items, self.type_of(items, place.deeper())).grouped}[]")
+        return _Type(f"{_or_null(items, self.translate(items, place.deeper())).grouped}[]")
 
     def _object(self, schema: Schema, place: _Place) -> _Type:
         description = schema.get("description")
@@ -185,39 +175,39 @@ class _Translation:
         lines = [self._property(str(key), part, key in required, place) for key, part in properties.items()]
         for part, keys in self._others(schema):
             note = f" // keys: {keys}" if keys else ""
-            lines.append(f"{place.indent}[key: string]: {self.type_of(part, place.deeper(4)).text},{note}\n")
+            lines.append(
+                f"{place.indent}[key: string]: {self.translate(part, place.deeper(4)).text},{note}\n"
+            )
         return _Type(f"{above}{{\n{''.join(lines)}{place.indent}}}")
 
     def _others(self, schema: Schema) -> list[tuple[Any, str]]:
         """Properties without a name, each with the keys that it allows."""
-        given = schema.get("patternProperties")
-        patterns = given.items() if isinstance(given, Mapping) else ()
-        found = [(part, f"pattern: {compact_json(pattern)}") for pattern, part in patterns]
-        others, names = (
-            schema.get("additionalProperties"),
-            self._references.shown(schema.get("propertyNames")),
-        )
-        listed = self._const(names, _Place()) if "const" in names else self._enum(names, _Place())
+        patterns = schema.get("patternProperties")
+        patterns = patterns if isinstance(patterns, Mapping) else {}
+        unnamed = [(part, f"pattern: {compact_json(pattern)}") for pattern, part in patterns.items()]
+        others = schema.get("additionalProperties")
+        names = self._references.shown(schema.get("propertyNames"))
+        listed = _listed(names)
         keys = listed.text if listed is not None else ", ".join(_limits(names))
         if isinstance(others, Mapping) or (keys and others is not False):
-            found.append((others, keys))
-        return found
+            unnamed.append((others, keys))
+        return unnamed
 
     def _property(self, key: str, part: Any, required: bool, place: _Place) -> str:
         schema = self._references.shown(part)
         name = (key if _IDENTIFIER.fullmatch(key) else compact_json(key)) + ("" if required else "?")
         variants = _variants(schema, "oneOf") or _variants(schema, "anyOf")
         if variants and "properties" not in schema:
-            types = [self.variant(variant, place) for variant in variants]
+            types = [self._variant(variant, place) for variant in variants]
             if "oneOf" in schema or not _fit_one_line(variants, types):
                 return self._property_of_variants(name, schema, variants, types, place.indent)
-        found = _or_null(schema, self.type_of(part, place.deeper(4)))
-        notes = [f"default: {default}"] if (default := default_of(schema)) is not None else []
+        translated = _or_null(schema, self.translate(part, place.deeper(4)))
+        notes = [f"default: {default}"] if (default := shown_default(schema)) is not None else []
         trailing = ", ".join([*notes, *_limits(schema)])
         return "".join(
             [
                 above_property(schema, place.indent),
-                f"{place.indent}{name}: {found.text},",
+                f"{place.indent}{name}: {translated.text},",
                 f" // {trailing}" if trailing else "",
                 "\n",
             ]
@@ -232,13 +222,24 @@ class _Translation:
         shows = isinstance(described, str) and described != first
         lines = [above_property(schema, indent, describe=shows)]
         lines += [f"{indent}// {note}\n" for note in _limits(schema)]
-        if (default := default_of(schema)) is not None:
+        if (default := shown_default(schema)) is not None:
             lines.append(f"{indent}// default: {default}\n")
         lines.append(f"{indent}{name}:\n")
-        for place, (variant, found) in enumerate(zip(variants, types, strict=True)):
-            known = {described} if place or not shows else {described, first}
-            lines.append(f"{indent} | {found.text}{variant_comments(variant, known, in_property=True)}\n")
+        for at, (variant, translated) in enumerate(zip(variants, types, strict=True)):
+            known = {described} if at or not shows else {described, first}
+            comments = variant_comments(variant, known, in_property=True)
+            lines.append(f"{indent} | {translated.text}{comments}\n")
         return "".join([*lines, f"{indent},\n"])
+
+
+def _listed(schema: Schema) -> _Type | None:
+    """The type of a constant, or of listed values."""
+    if "const" in schema:
+        return _Type(compact_json(schema["const"]))
+    values = schema.get("enum")
+    if not isinstance(values, list) or not values:
+        return None
+    return _union([_Type(compact_json(value)) for value in values])
 
 
 def _variants(schema: Schema, keyword: str) -> list[Any]:
@@ -247,21 +248,19 @@ def _variants(schema: Schema, keyword: str) -> list[Any]:
 
 
 def _fit_one_line(variants: Sequence[Any], types: Sequence[_Type]) -> bool:
-    return not any(variant_comments(variant) for variant in variants) and not any(
-        "\n" in found.text for found in types
-    )
+    return not any(map(variant_comments, variants)) and not any("\n" in one.text for one in types)
 
 
 def _union(types: Sequence[_Type]) -> _Type:
-    texts = list(dict.fromkeys(found.text for found in types))  # integer and number are both number
-    return _Type(" | ".join(texts), len(texts) > 1 or any(found.compound for found in types))
+    texts = list(dict.fromkeys(one.text for one in types))  # integer and number are both number
+    return _Type(" | ".join(texts), len(texts) > 1 or any(one.compound for one in types))
 
 
-def _or_null(schema: Any, found: _Type) -> _Type:
+def _or_null(schema: Any, translated: _Type) -> _Type:
     nullable = isinstance(schema, Mapping) and schema.get("nullable") is True
-    if not nullable or re.search(r"(^|\| )null$", found.text):
-        return found
-    return _Type(f"{found.text} | null", True)
+    if not nullable or re.search(r"(^|\| )null$", translated.text):
+        return translated
+    return _Type(f"{translated.text} | null", True)
 
 
 def _limits(schema: Any) -> list[str]:
@@ -269,15 +268,10 @@ def _limits(schema: Any) -> list[str]:
     if not isinstance(schema, Mapping):
         return []
     sources = [schema, *(one for one in _variants(schema, "anyOf") if isinstance(one, Mapping))]
-    own = [
-        f"{word}: {compact_json(one[word])}"
-        for one in sources
-        for word in _LIMITS
-        if one.get(word) is not None
-    ]
+    own = [limit for one in sources for limit in _own_limits(one)]
     items = schema.get("items")
-    if not isinstance(items, Mapping):
-        return own
-    return own + [
-        f"items {word}: {compact_json(items[word])}" for word in _LIMITS if items.get(word) is not None
-    ]
+    return [*own, *(f"items {limit}" for limit in _own_limits(items))] if isinstance(items, Mapping) else own
+
+
+def _own_limits(schema: Schema) -> list[str]:
+    return [f"{word}: {compact_json(schema[word])}" for word in _LIMITS if schema.get(word) is not None]

@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Mapping, Set
 from typing import Any
-from urllib.parse import unquote
+
+from gpt_oss_server.json_values import resolve
 
 # How much text expanded references may add to a prompt. Chains of references double at each step; a reference
 # counts at least `_LEAST`, which bounds their number.
@@ -34,7 +35,8 @@ class References:
         """The target of `$ref`, merged with the keywords next to it; None if it leads nowhere."""
         if self._left <= 0:
             return None
-        target = self._at(schema["$ref"])
+        reference = schema["$ref"]
+        target = resolve(self._root, reference) if reference.startswith("#") else None
         if not isinstance(target, Mapping):
             return None
         return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
@@ -48,20 +50,6 @@ class References:
                 return schema
             schema = self.follow(schema)
         return {}
-
-    def _at(self, reference: str) -> Any:
-        if not reference.startswith("#"):
-            return None
-        found: Any = self._root
-        for step in unquote(reference[1:]).split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping):
-                found = found.get(key)
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            else:
-                return None
-        return found
 
 
 def above_property(schema: Mapping[str, Any], indent: str, *, describe: bool = True) -> str:
@@ -87,13 +75,13 @@ def variant_comments(variant: Any, known: Set[Any] = frozenset(), *, in_property
     notes = []
     if isinstance(description := variant.get("description"), str) and description not in known:
         notes.append(one_line(description))
-    default = default_of(variant) if in_property else compact_json(variant.get("default"))
+    default = shown_default(variant) if in_property else compact_json(variant.get("default"))
     if "default" in variant:
         notes.append(f"default: {default}")
     return f" // {' '.join(notes)}" if notes else ""
 
 
-def default_of(schema: Mapping[str, Any]) -> str | None:
+def shown_default(schema: Mapping[str, Any]) -> str | None:
     """The default as the library spells it: a member of an enum goes without quotes."""
     if "default" not in schema:
         return None
@@ -115,6 +103,6 @@ def compact_json(value: Any) -> str:
     """JSON without spaces, or an ellipsis if the value is too deep for the encoder."""
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-        return _LINE_BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # JSON leaves two as they are
+        return _LINE_BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # JSON leaves two as they are
     except (RecursionError, ValueError, TypeError):
         return "…"

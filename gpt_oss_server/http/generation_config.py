@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.fields import Body
+from gpt_oss_server.json_values import read_json_text
 
 _PLACE = "generation_config"
 _LIMIT = "max_new_tokens"

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_core import to_json
 
-from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.items.kind import Field, HostedCall, HostedTool, Maker, PastCall, Tool
-from gpt_oss_server.json_values import dicts_of
+from gpt_oss_server.json_values import dicts_of, read_json_text
 from gpt_oss_server.settings import Settings
 from tools.tool import ToolOutput
 from tools.toolbox import Offer, offer_of

@@ -17,8 +17,7 @@ from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.history import Segment, are_kept
-from gpt_oss_server.harmony.layout import Layout
+from gpt_oss_server.harmony.history import Layout, Segment, are_kept
 from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.models.limits import default_output_limit

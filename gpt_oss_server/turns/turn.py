@@ -111,7 +111,7 @@ class Turn:
     def _place_of_refused(self, check: TurnCheck, batch: Sequence[TurnEvent]) -> int | None:
         """Where a call begins that the request does not allow. A client might run it once it is shown."""
         for place, event in enumerate(batch):
-            if type(event) is MessageStarted and (problem := check.of_header(event.header)) is not None:
+            if type(event) is MessageStarted and (problem := check.header_problem(event.header)) is not None:
                 self._refused = problem
                 return place
         return None

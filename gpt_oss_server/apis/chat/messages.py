@@ -19,8 +19,7 @@ from gpt_oss_server.content.pairing import in_order_of_calls
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
-from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.harmony.unanswered import CUT_OFF
+from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.validation import json_text, json_type, text_field
 
 Message = Mapping[str, Any]

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.harmony.encoding import Encoding, without_long_runs
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.fields import Boolean, Integer, optional, read_body, required
 from gpt_oss_server.http.generation_config import with_generation_config
 from gpt_oss_server.http.shared_fields import (
@@ -126,7 +126,7 @@ def truncated(prompt: list[int], request: CreateCompletion, context: int) -> lis
 
 def encode_prompt(text: str, encoding: Encoding) -> list[int]:
     """Encodes a whole prompt. The client writes all of it, so a special token's spelling is that token."""
-    return [token for piece in without_long_runs(text) for token in encoding.encode_special(piece)]
+    return encoding.encode_special(text)
 
 
 def check_ids(ids: Iterable[Any], where: str, vocabulary: int) -> None:

@@ -16,8 +16,7 @@ from gpt_oss_server.apis.responses.prepare import Prepared
 from gpt_oss_server.apis.responses.stream import ResponseStream
 from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.harmony.unanswered import CUT_OFF, NOT_AWAITED, unanswered
+from gpt_oss_server.harmony.render import CUT_OFF, NOT_AWAITED, Renderer, unanswered
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent

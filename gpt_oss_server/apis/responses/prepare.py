@@ -31,9 +31,8 @@ from gpt_oss_server.content.answer_form import requested_answer
 from gpt_oss_server.content.dialect import FLAT
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
-from gpt_oss_server.harmony.history import Segment, since_compaction
-from gpt_oss_server.harmony.layout import Layout
-from gpt_oss_server.harmony.unanswered import unanswered
+from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
+from gpt_oss_server.harmony.render import unanswered
 from gpt_oss_server.items.requested import RequestTools
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients

@@ -19,17 +19,14 @@ from gpt_oss_server.constraints.spelling.nodes import (
 )
 
 _MOST_TIMES = 200  # of a repetition with a number; each is a state of the grammar
-_DIGITS, _SPACES = ((48, 57),), ((9, 13), (32, 32))
-_WORDS = (
-    (48, 57),
-    (65, 90),
-    (95, 95),
-    (97, 122),
-    (0xAA, LAST_CODE),
-)  # the check knows the letters
-_CLASSES = {"d": _DIGITS, "s": _SPACES, "w": _WORDS}
+_CLASSES = {
+    "d": ((48, 57),),
+    "s": ((9, 13), (32, 32)),
+    "w": ((48, 57), (65, 90), (95, 95), (97, 122), (0xAA, LAST_CODE)),  # the check knows the letters
+}
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
 _HEX = {"x": 2, "u": 4}
+_TIMES: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -43,10 +40,10 @@ def node_of_pattern(pattern: str) -> Node | None:
         return None
     reader = _PatternReader(pattern)
     try:
-        found = reader.options()
+        node = reader.options()
     except (_Unreadable, IndexError, ValueError):
         return None
-    return found if reader.is_at_end else None
+    return node if reader.is_at_end else None
 
 
 class _PatternReader:
@@ -58,10 +55,10 @@ class _PatternReader:
         return self._at == len(self._pattern)
 
     def options(self) -> Node:
-        found = [self._sequence()]
+        options = [self._sequence()]
         while self._takes("|"):
-            found.append(self._sequence())
-        return choice(found)
+            options.append(self._sequence())
+        return choice(options)
 
     def _sequence(self) -> Node:
         parts = []
@@ -99,17 +96,8 @@ class _PatternReader:
         return sequence(sign)
 
     def _repeated(self, node: Node) -> Node:
-        while not self.is_at_end:
-            if self._takes("*"):
-                least, most = 0, None
-            elif self._takes("+"):
-                least, most = 1, None
-            elif self._takes("?"):
-                least, most = 0, 1
-            elif self._takes("{"):
-                least, most = self._times()
-            else:
-                return node
+        while not self.is_at_end and self._pattern[self._at] in "*+?{":
+            least, most = _TIMES.get(self._next()) or self._times()
             self._takes("?")  # a lazy one matches the same texts
             if _may_be_empty(node):
                 raise _Unreadable
@@ -120,10 +108,10 @@ class _PatternReader:
         end = self._pattern.index("}", self._at)
         least, comma, most = self._pattern[self._at : end].partition(",")
         self._at = end + 1
-        found = int(least), None if comma and not most else int(most or least)
-        if max(found[0], found[1] or 0) > _MOST_TIMES:
+        low, high = int(least), None if comma and not most else int(most or least)
+        if max(low, high or 0) > _MOST_TIMES:
             raise _Unreadable
-        return found
+        return low, high
 
     def _escape(self) -> Ranges:
         sign = self._next()
@@ -134,51 +122,53 @@ class _PatternReader:
         if sign in _HEX:
             digits = self._pattern[self._at : self._at + _HEX[sign]]
             self._at += _HEX[sign]
-            return ((int(digits, 16), int(digits, 16)),)
-        if sign in _CONTROLS:
-            return ((_CONTROLS[sign], _CONTROLS[sign]),)
-        if sign.isalnum():
+            return _only(int(digits, 16))
+        if sign.isalnum() and sign not in _CONTROLS:
             raise _Unreadable
-        return ((ord(sign), ord(sign)),)
+        return _only(_CONTROLS.get(sign, ord(sign)))
 
     def _class(self) -> Ranges:
         negates = self._takes("^")
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         while not self._takes("]"):
-            low = (
-                self._escape() if self._takes("\\") else ((ord(self._pattern[self._at]), ord(self._next())),)
-            )
-            is_range = len(low) == 1 and low[0][0] == low[0][1]
-            if is_range and self._pattern.startswith("-", self._at) and self._pattern[self._at + 1] != "]":
-                self._at += 1
-                high = self._escape() if self._takes("\\") else ((ord(self._next()),) * 2,)
-                if len(high) != 1 or high[0][0] < low[0][0]:
+            first = self._member()
+            if first == _only(first[0][0]) and self._begins_range():
+                self._next()
+                last = self._member()
+                if len(last) != 1 or last[0][0] < first[0][0]:
                     raise _Unreadable
-                found.append((low[0][0], high[0][0]))
+                ranges.append((first[0][0], last[0][0]))
             else:
-                found += low
-        if not found:
+                ranges += first
+        if not ranges:
             raise _Unreadable
-        return _without(tuple(found)) if negates else tuple(found)
+        return _without(tuple(ranges)) if negates else tuple(ranges)
+
+    def _member(self) -> Ranges:
+        return self._escape() if self._takes("\\") else _only(ord(self._next()))
+
+    def _begins_range(self) -> bool:
+        return self._pattern.startswith("-", self._at) and self._pattern[self._at + 1] != "]"
+
+
+def _only(code: int) -> Ranges:
+    return ((code, code),)
 
 
 def _unspelt(ranges: Ranges) -> Chars:
     sign, bar = ord("<"), ord("|")
-    found = Chars(ranges)
-    if sign not in found or bar not in found:
-        return found
-    return Chars(_without(tuple(sorted((*_without(ranges), (sign, sign))))))
+    if sign not in Chars(ranges) or bar not in Chars(ranges):
+        return Chars(ranges)
+    return Chars(_without((*_without(ranges), (sign, sign))))
 
 
 def _without(ranges: Ranges) -> Ranges:
-    found, begin = [], 0
-    for low, high in sorted(ranges):
+    others, begin = [], 0
+    for low, high in sorted((*ranges, (LAST_CODE + 1, LAST_CODE + 1))):
         if low > begin:
-            found.append((begin, low - 1))
+            others.append((begin, low - 1))
         begin = max(begin, high + 1)
-    if begin <= LAST_CODE:
-        found.append((begin, LAST_CODE))
-    return tuple(found)
+    return tuple(others)
 
 
 def _may_be_empty(node: Node) -> bool:

@@ -11,7 +11,7 @@ from gpt_oss_server.apis.responses.refused import RefusedRun
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.layout import Layout
+from gpt_oss_server.harmony.history import Layout
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items import requested
 from tests.doubles.apis.conversations import conversations_of

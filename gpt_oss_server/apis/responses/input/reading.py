@@ -13,8 +13,7 @@ from typing import Any
 from gpt_oss_server.content.tools import recipient_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.harmony.unanswered import CUT_OFF
+from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gpt_oss_server.apis.responses.items.client_calls import ClientCall
-from gpt_oss_server.constraints.model_json import read_json_text
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, WholeItem
+from gpt_oss_server.json_values import read_json_text
 from tools.tool import ToolOutput
 
 Given = dict[str, Any]
