@@ -1,8 +1,16 @@
-"""Decoding: every shape of the table, whole, token by token and cut anywhere."""
+"""Decoding: every shape of the table, whole, token by token and cut anywhere; random completions; the cost.
+
+Random and mutated completions (24,000 in `make proofs`) raise nothing, lose no text, and have sums and spans
+that fit. A token costs little, and the same at the end of a long response as in a short one.
+"""
 
 from __future__ import annotations
 
 import json
+import random
+import time
+from collections.abc import Sequence
+from itertools import islice
 
 import openai_harmony
 import pytest
@@ -11,18 +19,20 @@ from gpt_oss_server.harmony.decoder import Decoder, Recipients
 from gpt_oss_server.harmony.encoding import (
     CALL,
     CHANNEL,
+    CONSTRAIN,
     END,
     ENDOFTEXT,
     FIRST_SPECIAL,
     MESSAGE,
     RETURN,
+    START,
     STOP_IDS,
     load_encoding,
 )
 from gpt_oss_server.harmony.events import ClosedBy, MessageFinished, SlipKind, TextDelta
 from tests.doubles.harmony.decoding import check_invariants, decode, messages_of, slips_of
-from tests.doubles.harmony.shapes import DECLARED, LEGAL, Message, Shape
-from tests.doubles.harmony.slips import SHAPES
+from tests.doubles.harmony.shapes import DECLARED, LEGAL, SHAPES, Message, Shape
+from tests.doubles.random_tests.seeds import seeds
 
 ENCODING = load_encoding()
 
@@ -62,14 +72,8 @@ def test_a_legal_shape_cut_at_any_token_gives_a_prefix_of_the_whole(shape: Shape
     for cut in range(len(tokens)):
         events = decode(ENCODING, tokens[:cut], DECLARED)
         for message, whole in zip(messages_of(events), shape.messages, strict=False):
-            channel, recipient, content_type, text, _ = whole
-            header = message.header
-            assert (header.channel, header.recipient, header.content_type) == (
-                channel,
-                recipient,
-                content_type,
-            )
-            assert text.startswith(message.text.rstrip("�"))
+            assert as_row(message)[:3] == whole[:3]
+            assert whole[3].startswith(message.text.rstrip("�"))
         assert {slip.kind for slip in slips_of(events)} <= {SlipKind.CUT_HEADER}
 
 
@@ -206,24 +210,27 @@ def test_long_names_are_headers() -> None:
 # Recipients
 
 
-def test_a_declared_function_is_preferred_to_a_tool_of_the_same_name() -> None:
-    recipients = Recipients(frozenset({"python", "search"}), frozenset({"python", "browser.search"}))
-    assert recipients.resolve("functions.python")[0] == "functions.python"
-    assert recipients.resolve("search")[0] == "functions.search"
-    assert recipients.resolve("python")[0] == "python"
+BOTH = Recipients(frozenset({"python", "search"}), frozenset({"python", "browser.search"}))
+TWO = Recipients(builtin=frozenset({"browser.search", "docs.search"}))
 
 
-def test_a_tool_that_is_off_is_not_called() -> None:
-    recipients = Recipients(frozenset({"f"}))
-    for word in ("functions.python", "functions.browser.search", "python", "g"):
-        recipient, slips = recipients.resolve(word)
-        assert recipient == word
-        assert [slip.kind for slip in slips] == [SlipKind.UNDECLARED_RECIPIENT]
-
-
-def test_a_bare_name_that_two_tools_have_is_left_alone() -> None:
-    recipients = Recipients(builtin=frozenset({"browser.search", "docs.search"}))
-    assert recipients.resolve("search")[0] == "search"
+@pytest.mark.parametrize(
+    ("recipients", "word", "known_as", "slip"),
+    [
+        # A declared function is preferred to a tool of the same name.
+        (BOTH, "functions.python", "functions.python", None),
+        (BOTH, "search", "functions.search", SlipKind.BARE_RECIPIENT),
+        (BOTH, "python", "python", None),
+        (TWO, "search", "search", SlipKind.UNDECLARED_RECIPIENT),  # which two tools have
+        *((Recipients(frozenset({"f"})), word, word, SlipKind.UNDECLARED_RECIPIENT)
+          for word in ("functions.python", "functions.browser.search", "python", "g")),
+    ],
+)  # fmt: skip
+def test_a_recipient_is_known_as(
+    recipients: Recipients, word: str, known_as: str, slip: SlipKind | None
+) -> None:
+    recipient, slips = recipients.resolve(word)
+    assert (recipient, [slip.kind for slip in slips]) == (known_as, [slip] if slip else [])
 
 
 # The life of a decoder
@@ -251,3 +258,135 @@ def test_json_too_deep_to_read_is_invalid_not_fatal() -> None:
     assert messages_of(events)[0].closed_by is ClosedBy.CALL
     assert messages_of(events)[0].text == body
     assert [slip.kind for slip in slips_of(events)] == [SlipKind.INVALID_JSON]
+
+
+# Random completions
+
+FRAMING = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL, ENDOFTEXT)
+SPELT = (
+    "assistant¦final¦analysis¦commentary¦ to=functions.f¦ to=¦to¦=f¦json¦user¦ ¦Hello there, my friend¦"
+    'python¦functions.f¦{"a": [1, 2]}¦\n\n¦<|end|>¦I\'m sorry'
+)
+WORDS = [ENCODING.encode(text) for text in SPELT.split("¦")]
+BROKEN_TOKENS = [token for token in range(2_000) if "�" in ENCODING.decode([token])]
+BASES = [ENCODING.encode_special(shape.completion) for shape in SHAPES]
+NEXT = [START, *ENCODING.encode("assistant")]
+LONG = [token for shape in LEGAL for token in ENCODING.encode_special(shape.completion) + NEXT]
+
+
+def any_token(rng: random.Random) -> list[int]:
+    match rng.randrange(10):
+        case 0 | 1 | 2 | 3:
+            return [rng.choice(FRAMING)]
+        case 4 | 5 | 6:
+            return rng.choice(WORDS)
+        case 7:
+            return [rng.choice(BROKEN_TOKENS)]
+        case 8:
+            return [rng.randrange(FIRST_SPECIAL)]
+        case _:
+            return [rng.randrange(-2, 201_200)]
+
+
+def mutated(rng: random.Random, tokens: list[int]) -> list[int]:
+    """Drops, doubles, swaps and inserts tokens, special tokens more often than others."""
+    tokens = list(tokens)
+    for _ in range(rng.randint(1, 5)):
+        special = [place for place, token in enumerate(tokens) if token >= FIRST_SPECIAL]
+        place = rng.choice(special) if special and rng.random() < 0.6 else rng.randrange(len(tokens) + 1)
+        match rng.randrange(5):
+            case 0:
+                del tokens[place : place + 1]
+            case 1:
+                tokens[place:place] = tokens[place : place + rng.randint(1, 4)]
+            case 2 if tokens:
+                other = rng.randrange(len(tokens))
+                place = min(place, len(tokens) - 1)
+                tokens[place], tokens[other] = tokens[other], tokens[place]
+            case 3:
+                tokens[place : place + 1] = any_token(rng)
+            case _:
+                tokens[place:place] = any_token(rng)
+    return tokens[: rng.randrange(len(tokens) + 1)] if rng.random() < 0.2 else tokens
+
+
+def random_sequence(rng: random.Random) -> list[int]:
+    return [token for _ in range(rng.randint(0, 25)) for token in any_token(rng)]
+
+
+@pytest.mark.parametrize("seed", seeds(4, proofs=12))
+def test_a_thousand_random_sequences(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(1_000):
+        tokens = random_sequence(rng)
+        check_invariants(ENCODING, tokens, decode(ENCODING, tokens, DECLARED))
+
+
+@pytest.mark.parametrize("seed", seeds(4, proofs=12))
+def test_a_thousand_mutated_shapes(seed: int) -> None:
+    rng = random.Random(1_000 + seed)
+    for _ in range(1_000):
+        tokens = mutated(rng, LONG if rng.random() < 0.05 else rng.choice(BASES))
+        check_invariants(ENCODING, tokens, decode(ENCODING, tokens, DECLARED))
+
+
+# Cost
+
+HEADER = [CHANNEL, *ENCODING.encode("final"), MESSAGE]
+PROSE = ENCODING.encode(
+    "The quick brown fox jumps over the lazy dog in 東京, and nobody minds 🧠. It is fun!\n"
+)
+# Tokens of two broken bytes each: the worst case for a parser that retries what it could not decode.
+BROKEN = list(islice((token for token in range(FIRST_SPECIAL) if ENCODING.decode([token]) == "��"), 50))
+SHORT, LONG_RUN = 500, 50_000
+
+
+def seconds_per_token(tokens: Sequence[int], count: int) -> float:
+    """The fastest of several passes over the last 500 of `count` tokens, with all earlier ones decoded."""
+    decoder = Decoder(ENCODING)
+    for token in [*HEADER, *(tokens[at % len(tokens)] for at in range(count - SHORT))]:
+        decoder.feed(token)
+    last = [tokens[at % len(tokens)] for at in range(SHORT)]
+    began = time.perf_counter()
+    for token in last:
+        decoder.feed(token)
+    return (time.perf_counter() - began) / SHORT
+
+
+@pytest.mark.parametrize("tokens", [PROSE, BROKEN, [MESSAGE]], ids=["prose", "broken bytes", "strays"])
+def test_the_last_of_50_000_tokens_cost_what_the_last_of_500_do(tokens: Sequence[int]) -> None:
+    ratio = 0.0
+    for _ in range(5):
+        short = min(seconds_per_token(tokens, SHORT) for _ in range(20))
+        long = min(seconds_per_token(tokens, LONG_RUN) for _ in range(4))
+        ratio = long / short
+        if ratio <= 1.2:
+            break
+    assert ratio <= 1.2
+
+
+def test_a_whole_response_of_50_000_tokens_costs_per_token_what_one_of_500_does() -> None:
+    """Both have equally many tokens, so that other load on the machine affects both equally."""
+
+    def seconds(responses: int, count: int) -> float:
+        tokens = HEADER + [PROSE[at % len(PROSE)] for at in range(count)]
+        began = time.perf_counter()
+        for _ in range(responses):
+            decoder = Decoder(ENCODING)
+            for token in tokens:
+                decoder.feed(token)
+            decoder.close()
+        return time.perf_counter() - began
+
+    ratio = 0.0
+    for _ in range(5):
+        long = min(seconds(1, LONG_RUN) for _ in range(4))
+        ratio = long / min(seconds(LONG_RUN // SHORT, SHORT) for _ in range(4))
+        if ratio <= 1.2:
+            break
+    assert ratio <= 1.2
+
+
+def test_a_token_of_text_costs_less_than_four_microseconds() -> None:
+    """30,000 tokens a second leave 33 µs for the whole server; this is its smallest part."""
+    assert min(seconds_per_token(PROSE, SHORT) for _ in range(50)) < 4e-6

@@ -14,15 +14,9 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.harmony.render import (
-    CallForm,
-    FunctionTool,
-    Renderer,
-    ResponseFormat,
-    ToolNamespace,
-    builtin_namespace,
-)
+from gpt_oss_server.harmony.render import CallForm, FunctionTool, Renderer, ResponseFormat, ToolNamespace
 from tests.doubles.harmony.decoding import decode, messages_of
+from tests.doubles.harmony.library import builtin_namespace
 from tests.doubles.harmony.shapes import DECLARED
 
 ENCODING = load_encoding()
@@ -87,14 +81,15 @@ def tool_loop(renderer: Renderer) -> Prompt:
 
 
 def builtin_tools(renderer: Renderer) -> Prompt:
-    tools = [builtin_namespace(ENCODING, "browser"), builtin_namespace(ENCODING, "python")]
+    tools = [builtin_namespace("browser"), builtin_namespace("python")]
     mcp = ToolNamespace("deepwiki", "Docs of projects.", (FunctionTool("ask", "Asks.", {"type": "object"}),))
     head, _ = renderer.opening(
         renderer.system(effort="low", date=None, builtin_tools=tools, identity="You are Bo."),
         [],
         instructions=None,
+        tools=[FunctionTool("f")],
         namespaces=[mcp],
-        response_formats=[ResponseFormat("answer", {"type": "object"}, "The answer as JSON.")],
+        response_formats=[ResponseFormat("answer", {"type": "object", "title": "é"}, "The answer as JSON.")],
     )
     return head, [
         renderer.user("Plot it.", name="ada"),

@@ -14,22 +14,14 @@ from gpt_oss_server.harmony.declarations import Effort
 from gpt_oss_server.harmony.encoding import CALL, END, FIRST_SPECIAL, START, STOP_IDS, load_encoding
 from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment, kept
-from gpt_oss_server.harmony.render import (
-    CallForm,
-    FunctionTool,
-    Renderer,
-    ResponseFormat,
-    ToolNamespace,
-    builtin_namespace,
-)
+from gpt_oss_server.harmony.render import CallForm, FunctionTool, Renderer
 from tests.doubles.harmony.decoding import decode, messages_of
-from tests.doubles.harmony.shapes import DECLARED, LEGAL, Shape
-from tests.doubles.harmony.slips import SHAPES
+from tests.doubles.harmony.library import builtin_namespace, rendered
+from tests.doubles.harmony.shapes import DECLARED, LEGAL, SHAPES, Shape
 
 ENCODING = load_encoding()
 RENDERER = Renderer(ENCODING)
-BROWSER = builtin_namespace(ENCODING, "browser")
-PYTHON = builtin_namespace(ENCODING, "python")
+BROWSER, PYTHON = builtin_namespace("browser"), builtin_namespace("python")
 
 texts = st.one_of(
     st.text(max_size=40),
@@ -41,11 +33,6 @@ texts = st.one_of(
 
 def text_of(segment: Segment) -> str:
     return ENCODING.decode(segment.tokens)
-
-
-def as_the_library(message: Any, *, function_tools: bool = False) -> tuple[int, ...]:
-    options = openai_harmony.RenderOptions(conversation_has_function_tools=function_tools)
-    return tuple(ENCODING.library.render(message, options))
 
 
 # Against the library
@@ -66,19 +53,19 @@ def test_the_system_message_is_the_librarys(
     if "python" in tools:
         content = content.with_python_tool()
     namespaces = [named for named in (PYTHON, BROWSER) if named.name in tools]
-    rendered = RENDERER.system(effort=effort, date=date, builtin_tools=namespaces, function_tools=functions)
-    theirs = as_the_library(Message.from_role_and_content(Role.SYSTEM, content), function_tools=functions)
-    assert rendered.tokens == theirs
+    system = RENDERER.system(effort=effort, date=date, builtin_tools=namespaces, function_tools=functions)
+    message = Message.from_role_and_content(Role.SYSTEM, content)
+    assert system.tokens == rendered(message, function_tools=functions)
 
 
 def test_identity_and_knowledge_cutoff_may_be_set() -> None:
-    rendered = RENDERER.system(effort="low", date=None, identity="You are Bo.", knowledge_cutoff=None)
+    system = RENDERER.system(effort="low", date=None, identity="You are Bo.", knowledge_cutoff=None)
     content = SystemContent(
         model_identity="You are Bo.",
         knowledge_cutoff=None,
         reasoning_effort=openai_harmony.ReasoningEffort.LOW,
     )
-    assert rendered.tokens == as_the_library(Message.from_role_and_content(Role.SYSTEM, content))
+    assert system.tokens == rendered(Message.from_role_and_content(Role.SYSTEM, content))
 
 
 def test_the_developer_message_is_the_librarys() -> None:
@@ -90,31 +77,33 @@ def test_the_developer_message_is_the_librarys() -> None:
             openai_harmony.ToolDescription(name="g", description=""),
         ]
     )
-    rendered = RENDERER.developer(
+    developer = RENDERER.developer(
         instructions="Be kind.\n", tools=[FunctionTool("f", "One\n\ntwo", parameters), FunctionTool("g")]
     )
-    assert rendered is not None
-    assert rendered.tokens == as_the_library(Message.from_role_and_content(Role.DEVELOPER, content))
+    assert developer is not None
+    assert developer.tokens == rendered(Message.from_role_and_content(Role.DEVELOPER, content))
 
 
 @settings(max_examples=200)
-@given(texts)
-def test_plain_messages_are_the_librarys(text: str) -> None:
+@given(texts, st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
+def test_plain_messages_are_the_librarys(text: str, name: str) -> None:
     of = Message.from_role_and_content
-    assert RENDERER.user(text).tokens == as_the_library(of(Role.USER, text))
+    assert RENDERER.user(text).tokens == rendered(of(Role.USER, text))
+    named = Message.from_author_and_content(Author.new(Role.USER, name), text)
+    assert RENDERER.user(text, name=name).tokens == rendered(named)
     for segment, channel in (
         (RENDERER.answer(text), "final"),
         (RENDERER.preamble(text), "commentary"),
         (RENDERER.reasoning(text), "analysis"),
     ):
-        assert segment.tokens == as_the_library(of(Role.ASSISTANT, text).with_channel(channel))
+        assert segment.tokens == rendered(of(Role.ASSISTANT, text).with_channel(channel))
 
 
 def test_results_of_tools_have_the_form_of_the_librarys() -> None:
     """The channel is analysis, because on commentary oss-harmony writes the recipient after it."""
     result = Message.from_author_and_content(Author.new(Role.TOOL, "python"), "<|end|> 1")
     result = result.with_channel("analysis").with_recipient("assistant")
-    assert RENDERER.tool_result("python", "<|end|> 1", channel="analysis").tokens == as_the_library(result)
+    assert RENDERER.tool_result("python", "<|end|> 1", channel="analysis").tokens == rendered(result)
     assert text_of(RENDERER.tool_result("functions.f", "1")) == (
         "<|start|>functions.f to=assistant<|channel|>commentary<|message|>1<|end|>"
     )
@@ -123,11 +112,9 @@ def test_results_of_tools_have_the_form_of_the_librarys() -> None:
 def test_past_calls_have_the_form_of_one_of_the_librarys_releases() -> None:
     """oss-harmony writes the channel first, openai-harmony the recipient."""
     message = Message.from_role_and_content(Role.ASSISTANT, '{"a": 1}').with_channel("commentary")
-    theirs = as_the_library(message.with_recipient("functions.f").with_content_type("<|constrain|>json"))
-    rendered = [
-        Renderer(ENCODING, call_form=form).call("functions.f", '{"a": 1}').tokens for form in CallForm
-    ]
-    assert theirs in rendered
+    theirs = rendered(message.with_recipient("functions.f").with_content_type("<|constrain|>json"))
+    ours = [Renderer(ENCODING, call_form=form).call("functions.f", '{"a": 1}').tokens for form in CallForm]
+    assert theirs in ours
 
 
 @pytest.mark.parametrize(
@@ -180,20 +167,18 @@ def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
 @settings(max_examples=200)
 @given(texts.filter(lambda text: not any("\ud800" <= character <= "\udfff" for character in text)))
 def test_rendered_text_decodes_to_itself(text: str) -> None:
-    rendered = [
+    segments = [
         RENDERER.reasoning(text),
         RENDERER.call("functions.f", text),
         Renderer(ENCODING, call_form=CallForm.RECIPIENT_FIRST).call("python", text, content_type="code"),
         RENDERER.preamble(text),
         RENDERER.answer(text),
     ]
-    tokens = [token for segment in rendered for token in segment.tokens][
-        2:
-    ]  # <|start|>assistant belongs to the prompt
-    messages = messages_of(decode(ENCODING, tokens, DECLARED))
-    assert [message.text for message in messages] == [text] * len(rendered)
+    tokens = [token for segment in segments for token in segment.tokens]
+    messages = messages_of(decode(ENCODING, tokens[len(RENDERER.cue) :], DECLARED))
+    assert [message.text for message in messages] == [text] * len(segments)
     assert [(message.header.channel, message.header.recipient) for message in messages] == [
-        (segment.channel, segment.recipient) for segment in rendered
+        (segment.channel, segment.recipient) for segment in segments
     ]
 
 
@@ -293,15 +278,6 @@ def test_reasoning_without_an_answer_yet_is_kept() -> None:
     assert kept(history) == history
 
 
-def test_the_prompt_is_head_kept_history_and_the_start_of_a_turn() -> None:
-    head = [RENDERER.system(effort="low", date=None)]
-    history = [RENDERER.user("one"), RENDERER.reasoning("r1"), RENDERER.answer("a"), RENDERER.user("two")]
-    tokens = RENDERER.layout(head, history).tokens()
-    expected = [token for segment in [*head, history[0], *history[2:]] for token in segment.tokens]
-    assert tokens == [*expected, *RENDERER.cue]
-    assert ENCODING.decode(RENDERER.cue) == "<|start|>assistant"
-
-
 def test_sampled_tokens_extend_the_prompt_so_that_its_cache_holds() -> None:
     """Within a tool loop the next prompt starts with the last one and the tokens sampled after it."""
     head = [RENDERER.system(effort="low", date=None)]
@@ -339,22 +315,6 @@ def test_without_instructions_and_tools_there_is_no_developer_message() -> None:
     system = RENDERER.system(effort="low", date=None)
     assert RENDERER.opening(system, [RENDERER.user("hi")], instructions=None)[0] == [system]
     assert RENDERER.developer(instructions="") is None
-
-
-def test_other_namespaces_and_response_formats_have_their_sections() -> None:
-    segment = RENDERER.developer(
-        instructions=None,
-        tools=[FunctionTool("f")],
-        namespaces=[ToolNamespace("deepwiki", "Docs.", (FunctionTool("ask", "Asks."),))],
-        response_formats=[ResponseFormat("list", {"type": "object", "title": "é"}, "A list.")],
-    )
-    assert segment is not None
-    assert text_of(segment) == (
-        "<|start|>developer<|message|># Tools\n\n## deepwiki\n\n// Docs.\nnamespace deepwiki {\n\n// Asks.\n"
-        "type ask = () => any;\n\n} // namespace deepwiki\n\n## functions\n\nnamespace functions {\n\n"
-        "type f = () => any;\n\n} // namespace functions\n\n# Response Formats\n\n## list\n\n// A list.\n"
-        '{"type":"object","title":"é"}<|end|>'
-    )
 
 
 def test_closed_by_has_a_name_for_every_end() -> None:
