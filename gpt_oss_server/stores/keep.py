@@ -12,7 +12,7 @@ from typing import Protocol
 
 from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
 from gpt_oss_server.stores.base import Store, StoreSize
-from gpt_oss_server.stores.completions import Completions, MemoryCompletions
+from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
@@ -46,7 +46,7 @@ class Stores:
 
     responses: Store  # also conversations
     events: EventLogs  # of background runs
-    completions: Completions = field(default_factory=MemoryCompletions)
+    completions: Completions
     sealer: Sealer = field(default_factory=lambda: server_sealer(None))
     claims: Claims | None = None  # None: no other process can continue a run
     allowances: Allowances = field(default_factory=MemoryAllowances)

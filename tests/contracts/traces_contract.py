@@ -10,14 +10,13 @@ from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.chain import UnknownParent
-from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.traces import SqlTraces
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
 from tests.doubles.stored import turn
-from tests.doubles.stores.counted import below, counted
+from tests.doubles.stores.counted import counted
 
 _HEAD, _CUE = tuple(range(50)), (200_006, 7)
 
@@ -103,9 +102,7 @@ class TracesContract:
                 raise AssertionError("the parent was still there")
             except UnknownParent:
                 given = turn(name, None, segments=(*seen, *said))
-        if not isinstance(below(store), MemoryStore):
-            given = replace(given, trace=packed(record, {"engine": {}}))
-        await store.put(given)
+        await store.put(replace(given, trace=packed(record, {"engine": {}})))
         traces.end(name)
         return record
 

@@ -14,6 +14,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Records
 from gpt_oss_server.stores.keep import Stores
+from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
@@ -60,7 +61,9 @@ class Process:
     def __init__(self, path: Path, engine: Any, encoding: Encoding, name: str, **settings: Any) -> None:
         database, held = SqliteDatabase(path), Held()
         self.logs = RecordingLogs(database, held, Replica("elsewhere", 1, name), lease=600)
-        self.stores = Stores(SqlStore(database, guard=held.guard), self.logs, claims=self.logs)
+        self.stores = Stores(
+            SqlStore(database, guard=held.guard), self.logs, SqlCompletions(database), claims=self.logs
+        )
         given = Settings(python="off", **settings)
         self.service: ResponsesService = responses_service(
             engine,

@@ -7,7 +7,7 @@ import pytest
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import OPTIONS, Settings, SettingsError, read_settings
 from gpt_oss_server.stores.kinds.table import KINDS, open_store
-from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.memory.database import MemoryDatabase
 from tests.contracts.completions_contract import completion
 from tests.doubles.serving import scripted
 from tests.doubles.stored import stored
@@ -16,9 +16,15 @@ from tests.doubles.stored import stored
 def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
     assert Settings().store == "memory"
     app = create_app(scripted("Hi"), Settings(store="memory", store_max_bytes=12_345))
+<<<<<<< HEAD
     store = app.state.service.served.stores.responses
     assert isinstance(store._store, MemoryStore)  # what is measured for /metrics
     assert store._store._max_bytes == 12_345
+=======
+    database = app.state.service.served.store.database
+    assert isinstance(database, MemoryDatabase)
+    assert database._bounds.bytes == 12_345
+>>>>>>> 732d5a8e (The memory store is SQLite in memory: as fast per stream and per stored response, and one mechanism fewer)
 
 
 @pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory "])

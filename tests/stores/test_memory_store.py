@@ -1,222 +1,170 @@
-"""The memory store keeps its contract and its bounds."""
+"""The memory store keeps its bounds and frees what it deletes; a WebSocket's store has what is its own."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from gpt_oss_server.app import create_app
+<<<<<<< HEAD
 from gpt_oss_server.caller.caller import LOCAL
+=======
+from gpt_oss_server.errors import StoreUnavailable
+>>>>>>> 732d5a8e (The memory store is SQLite in memory: as fast per stream and per stored response, and one mechanism fewer)
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.base import Append, Item, Store, StoredResponse
-from gpt_oss_server.stores.chain import Addition, Position, UnknownParent
-from gpt_oss_server.stores.connection import ConnectionStore
+from gpt_oss_server.stores.base import Append, Item, StoredResponse
+from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
-from gpt_oss_server.stores.memory_entries import size_of
-from tests.contracts.store_contract import StoreContract
+from gpt_oss_server.stores.memory.connection import ConnectionStore
+from gpt_oss_server.stores.sql.commands.statistics import Statistics, statistics
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.stored import append, conversation, part, position, stored, texts
 
-
-class TestMemoryStore(StoreContract):
-    async def make(self) -> Store:
-        return MemoryStore()
-
-    async def make_small(self, most: int) -> Store:
-        return MemoryStore(max_responses=most, max_conversations=most)
+NOTHING = (0, 0, 0, 0)
 
 
-class TestConnectionStore(StoreContract):
-    async def make(self) -> Store:
-        return ConnectionStore(MemoryStore())
+@dataclass
+class Clock:
+    now: float = 0.0
 
-    async def make_small(self, most: int) -> Store:
-        return ConnectionStore(MemoryStore(max_responses=most, max_conversations=most))
-
-
-async def test_the_oldest_are_evicted_when_there_are_too_many() -> None:
-    store = MemoryStore(max_responses=2)
-    for number in range(4):
-        await store.put(stored(f"resp_{number}"))
-    assert [await store.get(f"resp_{n}") is not None for n in range(4)] == [False, False, True, True]
+    def __call__(self) -> float:
+        return self.now
 
 
-async def test_the_oldest_are_evicted_when_they_take_too_many_bytes() -> None:
-    each = size_of(stored("resp_0", tokens=1_000))
-    store = MemoryStore(max_bytes=3 * each)
+async def held(store: MemoryStore) -> Statistics:
+    return await store.database.read(statistics)
+
+
+async def left(store: MemoryStore) -> tuple[int, int, int, int]:
+    found = await held(store)
+    return found.responses, found.conversations, found.turns, found.bytes
+
+
+async def bytes_of(response: StoredResponse) -> int:
+    store = MemoryStore()
+    await store.put(response)
+    return (await held(store)).bytes
+
+
+async def kept(store: MemoryStore, count: int) -> list[int]:
+    """The numbers of the responses that the store still has, of those that were put."""
+    return [number for number in range(count) if await store.get(f"resp_{number}") is not None]
+
+
+@pytest.mark.parametrize("bound", ["count", "bytes"])
+async def test_the_oldest_are_evicted_when_they_are_too_many_or_too_large(bound: str) -> None:
+    each = await bytes_of(stored("resp_0", tokens=1_000))
+    store = MemoryStore(max_responses=3) if bound == "count" else MemoryStore(max_bytes=3 * each)
     for number in range(9):
         await store.put(stored(f"resp_{number}", tokens=1_000))
-    assert len(store) == 3
-    assert store.bytes <= 3 * each
+        assert (await held(store)).bytes <= 3 * each
+    assert await kept(store, 9) == [6, 7, 8]
 
 
-async def test_old_responses_are_evicted() -> None:
-    now = 0.0
-    store = MemoryStore(max_age=10, clock=lambda: now)
-    await store.put(stored("resp_1"))
-    now = 9.0
-    assert await store.get("resp_1") is not None
-    now = 10.0
-    assert await store.get("resp_1") is None
-    assert store.bytes == 0
+async def test_a_large_bound_is_exceeded_by_a_hundredth_at_most() -> None:
+    store = MemoryStore(max_responses=300)
+    for number in range(1_000):
+        await store.put(stored(f"resp_{number}"))
+        assert (await held(store)).responses <= 303
+    assert 300 <= len(await kept(store, 1_000)) <= 303
 
 
-async def test_deleting_frees_all_bytes() -> None:
-    store = MemoryStore()
-    for _ in range(3):
-        await store.put(stored("resp_1", tokens=50))
-    await store.delete("resp_1")
-    assert (len(store), store.bytes) == (0, 0)
+async def test_old_responses_and_conversations_are_evicted_by_whatever_call_is_next() -> None:
+    clock = Clock()
+    store = MemoryStore(max_age=10, max_conversation_age=20, clock=clock)
+    await store.put(stored("resp_0"))
+    for number in range(2):
+        await store.put_conversation(conversation(f"conv_{number}"), [part("msg")])
+    clock.now = 9.0
+    assert await store.get("resp_0") is not None
+    clock.now = 10.0
+    assert await store.get("resp_0") is None
+    await store.set_metadata("conv_0", {})  # the age counts from the last change
+    clock.now = 20.0
+    assert await store.get_conversation("conv_1") is None
+    assert await store.get_conversation("conv_0") is not None
+    clock.now = 30.0
+    assert await store.get_conversation("conv_0") is None
+    assert await left(store) == NOTHING
 
 
-def continued(parent: Position | None, response_id: str, *, tokens: int = 3) -> StoredResponse:
-    """A response whose history is its parent's plus its own segment."""
-    return replace(stored(response_id, tokens=tokens), parent=parent)
+async def test_responses_and_conversations_share_the_bound_and_the_oldest_are_evicted_first() -> None:
+    clock, unbounded = Clock(), MemoryStore()
+    store = unbounded
+    for most in (None, 2):
+        for number in range(4):
+            clock.now += 1
+            await store.put(stored(f"resp_{number}", tokens=1_000))
+            clock.now += 1
+            await store.put_conversation(
+                conversation(f"conv_{number}"), [part(f"msg_{number}", tokens=1_000)]
+            )
+        if most is not None:
+            assert await kept(store, 4) == [2, 3]
+            found = [await store.get_conversation(f"conv_{number}") is not None for number in range(4)]
+            assert found == [False, False, True, True]
+            assert await store.item("msg_0") is None
+        store = MemoryStore(max_bytes=(await held(unbounded)).bytes // 2, clock=clock)
 
 
-async def test_a_history_is_counted_once_while_its_turns_share_it() -> None:
+async def test_a_turn_counts_as_long_as_a_response_a_conversation_or_a_child_needs_it() -> None:
     store = MemoryStore()
     parent = stored("resp_1", tokens=10_000)
+    await store.put_conversation(conversation("conv_1"))
     await store.put(parent)
-    alone = store.bytes
-    await store.put(continued(await position(store, "resp_1"), "resp_2"))
-    assert store.bytes - alone < alone / 100
-
-
-async def test_a_deleted_parent_counts_as_long_as_a_child_keeps_its_history() -> None:
-    store = MemoryStore()
-    parent = stored("resp_1", tokens=10_000)
-    await store.put(parent)
-    alone = store.bytes
-    await store.put(continued(await position(store, "resp_1"), "resp_2"))
+    alone = (await held(store)).bytes
+    await store.put(replace(stored("resp_2"), parent=await position(store, "resp_1")))
+    assert (await held(store)).bytes - alone < alone / 50, "the child shares the history"
     await store.delete("resp_1")
-    assert store.bytes > alone * 0.9
+    assert (await held(store)).bytes > alone * 0.9
+    await store.append(append("conv_1", part("msg_1", tokens=10_000)))
     await store.delete("resp_2")
-    assert (len(store), store.bytes) == (0, 0)
+    assert (await held(store)).bytes > alone * 0.9
+    await store.delete_conversation("conv_1")
+    assert await left(store) == NOTHING
 
 
-async def test_children_of_deleted_parents_stay_within_the_bound() -> None:
-    each = size_of(stored("resp_0", tokens=10_000))
+async def test_evicted_parents_and_those_of_deleted_children_leave_nothing_uncounted() -> None:
+    each = await bytes_of(stored("resp_0", tokens=10_000))
     store = MemoryStore(max_bytes=4 * each)
     for number in range(40):
         parent = stored(f"resp_parent_{number}", tokens=10_000)
         await store.put(parent)
-        await store.put(continued(await position(store, parent.id), f"resp_child_{number}"))
+        await store.put(replace(stored(f"resp_{number}"), parent=await position(store, parent.id)))
         await store.delete(parent.id)
-        assert store.bytes <= 4 * each
-    assert len(store) <= 4
+        assert (await held(store)).bytes <= 4 * each
+    assert await kept(store, 40) == [37, 38, 39]
     for number in range(40):
-        await store.delete(f"resp_child_{number}")
-    assert (len(store), store.bytes) == (0, 0)
-
-
-async def test_evicted_parents_leave_no_history_uncounted() -> None:
-    store = MemoryStore(max_responses=1)
-    turn = stored("resp_0", tokens=10_000)
-    await store.put(turn)
-    for number in range(1, 20):
-        turn = continued(await position(store, turn.id), f"resp_{number}", tokens=10_000)
-        await store.put(turn)
-    assert len(store) == 1
-    history = await store.history(turn.id)
-    assert history is not None
-    assert len(history.segments) == 20
-    whole = replace(turn, added=Addition(history.segments))
-    assert store.bytes >= size_of(whole) > 10 * size_of(turn)
-    await store.delete(turn.id)
-    assert store.bytes == 0
-
-
-async def test_a_segment_that_occurs_twice_in_a_history_is_counted_once_and_freed() -> None:
-    store = MemoryStore()
-    single = stored("resp_1", tokens=1_000)
-    double = replace(single, added=replace(single.added, segments=single.added.segments * 2))
-    await store.put(double)
-    assert store.bytes == size_of(double) < size_of(single) * 1.1
-    await store.delete("resp_1")
-    assert store.bytes == 0
-
-
-async def test_the_oldest_conversations_are_evicted_when_there_are_too_many() -> None:
-    store = MemoryStore(max_conversations=2)
-    for number in range(3):
-        await store.put_conversation(conversation(f"conv_{number}"), [part(f"msg_{number}")])
-    await store.put(stored("resp_1"))
-    found = [await store.get_conversation(f"conv_{number}") for number in range(3)]
-    assert [each is not None for each in found] == [False, True, True]
-    assert await store.item("msg_0") is None
-
-
-async def test_the_age_of_a_conversation_counts_from_its_last_change() -> None:
-    now = 0.0
-    store = MemoryStore(max_conversation_age=10, clock=lambda: now)
-    for number in range(2):
-        await store.put_conversation(conversation(f"conv_{number}"), [part("msg")])
-    now = 9.0
-    await store.set_metadata("conv_0", {})
-    now = 15.0
-    assert await store.get_conversation("conv_0") is not None
-    assert await store.get_conversation("conv_1") is None
-    now = 19.0
-    assert await store.get_conversation("conv_0") is None
-    assert (len(store), store.bytes) == (0, 0)
-
-
-async def test_responses_and_conversations_share_the_bound_and_the_oldest_are_evicted_first() -> None:
-    now = 0.0
-    of_conversation = size_of(conversation("conv_0"), [part("msg_0", tokens=1_000)])
-    both = of_conversation + size_of(stored("resp_0", tokens=1_000))
-    store = MemoryStore(max_bytes=2 * both, clock=lambda: now)
-    for number in range(4):
-        now += 1
-        await store.put(stored(f"resp_{number}", tokens=1_000))
-        now += 1
-        await store.put_conversation(conversation(f"conv_{number}"), [part(f"msg_{number}", tokens=1_000)])
-    assert store.bytes <= 2 * both
-    assert [await store.get(f"resp_{n}") is not None for n in range(4)] == [False, False, True, True]
-    kept = [await store.get_conversation(f"conv_{n}") is not None for n in range(4)]
-    assert kept == [False, False, True, True]
-
-
-async def test_the_size_of_a_growing_conversation_is_counted() -> None:
-    store = MemoryStore()
-    await store.put_conversation(conversation("conv_1"))
-    for number in range(50):
-        await store.append(append("conv_1", part(f"msg_{number}", tokens=1_000)))
-        found = await store.get_conversation("conv_1")
-        parts = await store.conversation_parts("conv_1")
-        assert found is not None
-        assert parts is not None
-        assert store.bytes == size_of(found, parts)
-    await store.delete_conversation("conv_1")
-    assert (len(store), store.bytes) == (0, 0)
-
-
-async def test_a_turn_in_both_a_response_and_a_conversation_is_counted_once() -> None:
-    store = MemoryStore()
-    await store.put_conversation(conversation("conv_1"))
-    shared = part("msg_1", tokens=10_000)
-    await store.put(replace(stored("resp_1"), added=shared.added), append("conv_1", shared))
-    both = store.bytes
-    await store.delete("resp_1")
-    assert store.bytes > both * 0.9
-    await store.delete_conversation("conv_1")
-    assert store.bytes == 0
+        await store.delete(f"resp_{number}")
+    assert await left(store) == NOTHING
 
 
 async def test_a_long_chain_is_freed_without_recursion() -> None:
     store = MemoryStore(max_responses=1)
     parent = None
     for number in range(3_000):
-        await store.put(continued(parent, f"resp_{number}"))
-        parent = await position(store, f"resp_{number}") if number % 100 == 0 else parent
-    await store.delete("resp_2999")
-    assert (len(store), store.bytes) == (0, 0)
+        await store.put(replace(stored(f"resp_{number}"), parent=parent))
+        parent = await position(store, f"resp_{number}")
+    assert (await held(store)).turns == 3_000
+    await store.put(stored("resp_other"))
+    assert await store.delete("resp_other")
+    await store.put_conversation(conversation("conv_1"))
+    await store.delete_conversation("conv_1")
+    assert await left(store) == NOTHING
+
+
+async def test_a_closed_store_states_that_it_is_closed() -> None:
+    store = MemoryStore()
+    assert await store.get("resp_1") is None
+    await store.close()
+    for call in (store.get("resp_1"), store.put(stored("resp_1"))):
+        with pytest.raises(StoreUnavailable, match="The store memory is closed"):
+            await call
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -225,13 +173,13 @@ async def test_a_connection_s_store_refuses_a_parent_from_the_other_store(first:
     store = ConnectionStore(below)
     parent = stored("resp_1")
     parent.response["store"] = first
-    child = continued(None, "resp_2")
+    child = stored("resp_2")
     child.response["store"] = not first
     await store.put(parent)
     here = await position(store, "resp_1")
     with pytest.raises(UnknownParent):
         await store.put(replace(child, parent=here))
-    same = continued(here, "resp_3")
+    same = replace(stored("resp_3"), parent=here)
     same.response["store"] = first
     await store.put(same)
     assert len(await texts(store, "resp_3")) == 2

@@ -14,12 +14,15 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.sql.links import Links
 from inference.engine import EngineInfo, Finish, Sampling, Step
+<<<<<<< HEAD
 from tests.contracts.store_contract import StoreContract
 from tests.doubles.apis.conversations import conversations_of
+=======
+>>>>>>> 732d5a8e (The memory store is SQLite in memory: as fast per stream and per stored response, and one mechanism fewer)
 from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.written_store import WrittenStore
 
 FINAL = "<|channel|>final<|message|>Fine.<|return|>"
 CALL = (
@@ -30,12 +33,16 @@ JSON = '<|channel|>final<|message|>{"a": 1}<|return|>'
 TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 
 
-class TestWrittenStore(StoreContract):
-    async def make(self) -> Store:
-        return WrittenStore()
+class Decoding(MemoryStore):
+    """Decodes each history from its bytes, as another process would."""
 
-    async def make_small(self, most: int) -> Store:
-        return WrittenStore(max_responses=most, max_conversations=most)
+    @property
+    def _links(self) -> Links:
+        return Links()
+
+    @_links.setter
+    def _links(self, links: Links) -> None:
+        """Nothing is remembered."""
 
 
 class Replies:
@@ -87,7 +94,7 @@ async def prompts_with(store: Store, encoding: Encoding, *, in_conversation: boo
 @pytest.mark.parametrize("in_conversation", [True, False])
 async def test_a_serialized_chain_yields_the_same_prompts(encoding: Encoding, in_conversation: bool) -> None:
     kept = await prompts_with(MemoryStore(), encoding, in_conversation=in_conversation)
-    written = await prompts_with(WrittenStore(), encoding, in_conversation=in_conversation)
+    written = await prompts_with(Decoding(), encoding, in_conversation=in_conversation)
     assert written == kept
     assert len(kept) == 3
 

@@ -13,10 +13,9 @@ import pytest
 
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.sql.codec import pack, unpack
 from gpt_oss_server.stores.sql.store import SqlStore
-from gpt_oss_server.stores.sql.sweeper import Sweeper
+from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sql.traces import SqlTraces, trace_bytes
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.traces.packed import packed, unpacked
@@ -100,7 +99,7 @@ async def test_the_oldest_traces_go_first(tmp_path: Path, most: int, least_left:
     store, traces = SqlStore(database), SqlTraces(database)
     for number in range(100):
         await store.put(replace(stored(f"resp_{number}"), trace=b"x" * 50))
-    await Sweeper(database, bounds_of(Settings(trace_max_bytes=most))).sweep()
+    await Sweeper(database, Bounds(trace_bytes=most)).sweep()
     kept = [number for number in range(100) if await traces.get(f"resp_{number}") is not None]
     assert kept == list(range(100 - len(kept), 100))
     assert least_left <= len(kept) <= most_left

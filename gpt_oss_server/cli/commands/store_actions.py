@@ -17,7 +17,6 @@ from typing import Any
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.table import open_database
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.commands.statistics import statistics
@@ -25,7 +24,7 @@ from gpt_oss_server.stores.sql.commands.transfer import FORMAT, Export, import_r
 from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.responses import delete_response
-from gpt_oss_server.stores.sql.sweeper import Sweeper
+from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 
 
 def act(action: str, names: list[str], settings: Settings) -> int:
@@ -60,7 +59,7 @@ async def stat(database: Database, names: list[str], settings: Settings) -> int:
 
 async def vacuum(database: Database, names: list[str], settings: Settings) -> int:
     _takes_nothing("vacuum", names)
-    deleted = await Sweeper(database, bounds_of(settings)).sweep()
+    deleted = await Sweeper(database, Bounds.from_settings(settings)).sweep()
     await asyncio.to_thread(database.compact)
     console.err(f"Deleted {deleted:,} entries that exceeded the bounds, and returned the unused space.")
     return 0

@@ -7,15 +7,15 @@ row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store, StoreSize
-from gpt_oss_server.stores.completions import MemoryCompletions
 from gpt_oss_server.stores.keep import Stores
-from gpt_oss_server.stores.kinds.bounds import bounds_of
 from gpt_oss_server.stores.kinds.places import sqlite_file
-from gpt_oss_server.stores.memory import MemoryStore
-from gpt_oss_server.stores.memory_events import MemoryEventLogs
+from gpt_oss_server.stores.memory.database import MemoryDatabase
+from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from gpt_oss_server.stores.sealing import Sealer, new_secret, saved_secret, server_sealer
 from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.commands.statistics import statistics
@@ -25,7 +25,7 @@ from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.secrets import shared_secret
 from gpt_oss_server.stores.sql.store import SqlStore
-from gpt_oss_server.stores.sql.sweeper import Sweeper
+from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sql.traces import SqlTraces
 
 _MOST_IN_MEMORY = 10_000
@@ -33,10 +33,10 @@ _BYTES_IN_MEMORY = 512 * 2**20
 
 
 def stores_of(settings: Settings, responses: Store | None = None) -> Stores:
-    """The stores that the settings name, or the caller's own store with event logs in memory."""
-    if responses is None:  # compared with None, as an empty store is falsy
+    """The stores that the settings name, or the caller's own store of responses with all others in memory."""
+    if responses is None:  # compared with None, as an empty store may be falsy
         return open_store(settings.store, settings)
-    return Stores(responses, _event_logs_in_memory(settings), sealer=server_sealer(settings.sealing_key_file))
+    return replace(_in_memory("memory", settings), responses=responses, size=None)
 
 
 def open_store(place: str, settings: Settings) -> Stores:
@@ -61,34 +61,26 @@ def open_database(place: str) -> Database:
 def _in_memory(place: str, settings: Settings) -> Stores:
     if place != "memory":
         raise SettingsError(f"store must be memory without a place, not {place!r}.")
-    responses = MemoryStore(
-        max_responses=settings.store_max_responses or _MOST_IN_MEMORY,
-        max_conversations=settings.store_max_conversations or _MOST_IN_MEMORY,
-        max_bytes=settings.store_max_bytes or _BYTES_IN_MEMORY,
-        max_age=settings.store_max_age,
-        max_conversation_age=settings.store_max_conversation_age,
+    bounds = Bounds.from_settings(settings)
+    database = MemoryDatabase(
+        replace(
+            bounds,
+            responses=bounds.responses or _MOST_IN_MEMORY,
+            conversations=bounds.conversations or _MOST_IN_MEMORY,
+            bytes=bounds.bytes or _BYTES_IN_MEMORY,
+        )
     )
-    completions = MemoryCompletions(most=settings.store_max_responses or _MOST_IN_MEMORY)
     return Stores(
-        responses,
-        _event_logs_in_memory(settings),
-        completions,
+        SqlStore(database),
+        MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
+        SqlCompletions(database),
         server_sealer(settings.sealing_key_file),
-        size=responses.size,
+        size=partial(_size, database),
     )
 
 
-def _event_logs_in_memory(settings: Settings) -> MemoryEventLogs:
-    return MemoryEventLogs(
-        max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age
-    )
-
-
-def _in_database(database: Database, settings: Settings) -> Stores:
-    async def size() -> StoreSize:
-        held = await database.read(statistics)
-        return StoreSize(held.responses, held.conversations, held.bytes)
-
+def _in_database(place: str, settings: Settings) -> Stores:
+    database = open_database(place)
     held = Held()
     if settings.sealing_key_file is None:
         # A server that changes from memory to a database continues with its key.
@@ -103,10 +95,15 @@ def _in_database(database: Database, settings: Settings) -> Stores:
         sealer,
         claims=logs,
         allowances=SqlAllowances(database),
-        sweeper=Sweeper(database, bounds_of(settings)).repeated(),
-        size=size,
+        sweeper=Sweeper(database, Bounds.from_settings(settings)).repeated(),
+        size=partial(_size, database),
         traces=SqlTraces(database),
     )
+
+
+async def _size(database: Database) -> StoreSize:
+    held = await database.read(statistics)
+    return StoreSize(held.responses, held.conversations, held.bytes)
 
 
 def _sqlite(place: str) -> Database:
@@ -130,6 +127,6 @@ DATABASES: dict[str, Callable[[str], Database]] = {
 
 KINDS: dict[str, Callable[[str, Settings], Stores]] = {
     "memory": _in_memory,
-    **{kind: lambda place, settings: _in_database(open_database(place), settings) for kind in DATABASES},
+    **dict.fromkeys(DATABASES, _in_database),
 }
 """The opener of each kind, by the part of the setting before the first colon."""

@@ -5,9 +5,10 @@ Takes and returns records, as `stores/base` states. Each call is one transaction
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import History, Position
@@ -37,19 +38,19 @@ def _unguarded(tx: Transaction, response_id: str) -> None:
 
 
 class SqlStore:
-    def __init__(
-        self, database: Database, *, guard: Guard = _unguarded, owner: str = "", links: Links | None = None
-    ) -> None:
+    def __init__(self, database: Database, *, guard: Guard = _unguarded) -> None:
         """`guard` raises where another process now holds the run of a response."""
         self.database = database
         self._guard = guard
-        self._owner = owner
-        self._links = links or Links()
+        self._links = Links()
+        self._owner = ""
 
-    def of(self, owner: str) -> SqlStore:
+    def of(self, owner: str) -> Self:
         if owner == self._owner:
             return self
-        return SqlStore(self.database, guard=self._guard, owner=owner, links=self._links)
+        seen = copy.copy(self)  # shares all but the owner
+        seen._owner = owner
+        return seen
 
     async def used_bytes(self) -> int:
         return await self.database.read(lambda tx: bytes_of_owner(tx, self._owner))

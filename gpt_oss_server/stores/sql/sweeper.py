@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sql.completions import delete_completion
 from gpt_oss_server.stores.sql.conversations import delete_conversation
@@ -59,6 +60,48 @@ class Bounds:
     log_age: float | None = None
     trace_bytes: int | None = None
 
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Bounds:
+        return cls(
+            responses=settings.store_max_responses,
+            conversations=settings.store_max_conversations,
+            bytes=settings.store_max_bytes,
+            age=settings.store_max_age,
+            conversation_age=settings.store_max_conversation_age,
+            log_bytes=settings.background_log_max_bytes,
+            log_age=settings.background_log_max_age,
+            trace_bytes=settings.trace_max_bytes,
+        )
+
+    def finders(self) -> Iterator[Callable[[Transaction], list[_Key]]]:
+        """Each finds entries beyond a bound, the oldest first. They only read, so that no write waits."""
+        bounds = (
+            (_RESPONSE, self.age, self.responses),
+            (_COMPLETION, self.age, self.responses),
+            (_CONVERSATION, self.conversation_age, self.conversations),
+            (_LOG, self.log_age, None),
+        )
+        for kind, age, count in bounds:
+            if age is not None:
+                yield partial(_aged, kind, age)
+            if count is not None:
+                yield partial(_surplus, kind, count)
+        if self.bytes is not None:
+            yield partial(_excess, _OLDEST, used_bytes, self.bytes)
+        if self.log_bytes is not None:
+            yield partial(_excess, _OLDEST_LOGS, _logged_bytes, self.log_bytes)
+        if self.trace_bytes is not None:
+            yield partial(_excess, _OLDEST_TRACES, trace_bytes, self.trace_bytes)
+
+
+def sweep(tx: Transaction, bounds: Bounds) -> None:
+    """Deletes all that exceeds the bounds in one transaction, while nothing else uses the store."""
+    for find in bounds.finders():
+        while found := find(tx):
+            _delete_each(found, tx)
+    while _unheld(tx):
+        pass
+
 
 class Sweeper:
     def __init__(self, database: Database, bounds: Bounds) -> None:
@@ -72,11 +115,11 @@ class Sweeper:
     async def sweep(self) -> int:
         """Deletes all that exceeds the bounds now, and returns how many entries."""
         deleted = 0
-        for find in self._finders():
+        for find in self._bounds.finders():
             while found := await self._database.read(find):
                 count = await self._delete(found)
                 deleted += count
-                if not count or len(found) < _FOUND:  # another server deletes the same, or there are no more
+                if not count:  # another server deletes the same
                     break
         for step in (end_abandoned, _unheld):
             while count := await self._database.write(step):
@@ -92,27 +135,6 @@ class Sweeper:
             deleted += await self._database.write(partial(_delete_each, some))
             await asyncio.sleep(0)  # waiting writes come first
         return deleted
-
-    def _finders(self) -> Iterator[Callable[[Transaction], list[_Key]]]:
-        """Each finds entries beyond a bound, the oldest first. They only read, so that no write waits."""
-        most = self._bounds
-        bounds = (
-            (_RESPONSE, most.age, most.responses),
-            (_COMPLETION, most.age, most.responses),
-            (_CONVERSATION, most.conversation_age, most.conversations),
-            (_LOG, most.log_age, None),
-        )
-        for kind, age, count in bounds:
-            if age is not None:
-                yield partial(_aged, kind, age)
-            if count is not None:
-                yield partial(_surplus, kind, count)
-        if most.bytes is not None:
-            yield partial(_excess, _OLDEST, used_bytes, most.bytes)
-        if most.log_bytes is not None:
-            yield partial(_excess, _OLDEST_LOGS, _logged_bytes, most.log_bytes)
-        if most.trace_bytes is not None:
-            yield partial(_excess, _OLDEST_TRACES, trace_bytes, most.trace_bytes)
 
 
 def _delete_each(keys: Sequence[_Key], tx: Transaction) -> int:
@@ -155,7 +177,10 @@ def _surplus(kind: int, most: int, tx: Transaction) -> list[_Key]:
 def _excess(
     oldest: Sequence[str], used: Callable[[Transaction], int], most: int, tx: Transaction
 ) -> list[_Key]:
-    """As many of the oldest as have the bytes beyond the bound."""
+    """Some of the oldest that have the bytes beyond the bound.
+
+    Not all of them: with a response, its deleted parents may go, so that fewer suffice.
+    """
     excess = used(tx) - most
     if excess <= 0:
         return []
@@ -165,4 +190,4 @@ def _excess(
             break
         found.append((kind, key))
         excess -= size
-    return found
+    return found[: 1 + len(found) // 8]

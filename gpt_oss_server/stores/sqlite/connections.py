@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from gpt_oss_server.settings import SettingsError
@@ -81,7 +82,17 @@ def connect(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=256,
     )
-    # SQLite's own clock shows milliseconds, too few to order what is stored in quick succession.
-    connection.create_function("seconds_now", 0, time.time)
+    add_clock(connection, time.time)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
+
+
+def add_clock(connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+    """SQLite's own clock shows milliseconds, too few to order what is stored in quick succession."""
+    connection.create_function("seconds_now", 0, clock)
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):  # the error that led here is the one to report
+            connection.execute("ROLLBACK")

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.sql.database import Work
-from gpt_oss_server.stores.sqlite.connections import SqliteTransaction, connect, create
+from gpt_oss_server.stores.sqlite.connections import SqliteTransaction, connect, create, roll_back
 from gpt_oss_server.stores.sqlite.problems import unavailable
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class SqliteDatabase:
             try:
                 return work(SqliteTransaction(connection))
             finally:
-                _roll_back(connection)
+                roll_back(connection)
         except sqlite3.Error as error:
             raise unavailable(self._path, error) from error
 
@@ -154,7 +154,7 @@ class SqliteDatabase:
                 self._attempt(connection, write)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            _roll_back(connection)
+            roll_back(connection)
             for write in writes:
                 write.error = unavailable(self._path, error)
             return False
@@ -170,12 +170,6 @@ class SqliteDatabase:
             write.error = error
             connection.execute("ROLLBACK TO write")
         connection.execute("RELEASE write")
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        with suppress(sqlite3.Error):  # the error that led here is the one to report
-            connection.execute("ROLLBACK")
 
 
 def _deliver(writes: Sequence[_Write]) -> None:

@@ -6,7 +6,6 @@ Takes an exception of `sqlite3`. Returns the error for a client, or for the pers
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import SettingsError
@@ -29,16 +28,16 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
-def sentence(path: Path, error: sqlite3.Error) -> str:
-    return f"The store {path} failed: {_WHY.get(_code(error), f'SQLite reports: {error}')}."
+def sentence(place: object, error: sqlite3.Error) -> str:
+    return f"The store {place} failed: {_WHY.get(_code(error), f'SQLite reports: {error}')}."
 
 
-def unavailable(path: Path, error: sqlite3.Error) -> StoreUnavailable:
-    return StoreUnavailable(sentence(path, error))
+def unavailable(place: object, error: sqlite3.Error) -> StoreUnavailable:
+    return StoreUnavailable(sentence(place, error))
 
 
-def unusable(path: Path, error: sqlite3.Error | OSError) -> SettingsError:
+def unusable(place: object, error: sqlite3.Error | OSError) -> SettingsError:
     """For a file that cannot be opened when the server starts."""
     if isinstance(error, sqlite3.Error):
-        return SettingsError(sentence(path, error))
-    return SettingsError(f"The store {path} cannot be opened: {error.strerror or error}.")
+        return SettingsError(sentence(place, error))
+    return SettingsError(f"The store {place} cannot be opened: {error.strerror or error}.")

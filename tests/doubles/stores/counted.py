@@ -6,31 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.connection import ConnectionStore
-from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value, Work
 from gpt_oss_server.stores.sql.store import SqlStore
 
 
 class Counted:
-    """`written` of a memory store is what it keeps."""
-
     def __init__(self) -> None:
         self.rows = 0  # that statements wrote
         self.written = 0  # bytes
         self.rows_read = 0
         self.read = 0  # bytes
-
-
-class _OfMemory(Counted):
-    def __init__(self, store: MemoryStore) -> None:
-        super().__init__()
-        self._store = store
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "written":
-            return object.__getattribute__(self, "_store").bytes
-        return object.__getattribute__(self, name)
 
 
 class _Transaction:
@@ -82,8 +68,6 @@ class _Database:
 def counted(store: Store) -> Counted:
     """What the store writes and reads from now on."""
     store = below(store)
-    if isinstance(store, MemoryStore):
-        return _OfMemory(store)
     assert isinstance(store, SqlStore)
     found = Counted()
     store.database = _Database(store.database, found)

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from gpt_oss_server.app import create_app
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.file import FileStore
+from gpt_oss_server.stores.sql.sweeper import used_bytes
 from tests.contracts.store_contract import StoreContract
 from tests.doubles.serving import scripted
 from tests.doubles.stored import append, conversation, ids, item, part, position, stored, texts, turn
@@ -79,9 +80,9 @@ async def test_what_is_deleted_is_in_no_file_and_no_link(tmp_path: Path) -> None
     for name in ("b", "c", "d", "whole"):
         assert await store.delete(name)
     await store.delete_conversation("conv_1")
-    assert store.bytes == 0
+    assert await store.database.read(used_bytes) == 0
     store = await reopened(store)
-    assert (len(store), store.bytes) == (0, 0)
+    assert await store.database.read(used_bytes) == 0
 
 
 async def test_a_restart_with_tighter_bounds_keeps_the_newest(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from gpt_oss_server.apis.responses.socket.connection import MAX_LANES
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.connection import MAX_RESPONSES
+from gpt_oss_server.stores.memory.connection import MAX_RESPONSES
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving

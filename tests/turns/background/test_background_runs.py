@@ -14,7 +14,7 @@ from gpt_oss_server.http.sse import encode
 from gpt_oss_server.runs.background.driven import BackgroundRun
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.stores.events import NO_RECORDS, EventLog, Records
-from gpt_oss_server.stores.memory_events import MemoryEventLogs
+from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from tests.doubles.waiting import until
 
 

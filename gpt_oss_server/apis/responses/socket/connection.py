@@ -35,7 +35,7 @@ from gpt_oss_server.errors import ApiError, InvalidApiKey, SocketLimitReached
 from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread
-from gpt_oss_server.stores.connection import MAX_RESPONSES, ConnectionStore
+from gpt_oss_server.stores.memory.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # lanes with work; an idle lane costs nothing
 MAX_WAITING = 64  # requests per lane

@@ -21,7 +21,7 @@ from gpt_oss_server.stores.base import (
     StoredResponse,
 )
 from gpt_oss_server.stores.chain import History, Position, UnknownParent
-from gpt_oss_server.stores.memory import MemoryStore
+from gpt_oss_server.stores.memory.store import MemoryStore
 from gpt_oss_server.stores.pages import ItemPage, Wanted
 
 # A lane continues from its last response, and a new lane forks from a recent one.
