@@ -23,7 +23,7 @@ from gpt_oss_server.stores.sqlite.problems import unavailable
 T = TypeVar("T")
 _PLACE = "memory"
 _PAGE = 1024  # bytes: small pages save memory where tables are nearly empty, and are no slower
-_EXCESS = 0.01  # the part of a bound by which the store may exceed it
+_EXCESS = 1 / 300  # the part of a bound by which the store may exceed it
 _SECONDS = 30.0  # between sweeps at most
 
 
