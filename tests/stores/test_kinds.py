@@ -16,15 +16,9 @@ from tests.doubles.stored import stored
 def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
     assert Settings().store == "memory"
     app = create_app(scripted("Hi"), Settings(store="memory", store_max_bytes=12_345))
-<<<<<<< HEAD
-    store = app.state.service.served.stores.responses
-    assert isinstance(store._store, MemoryStore)  # what is measured for /metrics
-    assert store._store._max_bytes == 12_345
-=======
-    database = app.state.service.served.store.database
+    database = app.state.service.served.stores.responses.database
     assert isinstance(database, MemoryDatabase)
     assert database._bounds.bytes == 12_345
->>>>>>> 732d5a8e (The memory store is SQLite in memory: as fast per stream and per stored response, and one mechanism fewer)
 
 
 @pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory "])

@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gpt_oss_server.app import create_app
-<<<<<<< HEAD
 from gpt_oss_server.caller.caller import LOCAL
-=======
 from gpt_oss_server.errors import StoreUnavailable
->>>>>>> 732d5a8e (The memory store is SQLite in memory: as fast per stream and per stored response, and one mechanism fewer)
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, Item, StoredResponse

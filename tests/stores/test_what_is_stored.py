@@ -16,11 +16,7 @@ from gpt_oss_server.stores.base import Append, Store, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.sql.links import Links
 from inference.engine import EngineInfo, Finish, Sampling, Step
-<<<<<<< HEAD
-from tests.contracts.store_contract import StoreContract
 from tests.doubles.apis.conversations import conversations_of
-=======
->>>>>>> 732d5a8e (The memory store is SQLite in memory: as fast per stream and per stored response, and one mechanism fewer)
 from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 
