@@ -111,10 +111,6 @@ class Toolbox:
         """The number of open sessions per tool."""
         return {name: len(pool) for name, pool in self._pools.items()}
 
-    def offers(self, recipient: str) -> bool:
-        """Whether a recipient's namespace is a tool here, even if its function is unknown."""
-        return self._find(_split(recipient)[0]) is not None
-
     async def run(
         self,
         conversation: str,

@@ -93,11 +93,11 @@ def post(server: Attacked, path: str, name: str, body: bytes, field: str = "") -
         assert len(answer.content) < 4_000, "an error echoes little"
 
 
-def test_several_at_once(server: Attacked) -> None:
+def test_several_together(server: Attacked) -> None:
     bodies = [
         BODIES["/v1/responses"] % value(name) for name in ("objects", "lone surrogates", "text", "keys")
     ]
-    with under_probe(server, "eight large bodies at once"), ThreadPoolExecutor(8) as clients:
+    with under_probe(server, "eight large bodies together"), ThreadPoolExecutor(8) as clients:
         url = f"{server.url}/v1/responses"
         sent = [clients.submit(httpx.post, url, content=body, timeout=300) for body in bodies * 2]
-        assert {each.result().status_code for each in sent} <= {200, 400}
+        assert {answer.result().status_code for answer in sent} <= {200, 400}

@@ -1,4 +1,4 @@
-"""Requests that ask for much at once: choices, beams, and shares of the engine."""
+"""Requests for very much work: choices, beams, and shares of the engine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_wide_and_long_beams(server: Attacked) -> None:
 
 def test_one_client_does_not_starve_another(server: Attacked) -> None:
     with ThreadPoolExecutor(1) as attacker:
-        with under_probe(server, "another's request beside n=128 × 200 tokens") as probe:
+        with under_probe(server, "another's request during n=128 × 200 tokens") as probe:
             attacker.submit(complete, server, wait=25, prompt="Once", n=128, max_tokens=200)
             time.sleep(2)
             start = time.monotonic()

@@ -71,8 +71,8 @@ async def test_a_database_that_stops_for_ten_seconds(tmp_path: Path) -> None:
             await asyncio.gather(load(), stop())
             lost = 0
             for response_id, response in kept:
-                found = await client.get(f"{server.url}/responses/{response_id}")
-                lost += found.status_code != 200 or found.json() != response
+                stored = await client.get(f"{server.url}/responses/{response_id}")
+                lost += stored.status_code != 200 or stored.json() != response
         server.stop()
     print(f"\nPostgres stopped for {OUTAGE:.0f} s at {RATE:.0f} requests/s: {dict(seen)}; lost: {lost}")
     assert set(seen) <= {"200", "503 store_unavailable", "503 server_is_overloaded", "without retry-after"}

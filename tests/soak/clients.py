@@ -62,7 +62,7 @@ class Load:
         self.http = self.new_http()
         self.kinds: dict[str, Callable[[bool], Awaitable[None]]] = {
             "responses, streamed": self.streamed,
-            "responses, JSON": self.whole,
+            "responses, JSON": self.as_json,
             "responses, continued": self.continued,
             "responses over WebSocket": self.over_websocket,
             "responses in the background": self.in_background,
@@ -112,15 +112,15 @@ class Load:
         types = [event["type"] async for event in self.events("/responses", self.body(stream=True), leaves)]
         assert types[-1] in _ENDS[:2], types[-3:]
 
-    async def whole(self, leaves: bool, **more: Any) -> None:
-        asked = self.http.post("/responses", json=self.body(**more))
+    async def as_json(self, leaves: bool, **more: Any) -> None:
+        sent = self.http.post("/responses", json=self.body(**more))
         if leaves:
             try:
-                answer = await asyncio.wait_for(asked, self.random.uniform(0.01, 1.0))
+                answer = await asyncio.wait_for(sent, self.random.uniform(0.01, 1.0))
             except TimeoutError:
                 raise Left from None
         else:
-            answer = await asked
+            answer = await sent
         assert answer.status_code == 200, answer.text
         response = answer.json()
         assert response["status"] in ("completed", "incomplete"), response["status"]
@@ -130,7 +130,7 @@ class Load:
             self.last = response["id"]
 
     async def continued(self, leaves: bool) -> None:
-        await self.whole(leaves, previous_response_id=self.last if self.random.random() < 0.8 else None)
+        await self.as_json(leaves, previous_response_id=self.last if self.random.random() < 0.8 else None)
 
     async def over_websocket(self, leaves: bool) -> None:
         url = f"ws{self.url.removeprefix('http')}/responses"

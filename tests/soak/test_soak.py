@@ -71,23 +71,25 @@ class Sample:
 def middle(samples: list[Sample], start: float, end: float) -> float:
     """The median of the memory in a part of the time, both borders between 0 and 1."""
     last = samples[-1].minute
-    return statistics.median(each.memory for each in samples if start * last <= each.minute <= end * last)
+    return statistics.median(
+        sample.memory for sample in samples if start * last <= sample.minute <= end * last
+    )
 
 
 async def counters(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     answer = await client.get(url.removesuffix("/v1") + "/health")
-    found: dict[str, Any] = answer.json()["counters"]
-    return found
+    counted: dict[str, Any] = answer.json()["counters"]
+    return counted
 
 
 async def idle(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """The counters of the server once nothing runs or waits in it, or the last ones if that never happens."""
     until = time.monotonic() + _SETTLING
     while True:
-        found = await counters(client, url)
-        engine = found["engine"]
+        counted = await counters(client, url)
+        engine = counted["engine"]
         if not (engine["running"] or engine["waiting"]) or time.monotonic() > until:
-            return found
+            return counted
         await asyncio.sleep(1)
 
 
@@ -118,8 +120,8 @@ async def check_all_slots_work(client: httpx.AsyncClient, url: str) -> None:
     assert [answer.status_code for answer in answers] == [200] * CONCURRENT
     most = 0
     for _ in range(200):
-        found = await counters(client, url)
-        most = max(most, found["engine"]["running"])
+        counted = await counters(client, url)
+        most = max(most, counted["engine"]["running"])
         if most == CONCURRENT:
             break
         await asyncio.sleep(0.05)
@@ -160,19 +162,19 @@ async def open_when_idle(client: httpx.AsyncClient, url: str, pid: int, load: Lo
     """What the server holds open when no client but this one is connected, by kind or path."""
     await load.close_idle_connections()
     await idle(client, url)
-    found = open_by(pid)
+    opened = open_by(pid)
     for _ in range(10):  # it notices closed connections soon
         await asyncio.sleep(1)
-        found = min(found, open_by(pid), key=Counter.total)
-    return found
+        opened = min(opened, open_by(pid), key=Counter.total)
+    return opened
 
 
 def open_by(pid: int) -> Counter[str]:
-    found: Counter[str] = Counter()
+    opened: Counter[str] = Counter()
     for name in os.listdir(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):  # closed meanwhile
-            found[os.readlink(f"/proc/{pid}/fd/{name}").partition(":[")[0]] += 1
-    return found
+            opened[os.readlink(f"/proc/{pid}/fd/{name}").partition(":[")[0]] += 1
+    return opened
 
 
 def leaked(before: Counter[str], after: Counter[str]) -> Counter[str]:

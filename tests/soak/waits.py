@@ -15,7 +15,7 @@ _LONGEST = 120.0
 
 
 class Waits:
-    """Asks `/live`, which no thread and no engine has a part in, ten times a second."""
+    """Requests `/live` ten times a second: neither a thread nor the engine has a part in it."""
 
     def __init__(self, url: str) -> None:
         self._url = url.removesuffix("/v1") + "/live"

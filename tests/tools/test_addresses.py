@@ -15,26 +15,17 @@ fc00::1 fd00:ec2::254 fec0::1 ff02::1 2001:db8::1 2002:7f00:1:: 2002:a00:1:: 64:
 64:ff9b::a9fe:a9fe ::ffff:8.8.8.8
 64:ff9b::808:808 2600::5efe:7f00:1 64:ff9b:1::1 2001:0:4136:e378:8000:63bf:3fff:fdd2 100::1 3fff::1 5f00::1
 """
-PUBLIC = """
-1.1.1.1 8.8.8.8 93.184.216.34 2606:4700:4700::1111 2a00:1450:4001::1
-"""
+ODD = ("", "localhost", "2130706433", "0x7f.1", "127.1", "1.1.1.1/8", "[::1]", "１.1.1.1")
 
 
-@pytest.mark.parametrize("address", PRIVATE.split())
-def test_addresses_of_networks_that_are_not_public_are_refused(address: str) -> None:
-    assert not is_public(address)
-
-
-@pytest.mark.parametrize("address", PUBLIC.split())
-def test_public_addresses_pass(address: str) -> None:
-    assert is_public(address)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "localhost", "2130706433", "0x7f.1", "127.1", "1.1.1.1/8", "[::1]", "１.1.1.1"]
-)
-def test_text_that_is_not_an_address_is_not_public(text: str) -> None:
+@pytest.mark.parametrize("text", [*PRIVATE.split(), *ODD])
+def test_private_addresses_and_text_that_is_no_address_are_refused(text: str) -> None:
     assert not is_public(text)
+
+
+def test_public_addresses_pass() -> None:
+    for address in ("1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001::1"):
+        assert is_public(address)
 
 
 async def test_one_private_address_among_public_ones_refuses_the_name() -> None:
@@ -43,10 +34,8 @@ async def test_one_private_address_among_public_ones_refuses_the_name() -> None:
 
     with pytest.raises(AddressRefused, match="not on the public internet"):
         await resolve_allowed("mixed.example", 443, resolver=mixed)
-    assert await resolve_allowed("mixed.example", 443, resolver=mixed, allow_private=True) == [
-        "8.8.8.8",
-        "127.0.0.1",
-    ]
+    allowed = await resolve_allowed("mixed.example", 443, resolver=mixed, allow_private=True)
+    assert allowed == ["8.8.8.8", "127.0.0.1"]
 
 
 async def test_a_name_that_does_not_resolve_is_refused_with_a_sentence() -> None:
@@ -62,14 +51,10 @@ async def test_a_name_that_does_not_resolve_is_refused_with_a_sentence() -> None
         await resolve_allowed("nowhere.example", 443, resolver=empty)
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "2130706433", "0x7f000001", "127.1", "0177.0.0.1", "::1", "localhost"]
-)
-async def test_every_spelling_of_loopback_is_refused_by_the_system_resolver(host: str) -> None:
+LOOPBACKS = ("127.0.0.1", "2130706433", "0x7f000001", "127.1", "0177.0.0.1", "::1", "localhost")
+
+
+@pytest.mark.parametrize("host", [*LOOPBACKS, "a" * 64 + ".example"])
+async def test_the_system_resolver_lets_no_spelling_of_loopback_and_no_endless_name_pass(host: str) -> None:
     with pytest.raises(AddressRefused):
         await resolve_allowed(host, 80, resolver=system_resolver)
-
-
-async def test_a_host_that_no_resolver_can_encode_is_refused() -> None:
-    with pytest.raises(AddressRefused):
-        await resolve_allowed("a" * 64 + ".example", 80)

@@ -7,13 +7,7 @@ import logging
 
 import pytest
 
-from tests.doubles.tools.scripted_tool import (
-    Clock,
-    Scripted,
-    ScriptedSession,
-    echoes,
-    sleeps,
-)
+from tests.doubles.tools.scripted_tool import Clock, Scripted, ScriptedSession, echoes, sleeps
 from tools.sessions import SessionLimits, TooManySessions
 from tools.tool import Client, ToolCall, ToolOutput, ToolUnavailable
 from tools.toolbox import Offer, Toolbox
@@ -48,10 +42,14 @@ async def test_sessions_end_when_idle_when_old_and_when_forgotten() -> None:
     assert tool.closed_sessions == 4
 
 
-async def test_sessions_end_in_a_quiet_server_too() -> None:
+@pytest.mark.parametrize("by", ["a call", "its opening"])
+async def test_sessions_end_in_a_quiet_server_too(by: str) -> None:
     tool = Scripted(echoes)
     box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
-    await box.run("c", "notes.add", "{}")
+    if by == "a call":
+        await box.run("c", "notes.add", "{}")
+    else:
+        box.open("c", "notes")
     await asyncio.sleep(1.2)
     assert tool.closed_sessions == 1
     await box.close()
@@ -94,15 +92,6 @@ async def test_a_session_opened_without_a_call_serves_the_calls_and_ends_like_an
     assert server.counters["notes"].calls == 2
     await server.close()
     assert tool.closed_sessions == tool.opened == 3
-
-
-async def test_a_session_opened_without_a_call_ends_in_a_quiet_server_too() -> None:
-    tool = Scripted(echoes)
-    box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
-    box.open("c", "notes")
-    await asyncio.sleep(1.2)
-    assert tool.closed_sessions == 1
-    await box.close()
 
 
 async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_without_a_tool() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import assert_never
 
 from tools.browser.arguments import Find, Open, Search, read_call
@@ -23,7 +22,7 @@ from tools.browser.options import BrowseOptions, read_options
 from tools.browser.page import Link, Page, document_page, matches_page, results_page
 from tools.browser.pages.document import BrowserError, PageError, UsageError
 from tools.browser.view import CountTokens, estimate_tokens, reaches, show
-from tools.tool import Declaration, ToolCall, ToolOutput
+from tools.tool import ToolCall, ToolOutput
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +37,8 @@ class BrowserTool:
     `view_tokens` limits what one call shows, `timeout` (seconds) how long it takes. `count_tokens` counts as
     the model does; the default is an estimate. `allow_private_hosts` is for tests and lab networks.
     """
+
+    declaration = BROWSER
 
     def __init__(
         self,
@@ -57,24 +58,12 @@ class BrowserTool:
         self.timeout = timeout
         self.count_tokens = count_tokens
 
-    @property
-    def declaration(self) -> Declaration:
-        return BROWSER
-
     def open(self) -> BrowserSession:
         return BrowserSession(self)
 
     async def close(self) -> None:
         await self.backend.close()
         await self.fetcher.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The target of an `open`: a page already held, or a link to read."""
-
-    link: Link
-    page: Page | None = None
 
 
 class BrowserSession:
@@ -96,10 +85,10 @@ class BrowserSession:
                 return await self._guard(self._search(request, options), search_details(request.query))
             case Open():
                 try:
-                    target = self._target(request)
+                    link, page = self._target(request)
                 except UsageError as error:
                     return _failure(error, open_details(request.url))
-                return await self._guard(self._open(target, request, options), open_details(target.link.url))
+                return await self._guard(self._open(link, page, request, options), open_details(link.url))
             case Find():
                 return await self._guard(self._find(request, options), self._find_details(request))
             case _:
@@ -165,11 +154,10 @@ class BrowserSession:
         text = self._show(results_page(request.query, hits), 0, None, options)
         return ToolOutput(text, details=search_details(request.query, hits))
 
-    async def _open(self, target: _Target, request: Open, options: BrowseOptions) -> ToolOutput:
-        page = target.page
+    async def _open(self, link: Link, page: Page | None, request: Open, options: BrowseOptions) -> ToolOutput:
         if page is None or not options.permits(page.url):
-            page = await self._read(target.link, options, again=request.url is not None)
-        start = request.loc if request.loc is not None else self._start(page, target.link, options)
+            page = await self._read(link, options, again=request.url is not None)
+        start = request.loc if request.loc is not None else self._start(page, link, options)
         text = self._show(page, start, request.num_lines, options)
         return ToolOutput(text, details=open_details(page.url))
 
@@ -185,29 +173,27 @@ class BrowserSession:
         text = self._show(matches, 0, None, options)
         return ToolOutput(text, details=find_details(request.pattern, page.url))
 
-    def _target(self, request: Open) -> _Target:
+    def _target(self, request: Open) -> tuple[Link, Page | None]:
+        """What to open: a link to read, or a page that is already held."""
         if request.url is not None:
             url = request.url.removeprefix(_VIEW_SOURCE)  # as the header of a source view spells it
             source = request.view_source or url != request.url
-            return _Target(Link(_with_scheme(url), source=source))
+            return Link(_with_scheme(url), source=source), None
         page = self._history.page(request.cursor)
         if request.link is not None:
-            return self._linked(page, request)
+            return self._linked(page, request.link, source=request.view_source), None
         if page.kind == "results" and request.view_source:
             raise UsageError("Search results have no source to view: open one of them.")
         if request.view_source and not page.source:
-            return _Target(Link(page.url, source=True))
-        return _Target(Link(page.url), page)
+            return Link(page.url, source=True), None
+        return Link(page.url), page
 
-    def _linked(self, page: Page, request: Open) -> _Target:
-        number = request.link or 0
+    def _linked(self, page: Page, number: int, *, source: bool) -> Link:
         if number >= len(page.links):
             there = f"its links are 0 to {len(page.links) - 1}" if page.links else "it has no links"
             raise UsageError(f"The page has no link {number}: {there}.")
         link = page.links[number]
-        if request.view_source:
-            return _Target(Link(link.url, source=True))
-        return _Target(link)
+        return Link(link.url, source=True) if source else link
 
     async def _read(self, link: Link, options: BrowseOptions, *, again: bool) -> Page:
         if not link.url:

@@ -30,15 +30,11 @@ class ExternalTool:
 
     def __init__(self, server: McpTool, declaration: Declaration, words: Mapping[str, str]) -> None:
         self._server = server
-        self._declaration = declaration
+        self.declaration = declaration
         self._words = words  # the model's function → the word of the server's tool
 
     def __repr__(self) -> str:
-        return f"ExternalTool({self._declaration.namespace!r}, {self._server!r})"
-
-    @property
-    def declaration(self) -> Declaration:
-        return self._declaration
+        return f"ExternalTool({self.declaration.namespace!r}, {self._server!r})"
 
     def open(self) -> Session:
         return _ExternalSession(self._server.open(), self._words)

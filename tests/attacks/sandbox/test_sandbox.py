@@ -129,13 +129,13 @@ async def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if request.param == "the watchdog alone":
         monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", lambda limits: Groups(()))
     sandbox = await asyncio.to_thread(bubblewrap, SandboxLimits())
-    made = PythonTool(sandbox, timeout=15.0, grace=0.5)
-    yield made
-    await made.close()
+    tool = PythonTool(sandbox, timeout=15.0, grace=0.5)
+    yield tool
+    await tool.close()
 
 
 class Probe:
-    """Wakes on the event loop every 50 ms, as the server's health would be asked for."""
+    """Wakes on the event loop every 50 ms, as a probe of the server's health would."""
 
     def __init__(self) -> None:
         self.longest, self.least = 0.0, sys.maxsize

@@ -18,6 +18,13 @@ async def call(session: PythonSession, source: str) -> ToolOutput:
     return await session.run(ToolCall("", textwrap.dedent(source)))
 
 
+async def failure(session: PythonSession, source: str) -> str:
+    """What the model reads of a call that fails."""
+    output = await call(session, source)
+    assert output.failed, output.text
+    return output.text
+
+
 async def output_of(session: PythonSession, source: str) -> str:
     return (await call(session, source)).text.strip()
 

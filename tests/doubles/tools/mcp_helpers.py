@@ -36,6 +36,13 @@ async def call(session: Session, function: str, **arguments: Any) -> ToolOutput:
     return await session.run(ToolCall(function, json.dumps(arguments)))
 
 
+async def failure(session: Session, function: str, **arguments: Any) -> str:
+    """What the model reads of a call that fails."""
+    output = await call(session, function, **arguments)
+    assert output.failed, output.text
+    return output.text
+
+
 async def soon(happened: Any) -> bool:
     """Whether a thread's event is set within a few seconds."""
     return bool(await asyncio.to_thread(happened.wait, 5))

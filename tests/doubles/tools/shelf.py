@@ -72,3 +72,12 @@ async def call(
     session: BrowserSession, function: str, options: Mapping[str, Any] | None = None, **arguments: Any
 ) -> ToolOutput:
     return await session.run(ToolCall(function, json.dumps(arguments), options or {}))
+
+
+async def failure(
+    session: BrowserSession, function: str, options: Mapping[str, Any] | None = None, **arguments: Any
+) -> str:
+    """What the model reads of a call that fails."""
+    output = await call(session, function, options, **arguments)
+    assert output.failed, output.text
+    return output.text

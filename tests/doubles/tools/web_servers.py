@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,15 @@ class Answer:
 
 
 Handler = Callable[[Seen], Answer]
+
+
+def as_json(value: object, status: int = 200) -> Answer:
+    return Answer(json.dumps(value), status, "application/json; charset=utf-8")
+
+
+async def loopback(host: str, port: int) -> list[str]:
+    """A resolver to which every name is this machine."""
+    return ["127.0.0.1"]
 
 
 @dataclass(frozen=True)

@@ -52,19 +52,13 @@ def test_files_are_added_updated_moved_and_deleted_together(tmp_path: Path) -> N
     )
 
 
-def test_a_move_alone_keeps_the_bytes_and_the_mode(tmp_path: Path) -> None:
+def test_a_move_alone_keeps_the_bytes_and_an_update_the_mode_too(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_bytes(b"#!/bin/sh\r\n")
     (tmp_path / "run.sh").chmod(0o750)
     put(tmp_path, "*** Update File: run.sh", "*** Move to: bin/run")
     assert files(tmp_path) == {"bin/run": b"#!/bin/sh\r\n"}
+    put(tmp_path, "*** Update File: bin/run", "-#!/bin/sh", "+#!/bin/bash")
     assert (tmp_path / "bin/run").stat().st_mode & 0o777 == 0o750
-
-
-def test_an_update_keeps_the_mode(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("a\n")
-    (tmp_path / "f").chmod(0o700)
-    put(tmp_path, "*** Update File: f", "-a", "+b")
-    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o700
 
 
 def test_headers_show_where_to_look(tmp_path: Path) -> None:
@@ -85,49 +79,39 @@ def test_several_changes_follow_the_files_order(tmp_path: Path) -> None:
         updated(tmp_path, before, "@@", " c", "-x", "+1", "@@", "-b")
 
 
-def test_line_numbers_after_the_sign_are_ignored(tmp_path: Path) -> None:
-    assert updated(tmp_path, b"a\nb\n", "@@ -1,2 +1,2 @@ def f", " a", "-b", "+c") == b"a\nc\n"
+TEXT = "a\x0cb\u2028c\nd\n".encode()  # a form feed and a separator are not line ends
 
 
-def test_exact_lines_win_over_those_that_differ_in_spaces_at_their_ends(tmp_path: Path) -> None:
-    assert updated(tmp_path, b"a  \nb\na\nb\n", " a", "-b", "+c") == b"a  \nb\na\nc\n"
-    assert updated(tmp_path, b"a  \nb\t\nz\n", " a", "-b", "+c", " z ") == b"a  \nc\nz\n"
-    with pytest.raises(PatchError, match="not in the file"):
-        updated(tmp_path, b"    a\n", "-a", "+b")
+@pytest.mark.parametrize(
+    ("before", "lines", "after"),
+    [
+        (b"a\nb\n", ["@@ -1,2 +1,2 @@ def f", " a", "-b", "+c"], b"a\nc\n"),
+        (b"a  \nb\na\nb\n", [" a", "-b", "+c"], b"a  \nb\na\nc\n"),  # exact lines win over similar ones
+        (b"a  \nb\t\nz\n", [" a", "-b", "+c", " z "], b"a  \nc\nz\n"),
+        (b"a\r\nb\r\nc\r\n", [" a", "-b", "+x", "+y", " c"], b"a\r\nx\r\ny\r\nc\r\n"),
+        (b"a\r\nb\nc\r\n", [" b", "-c", "+d"], b"a\r\nb\nd\r\n"),
+        (b"a\nb", ["-b", "+c"], b"a\nc"),
+        (b"a\nb", [" b", "+c", "*** End of File"], b"a\nb\nc"),
+        (b"a\nb\n", [" b", "+c", "*** End of File"], b"a\nb\nc\n"),
+        (b"a\nb\na\n", ["-a", "+z", "*** End of File"], b"a\nb\nz\n"),  # the last of equal lines
+        (b"a\n", ["+z", "*** End of File"], b"a\nz\n"),
+        (TEXT, [" a\x0cb\u2028c", "-d", "+e"], TEXT.replace(b"d", b"e")),
+        (b"\xef\xbb\xbfa\n", ["-a", "+b"], b"\xef\xbb\xbfb\n"),  # a byte order mark stays
+        (b"", ["+a"], b"a\n"),
+        (b"a\n", ["-a"], b""),
+    ],
+)
+def test_the_lines_of_a_patch_change_the_file(
+    tmp_path: Path, before: bytes, lines: list[str], after: bytes
+) -> None:
+    assert updated(tmp_path, before, *lines) == after
 
 
-def test_the_line_ends_of_the_file_stay(tmp_path: Path) -> None:
-    assert updated(tmp_path, b"a\r\nb\r\nc\r\n", " a", "-b", "+x", "+y", " c") == b"a\r\nx\r\ny\r\nc\r\n"
-    assert updated(tmp_path, b"a\r\nb\nc\r\n", " b", "-c", "+d") == b"a\r\nb\nd\r\n"
+def test_a_patch_with_other_line_ends_keeps_those_of_the_file(tmp_path: Path) -> None:
     crlf = patch("*** Update File: f", " a", "-b", "+c").replace("\n", "\r\n")
     (tmp_path / "f").write_bytes(b"a\nb\n")
     apply(plan(parse(crlf), tmp_path), tmp_path)
     assert (tmp_path / "f").read_bytes() == b"a\nc\n"
-
-
-def test_a_missing_newline_at_the_end_stays_missing(tmp_path: Path) -> None:
-    assert updated(tmp_path, b"a\nb", "-b", "+c") == b"a\nc"
-    assert updated(tmp_path, b"a\nb", " b", "+c", "*** End of File") == b"a\nb\nc"
-    assert updated(tmp_path, b"a\nb\n", " b", "+c", "*** End of File") == b"a\nb\nc\n"
-
-
-def test_an_end_of_file_mark_takes_the_last_of_equal_lines(tmp_path: Path) -> None:
-    assert updated(tmp_path, b"a\nb\na\n", "-a", "+z", "*** End of File") == b"a\nb\nz\n"
-    assert updated(tmp_path, b"a\n", "+z", "*** End of File") == b"a\nz\n"
-
-
-def test_form_feeds_and_separators_are_not_line_ends(tmp_path: Path) -> None:
-    text = "a\x0cb\u2028c\nd\n".encode()
-    assert updated(tmp_path, text, " a\x0cb\u2028c", "-d", "+e") == text.replace(b"d", b"e")
-
-
-def test_a_byte_order_mark_stays_and_does_no_harm(tmp_path: Path) -> None:
-    assert updated(tmp_path, b"\xef\xbb\xbfa\n", "-a", "+b") == b"\xef\xbb\xbfb\n"
-
-
-def test_an_empty_file_takes_added_lines(tmp_path: Path) -> None:
-    assert updated(tmp_path, b"", "+a") == b"a\n"
-    assert updated(tmp_path, b"a\n", "-a") == b""
 
 
 WRONG = {
@@ -142,6 +126,7 @@ WRONG = {
     "no changes": (patch("*** Update File: f"), "no changes"),
     "only context": (patch("*** Update File: f", " a"), "'\\+' or '-'"),
     "wrong context": (patch("*** Update File: f", " q", "-b", "+c"), "not in the file:\nq\nb"),
+    "other spaces": (patch("*** Update File: f", "-  a", "+b"), "not in the file"),
     "wrong header": (patch("*** Update File: f", "@@ def q():", "-b"), "no line 'def q\\(\\):'"),
     "nowhere": (patch("*** Update File: f", "+c"), "does not show where"),
     "exists": (patch("*** Add File: f", "+c"), "exists already"),

@@ -12,22 +12,9 @@ from tests.doubles.tools.patching import files, patch
 from tools.apply_patch import FileChange, PatchError, apply, parse, plan
 
 ESCAPES = [
-    "/etc/passwd",
-    "//etc/passwd",
-    "../outside",
-    "inside/../../outside",
-    "..",
-    ".",
-    "~/outside",
-    "C:\\outside",
-    "\\outside",
-    "inside\\..\\..\\outside",
-    ".git/hooks/pre-commit",
-    "inside/.GIT/config",
-    "a\0b",
-    "link",
-    "linked/n",
-    "dangling",
+    *("/etc/passwd", "//etc/passwd", "../outside", "inside/../../outside", "..", ".", "~/outside"),
+    *("C:\\outside", "\\outside", "inside\\..\\..\\outside", ".git/hooks/pre-commit", "inside/.GIT/config"),
+    *("a\0b", "link", "linked/n", "dangling"),
 ]
 
 

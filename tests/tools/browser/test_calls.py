@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles.tools.shelf import Shelf, call
+from tests.doubles.tools.shelf import Shelf, call, failure
 from tools.browser import BrowserTool
 from tools.browser.session import BrowserSession
 from tools.tool import ToolCall
@@ -89,9 +89,7 @@ async def test_an_impossible_call_is_explained_to_the_model(
 
 async def test_without_any_page_the_output_advises_to_search_first(session: BrowserSession) -> None:
     for function, arguments in (("open", {}), ("open", {"id": 3}), ("find", {"pattern": "x"})):
-        output = await call(session, function, **arguments)
-        assert output.failed
-        assert "No page is open yet" in output.text
+        assert "No page is open yet" in await failure(session, function, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.tools.shelf import call
-from tests.doubles.tools.web_servers import Answer, Seen, Server, serve
+from tests.doubles.tools.web_servers import Answer, Seen, Server, as_json, serve
 from tools.browser import BrowserTool
 from tools.browser.backends.exa import ExaBackend
 from tools.browser.session import BrowserSession
@@ -22,8 +22,8 @@ RESULTS = [
         "score": 0.31,
         "publishedDate": "2024-05-01T00:00:00.000Z",
         "author": None,
-        "highlights": ["The first passage.", "The second\npassage."],
         "highlightScores": [0.5, 0.4],
+        "highlights": ["The first passage.", "The second\npassage."],
     },
     {"id": "https://b.example/", "url": "https://b.example/", "title": None, "highlights": []},
 ]
@@ -42,36 +42,19 @@ def exa(seen: Seen) -> Answer:
             return Answer("<html>a gateway's page</html>")
         if request["query"] == "odd":
             return as_json({"nothing": "known"})
-        return as_json(
-            {
-                "requestId": "r1",
-                "resolvedSearchType": "neural",
-                "results": RESULTS[: request["numResults"]],
-                "searchTime": 12.5,
-                "costDollars": {"total": 0.005, "search": {"neural": 0.005}},
-            }
-        )
+        cost = {"total": 0.005, "search": {"neural": 0.005}}
+        about = {"requestId": "r1", "resolvedSearchType": "neural", "searchTime": 12.5, "costDollars": cost}
+        return as_json({**about, "results": RESULTS[: request["numResults"]]})
     (url,) = request["urls"]
     if url.endswith("/missing"):
         error = {"tag": "CRAWL_NOT_FOUND", "httpStatusCode": 404}
         return as_json({"results": [], "statuses": [{"id": url, "status": "error", "error": error}]})
-    if url.endswith("/empty"):
-        return as_json({"results": [{"id": url, "url": url, "title": "E", "text": ""}], "statuses": []})
-    if url.endswith("/paper.pdf"):
-        text = "Abstract\n\nIf a < b then 【3†x】.\n\nEnd"
-        return as_json({"results": [{"id": url, "url": url, "title": "P", "text": text}], "statuses": []})
-    found = "https://elsewhere.example/" if url.endswith("/moved") else url
-    return as_json(
-        {
-            "requestId": "r2",
-            "results": [{"id": url, "url": found, "title": "An article", "author": "x", "text": ARTICLE}],
-            "statuses": [{"id": url, "status": "success", "source": "cached"}],
-        }
-    )
-
-
-def as_json(value: Any, status: int = 200) -> Answer:
-    return Answer(json.dumps(value), status=status, content_type="application/json; charset=utf-8")
+    texts = {"/empty": "", "/paper.pdf": "Abstract\n\nIf a < b then 【3†x】.\n\nEnd"}
+    text = next((text for end, text in texts.items() if url.endswith(end)), ARTICLE)
+    final = "https://elsewhere.example/" if url.endswith("/moved") else url
+    result = {"id": url, "url": final, "title": "An article", "author": "x", "text": text}
+    statuses = [{"id": url, "status": "success", "source": "cached"}]
+    return as_json({"requestId": "r2", "results": [result], "statuses": statuses})
 
 
 @pytest.fixture
@@ -91,18 +74,12 @@ async def test_a_search_requests_passages_and_shows_them(session: BrowserSession
     output = await call(session, "search", query="what is it", topn=7)
     assert not output.failed, output.text
     assert "L4:   * 【0†Page one†a.example】 The first passage. … The second passage." in output.text
-    assert output.details["results"][1] == {
-        "title": "https://b.example/",
-        "url": "https://b.example/",
-        "snippet": "",
-    }
+    second = {"title": "https://b.example/", "url": "https://b.example/", "snippet": ""}
+    assert output.details["results"][1] == second
     (seen,) = server.seen
     assert (seen.method, seen.path) == ("POST", "/search")
-    assert json.loads(seen.body) == {
-        "query": "what is it",
-        "numResults": 7,
-        "contents": {"highlights": {"maxCharacters": 240}},
-    }
+    passages = {"highlights": {"maxCharacters": 240}}
+    assert json.loads(seen.body) == {"query": "what is it", "numResults": 7, "contents": passages}
 
 
 async def test_the_requests_domains_and_location_are_sent(session: BrowserSession, server: Server) -> None:
@@ -148,28 +125,24 @@ async def test_text_without_tags_keeps_its_lines(session: BrowserSession) -> Non
         ("open", {"id": "https://a.example/empty"}, "no text"),
         ("open", {"id": "http://127.0.0.1/"}, "not on the public Internet"),
         ("open", {"id": "file:///etc/passwd"}, "Only http and https"),
+        ("open", {"id": "https://a.example/moved"}, "does not allow"),
     ],
 )
 async def test_failures_are_explained_without_the_key(
     session: BrowserSession, function: str, arguments: dict[str, Any], words: str
 ) -> None:
-    output = await call(session, function, **arguments)
+    options = {"filters": {"allowed_domains": ["a.example"]}} if words == "does not allow" else None
+    output = await call(session, function, options, **arguments)
     assert output.failed
     assert words in output.text
     assert "a-key" not in output.text
 
 
-async def test_a_page_that_leaves_the_allowed_domains_is_not_shown(session: BrowserSession) -> None:
-    options = {"filters": {"allowed_domains": ["a.example"]}}
-    output = await call(session, "open", id="https://a.example/moved", options=options)
-    assert output.failed
-    assert "does not allow" in output.text
-
-
 async def test_a_wrong_key_and_an_unreachable_service_are_explained(server: Server) -> None:
-    wrong = BrowserTool(ExaBackend("another", base_url=server.url))
-    assert "status 401" in (await call(wrong.open(), "search", query="q")).text
-    await wrong.close()
-    away = BrowserTool(ExaBackend("a-key", base_url="http://127.0.0.1:9"))
-    assert "could not be reached" in (await call(away.open(), "search", query="q")).text
-    await away.close()
+    for key, url, words in (
+        ("another", server.url, "status 401"),
+        ("a-key", "http://127.0.0.1:9", "could not be reached"),
+    ):
+        tool = BrowserTool(ExaBackend(key, base_url=url))
+        assert words in (await call(tool.open(), "search", query="q")).text
+        await tool.close()

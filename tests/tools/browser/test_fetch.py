@@ -11,15 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.doubles.tools.web_servers import Answer, Seen, serve
+from tests.doubles.tools.web_servers import Answer, Seen, loopback, serve
 from tools.browser.network.fetch import Fetcher
 from tools.browser.pages.document import PageError
 
 CERTIFICATE = Path(__file__).with_name("named_example.pem")  # for named.example, valid for a hundred years
-
-
-async def loopback(host: str, port: int) -> list[str]:
-    return ["127.0.0.1"]
 
 
 def lab_fetcher(**options: object) -> Fetcher:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.tools.shelf import call
+from tests.doubles.tools.shelf import call, failure
 from tests.doubles.tools.web_servers import pdf
 from tools.browser import BrowserTool
 from tools.browser.backends.local import LocalBackend
@@ -100,9 +100,7 @@ async def test_a_long_document_opens_at_the_passage_that_was_found(session: Brow
 @pytest.mark.usefixtures("papers")
 async def test_a_pdf_is_opened_and_a_broken_one_explained(session: BrowserSession) -> None:
     assert "Photosynthesis in cacti" in (await call(session, "open", id="local:///paper.pdf")).text
-    broken = await call(session, "open", id="local:///broken.pdf")
-    assert broken.failed
-    assert "could not be read" in broken.text
+    assert "could not be read" in await failure(session, "open", id="local:///broken.pdf")
 
 
 @pytest.mark.parametrize(

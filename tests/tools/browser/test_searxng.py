@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.doubles.tools.shelf import call
-from tests.doubles.tools.web_servers import Answer, Seen, Server, pdf, serve
+from tests.doubles.tools.shelf import call, failure
+from tests.doubles.tools.web_servers import Answer, Seen, Server, as_json, loopback, pdf, serve
 from tools.browser import BrowserTool
 from tools.browser.backends.searxng import SearxngBackend
 from tools.browser.network.fetch import Fetcher
 from tools.browser.session import BrowserSession
 
 
-async def loopback(host: str, port: int) -> list[str]:
-    return ["127.0.0.1"]
-
-
 def instance(seen: Seen) -> Answer:
     """A SearXNG instance, and, at other paths, the web that it finds."""
     address = urlsplit(seen.path)
     host = seen.headers["host"]
-    if address.path == "/page":
-        return Answer("<title>Found</title><p>The <a href='/paper.pdf'>paper</a>.")
-    if address.path == "/paper.pdf":
-        return Answer(pdf("Results of the paper"), content_type="application/pdf")
-    if address.path == "/picture":
-        return Answer(b"\x89PNG\0", content_type="image/png")
+    web = {
+        "/page": Answer("<title>Found</title><p>The <a href='/paper.pdf'>paper</a>."),
+        "/paper.pdf": Answer(pdf("Results of the paper"), content_type="application/pdf"),
+        "/picture": Answer(b"\x89PNG\0", content_type="image/png"),
+    }
     if address.path != "/search":
-        return Answer("no", status=404)
+        return web.get(address.path, Answer("no", status=404))
     query = parse_qs(address.query)["q"][0]
-    if query == "html":
-        return Answer("<html>")
-    if query == "forbidden":
-        return Answer("no", status=403)
-    if query == "down":
-        return Answer("no", status=502)
+    failures = {"html": Answer("<html>"), "forbidden": Answer("no", 403), "down": Answer("no", 502)}
+    if query in failures:
+        return failures[query]
     if query == "quiet":
         return as_json({"query": query, "results": [], "unresponsive_engines": [["google", "timeout"]]})
     results = [
@@ -55,10 +45,6 @@ def instance(seen: Seen) -> Answer:
         {"url": "https://b.example/", "title": "", "content": None},
     ]
     return as_json({"query": query, "number_of_results": 2, "results": results, "unresponsive_engines": []})
-
-
-def as_json(value: Any) -> Answer:
-    return Answer(json.dumps(value), content_type="application/json")
 
 
 @pytest.fixture
@@ -112,18 +98,14 @@ async def test_failures_are_explained(
 ) -> None:
     if "id" in arguments:
         arguments = {"id": server.url + arguments["id"]}
-    output = await call(session, function, **arguments)
-    assert output.failed
-    assert words in output.text
+    assert words in await failure(session, function, **arguments)
 
 
 async def test_the_instance_may_be_private_while_pages_may_not(server: Server) -> None:
     tool = BrowserTool(SearxngBackend(f"{server.url}/search"))
     session = tool.open()
     assert not (await call(session, "search", query="q")).failed
-    refused = await call(session, "open", id=0)
-    assert refused.failed
-    assert "not on the public Internet" in refused.text
+    assert "not on the public Internet" in await failure(session, "open", id=0)
     assert [urlsplit(seen.path).path for seen in server.seen] == ["/search"]
     await tool.close()
 

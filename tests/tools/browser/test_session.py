@@ -5,109 +5,81 @@ from __future__ import annotations
 import re
 
 import pytest
+from openai_harmony import ToolNamespaceConfig  # type: ignore[import-untyped, unused-ignore]
 
-from tests.doubles.tools.shelf import Shelf, call
+from tests.doubles.tools.shelf import Shelf, call, failure
 from tools.browser import BrowserTool
+from tools.browser.declaration import BROWSER
 from tools.browser.history import PageHistory
 from tools.browser.page import document_page
 from tools.browser.pages.document import Document
 from tools.browser.session import BrowserSession
 from tools.browser.view import UNTRUSTED, estimate_tokens
-from tools.tool import Session, Tool
 
 
-def test_it_is_a_tool_and_its_sessions_are_sessions(shelf: Shelf) -> None:
-    tool: Tool = BrowserTool(shelf)
-    session: Session = tool.open()
-    assert tool.declaration.namespace == "browser"
-    assert session is not tool.open()
+def test_the_declaration_is_harmonys_own() -> None:
+    functions = [
+        {"name": f.name, "description": f.description, "parameters": f.parameters} for f in BROWSER.functions
+    ]
+    declared = {"name": BROWSER.namespace, "description": BROWSER.description, "tools": functions}
+    assert declared == ToolNamespaceConfig.browser().model_dump()
+
+
+PAGES = ("a.example/one", "a.example/two", "b.example/three")
 
 
 async def test_search_results_are_shown_in_the_form_the_model_was_trained_on(session: BrowserSession) -> None:
     output = await call(session, "search", query="pages")
     assert output.text == (
-        "[0] pages\n"
-        "**viewing lines [0 - 10] of 10**\n"
-        f"{UNTRUSTED}\n"
-        "\n"
-        "L0: \n"
-        "L1: URL: \n"
-        "L2: # Search Results\n"
-        "L3: \n"
+        f"[0] pages\n**viewing lines [0 - 10] of 10**\n{UNTRUSTED}\n\n"
+        "L0: \nL1: URL: \nL2: # Search Results\nL3: \n"
         "L4:   * 【0†Page one†a.example】 a snippet of one\n"
         "L5:   * 【1†Page two†a.example】 two\n"
         "L6:   * 【2†b.example†b.example】 three three three three three three three three\n"
-        "L7: three three three three three three three three three three three three three\n"
-        "L8: three three three three three three three three three three three three three\n"
-        "L9: three three three three three three three three three three three three three\n"
-        "L10: three three three three three three three three three three three three three"
+        + "\n".join(f"L{n}: {'three ' * 12}three" for n in (7, 8, 9, 10))
     )
     assert not output.failed
     assert output.details["action"] == {
         "type": "search",
         "query": "pages",
         "queries": ["pages"],
-        "sources": [
-            {"type": "url", "url": "https://a.example/one"},
-            {"type": "url", "url": "https://a.example/two"},
-            {"type": "url", "url": "https://b.example/three"},
-        ],
+        "sources": [{"type": "url", "url": f"https://{page}"} for page in PAGES],
     }
-    assert output.details["results"][0] == {
-        "title": "Page one",
-        "url": "https://a.example/one",
-        "snippet": "a snippet of one",
-    }
+    first = {"title": "Page one", "url": "https://a.example/one", "snippet": "a snippet of one"}
+    assert output.details["results"][0] == first
 
 
 async def test_a_page_is_shown_with_its_address_its_lines_and_its_links(session: BrowserSession) -> None:
     output = await call(session, "open", id="https://a.example/one")
     assert output.text == (
-        "[0] Page one (https://a.example/one)\n"
-        "**viewing lines [0 - 4] of 4**\n"
-        f"{UNTRUSTED}\n"
-        "\n"
-        "L0: \n"
-        "L1: URL: https://a.example/one\n"
+        f"[0] Page one (https://a.example/one)\n**viewing lines [0 - 4] of 4**\n{UNTRUSTED}\n\n"
+        "L0: \nL1: URL: https://a.example/one\n"
         "L2: First 【0†two】 and 【1†three†b.example】.\n"
-        "L3: \n"
-        "L4: The needle is here."
+        "L3: \nL4: The needle is here."
     )
     assert output.details == {"action": {"type": "open_page", "url": "https://a.example/one"}, "results": []}
 
 
 async def test_search_open_link_find_and_cite(session: BrowserSession) -> None:
     await call(session, "search", query="pages")
+    # Of search results a citation means the result on that line.
+    assert session.resolve(0, 5) == ("https://a.example/two", "Page two")
+    assert session.resolve(0, 9) == ("https://b.example/three", "b.example")
+    assert session.resolve(0) is session.resolve(0, 1) is None
     assert (await call(session, "open", id=0)).text.startswith("[1] Page one")
-    assert (await call(session, "open", cursor=1, id=1)).text.startswith(
-        "[2] b.example (https://b.example/three)"
-    )
+    third = await call(session, "open", cursor=1, id=1)
+    assert third.text.startswith("[2] b.example (https://b.example/three)")
     found = await call(session, "find", pattern="NEEDLE", cursor=1)
     assert found.text == (
         "[3] Find results for text: `NEEDLE` in `Page one` (https://a.example/one/find)\n"
-        "**viewing lines [0 - 2] of 2**\n"
-        f"{UNTRUSTED}\n"
-        "\n"
-        "L0: # 【0†match at L4】\n"
-        "L1: The needle is here.\n"
-        "L2: "
+        f"**viewing lines [0 - 2] of 2**\n{UNTRUSTED}\n\n"
+        "L0: # 【0†match at L4】\nL1: The needle is here.\nL2: "
     )
-    assert found.details["action"] == {
-        "type": "find_in_page",
-        "pattern": "NEEDLE",
-        "url": "https://a.example/one",
-    }
+    action = {"type": "find_in_page", "pattern": "NEEDLE", "url": "https://a.example/one"}
+    assert found.details["action"] == action
     assert session.resolve(1) == session.resolve(3) == ("https://a.example/one", "Page one")
     assert session.resolve(2, 3) == ("https://b.example/three", "b.example")
     assert session.resolve(4) is None
-
-
-async def test_a_citation_of_search_results_means_the_result_on_that_line(session: BrowserSession) -> None:
-    await call(session, "search", query="pages")
-    assert session.resolve(0, 5) == ("https://a.example/two", "Page two")
-    assert session.resolve(0, 9) == ("https://b.example/three", "b.example")
-    assert session.resolve(0) is None
-    assert session.resolve(0, 1) is None
 
 
 async def test_a_view_holds_the_budget_and_scrolling_continues_where_it_ended(shelf: Shelf) -> None:
@@ -134,8 +106,10 @@ async def test_loc_and_num_lines_are_honoured(session: BrowserSession) -> None:
     assert "**viewing lines [10 - 12] of 401**" in output.text
     assert output.text.endswith("L12: line 10 of the long page")
     assert "lines [0 - 0] of" in (await call(session, "open", num_lines=1)).text
-    whole = await call(session, "open", num_lines=100_000)
-    assert estimate_tokens(whole.text) < 1024 + 80
+    for url, last in (("https://a.example/two", 401), ("https://a.example/huge", 25_001)):
+        output = await call(session, "open", id=url, num_lines=100_000)
+        assert f"of {last}**" in output.text
+        assert estimate_tokens(output.text) < 1024 + 80
 
 
 async def test_a_line_beyond_the_page_is_explained_and_leaves_no_cursor(session: BrowserSession) -> None:
@@ -205,12 +179,6 @@ async def test_no_page_can_forge_the_frame_around_it(session: BrowserSession) ->
     assert all(re.match(r"L\d+: ", line) for line in lines[4:])
 
 
-async def test_a_huge_page_is_one_view_like_any_other(session: BrowserSession) -> None:
-    output = await call(session, "open", id="https://a.example/huge")
-    assert len(output.text) < 5_000
-    assert "of 25001**" in output.text
-
-
 async def test_the_domain_filter_holds_for_results_links_addresses_and_pages_held(
     session: BrowserSession, shelf: Shelf
 ) -> None:
@@ -220,9 +188,7 @@ async def test_the_domain_filter_holds_for_results_links_addresses_and_pages_hel
     assert [hit["url"] for hit in output.details["results"]] == ["https://b.example/three"]
     assert shelf.searches[-1].domains == ("b.example", "c.example")
     for arguments in ({"id": "https://a.example/one"}, {"cursor": 0}, {"id": "https://evilb.example/"}):
-        refused = await call(session, "open", only_b, **arguments)
-        assert refused.failed
-        assert "domains that this request allows" in refused.text
+        assert "domains that this request allows" in await failure(session, "open", only_b, **arguments)
     assert (await call(session, "find", only_b, pattern="line", cursor=0)).failed
     assert not (await call(session, "open", only_b, id=0)).failed
     assert shelf.reads == ["https://a.example/two", "https://b.example/three"]
@@ -243,17 +209,14 @@ async def test_context_size_and_topn_set_how_much_is_searched(session: BrowserSe
     assert len(shown.details["results"]) == 1
 
 
-async def test_the_users_country_is_sent_with_the_search(session: BrowserSession, shelf: Shelf) -> None:
-    place = {"type": "approximate", "country": "gb", "city": "London"}
-    await call(session, "search", {"user_location": place}, query="pages")
-    await call(session, "search", {"user_location": {"country": "England"}}, query="pages")
+async def test_the_users_country_is_sent_and_no_results_are_not_a_failure(
+    session: BrowserSession, shelf: Shelf
+) -> None:
+    for place in ({"type": "approximate", "country": "gb", "city": "London"}, {"country": "England"}):
+        output = await call(session, "search", {"user_location": place}, query="nothing")
+        assert not output.failed
+        assert "No results were found" in output.text
     assert [request.country for request in shelf.searches] == ["GB", None]
-
-
-async def test_no_results_are_not_a_failure(session: BrowserSession) -> None:
-    output = await call(session, "search", query="nothing")
-    assert not output.failed
-    assert "No results were found" in output.text
 
 
 async def test_closing_the_tool_closes_its_backend(shelf: Shelf) -> None:

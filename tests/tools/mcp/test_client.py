@@ -13,7 +13,7 @@ import pytest
 
 from tests.contracts.tool_contract import ToolContract
 from tests.doubles.tools.echo_server import Seen, ServerThread, make_server, serving
-from tests.doubles.tools.mcp_helpers import SECRETS, answer, at, call, lifespan, mcp_tool, soon
+from tests.doubles.tools.mcp_helpers import SECRETS, answer, at, call, failure, lifespan, mcp_tool, soon
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import McpSettingsError, http_endpoint
 from tools.mcp.permissions import parse_permissions
@@ -90,9 +90,7 @@ async def test_wrong_arguments_are_answered_by_the_server_or_by_the_client(tool:
 
 
 async def test_an_unknown_function_is_answered_with_the_known_ones(tool: McpTool) -> None:
-    output = await call(tool.open(), "delete_everything")
-    assert output.failed
-    assert "echo.echo" in output.text
+    assert "echo.echo" in await failure(tool.open(), "delete_everything")
 
 
 async def test_a_name_that_no_recipient_carries_has_a_word_and_reaches_its_tool(tool: McpTool) -> None:
@@ -131,9 +129,7 @@ async def test_a_call_that_takes_too_long_is_stopped_at_the_server_and_the_next_
         session = tool.open()
         await tool.list()
         tool.timeout = 0.7
-        output = await call(session, "slow", seconds=30)
-        assert output.failed
-        assert "did not answer within 0.7 seconds" in output.text
+        assert "did not answer within 0.7 seconds" in await failure(session, "slow", seconds=30)
         assert await soon(seen.cancelled)
         tool.timeout = 10.0
         assert (await call(session, "echo", text="again")).text == "again"
@@ -180,9 +176,7 @@ async def test_a_closed_tool_answers_that_it_is_closed(tool: McpTool) -> None:
     await call(session, "echo", text="hello")
     await tool.close()
     await tool.close()
-    output = await call(session, "echo", text="hello")
-    assert output.failed
-    assert "closed" in output.text
+    assert "closed" in await failure(session, "echo", text="hello")
 
 
 async def test_credentials_reach_the_server_and_nothing_else(

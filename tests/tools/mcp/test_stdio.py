@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.tools import echo_server
-from tests.doubles.tools.mcp_helpers import call, check_failure, mcp_tool
+from tests.doubles.tools.mcp_helpers import call, check_failure, failure, mcp_tool
 from tools.mcp import client as client_module
 from tools.mcp import connection as connection_module
 from tools.mcp.endpoints import StdioEndpoint
@@ -60,9 +60,7 @@ async def test_a_command_is_restarted_when_it_died_and_never_in_the_event_loops_
     async with mcp_tool(ECHO, timeout=10) as tool:
         session = tool.open()
         assert (await call(session, "echo", text="hi 東京")).text == "hi 東京"
-        died = await call(session, "die")
-        assert died.failed
-        assert "closed the connection" in died.text
+        assert "closed the connection" in await failure(session, "die")
         assert (await call(session, "echo", text="again")).text == "again"
     assert threads
     assert all(name.startswith("tool-starter") for name in threads)

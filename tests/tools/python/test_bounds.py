@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.tools.calling import call, output_of
+from tests.doubles.tools.calling import failure, output_of
 from tests.tools.python.conftest import SMALL, MakeTool, bubblewrap
 from tools.python.sandboxes.bounds import cgroups, host_memory, usage, watchdog
 from tools.python.sandboxes.bounds.cgroups import Groups, make_groups
 from tools.python.sandboxes.bounds.host_memory import HostMemory
 from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.process_numbers import can_bound, highest_number
 from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
 
 HOLDER = "kept = bytearray(b'x') * (64 << 20); import sys; print(flush=True); sys.stdin.read()"
@@ -118,9 +119,7 @@ async def test_a_machine_short_of_memory_ends_the_box_that_holds_the_most(
     assert await output_of(large, "kept = bytearray(b'x') * (100 << 20); 1") == "1"
     await asyncio.sleep(1.0)  # until the watchdog has looked at both
     short_once(monkeypatch)
-    output = await call(large, "import time; time.sleep(20)")
-    assert output.failed
-    assert "the machine ran short of memory" in output.text
+    assert "the machine ran short of memory" in await failure(large, "import time; time.sleep(20)")
     assert await output_of(small, "x") == "1"
 
 
@@ -130,9 +129,7 @@ async def test_a_machine_short_of_memory_starts_no_box(
     session = make_tool(timeout=40.0).open()
     with monkeypatch.context() as patch:
         patch.setattr("tools.python.sandboxes.sandbox.host_memory", lambda: HostMemory(8192 * MIB, 100 * MIB))
-        output = await call(session, "1")
-        assert output.failed
-        assert "short of memory; try again later" in output.text
+        assert "short of memory; try again later" in await failure(session, "1")
     assert await output_of(session, "1") == "1"
 
 
@@ -207,3 +204,45 @@ def make_groups_work() -> bool:
     groups = make_groups(SMALL)
     asyncio.run(groups.remove())
     return groups.limit_memory
+
+
+SETTING = Path("/proc/sys/kernel/pid_max")
+
+
+def of_the_host() -> str:
+    return SETTING.read_text()
+
+
+@pytest.mark.parametrize("release", ["6.13.9", "5.15.0-91-generic", "4.18.0", "unknown", ""])
+def test_the_setting_of_a_whole_host_is_never_touched(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", str)
+    assert not can_bound(release)
+    assert can_bound("6.14.0-rc1")
+    assert can_bound("7.0")
+
+
+@pytest.mark.skipif(
+    not can_bound() or not os.access(SETTING, os.W_OK),
+    reason="process numbers are bounded by root, since Linux 6.14, where /proc/sys can be written",
+)
+async def test_a_box_without_control_groups_has_few_numbers_and_never_runs_out_of_them(
+    make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", lambda limits: Groups(()))
+    before = of_the_host()
+    tool = make_tool(timeout=60.0)
+    session = tool.open()
+    shown = await output_of(session, f"print(open('{SETTING}').read())")
+    assert int(shown) == highest_number(SMALL.processes)
+    # First more processes than there are numbers, one after another; then some simultaneously, as before.
+    source = """
+        import os, subprocess, time
+        for _ in range(500):
+            child = os.posix_spawn("/bin/true", ["true"], {})
+            os.waitpid(child, 0)
+        print(len([subprocess.Popen(["sleep", "0.1"]) for _ in range(5)]))
+    """
+    assert await output_of(session, source) == "5"
+    await tool.close()
+    assert of_the_host() == before

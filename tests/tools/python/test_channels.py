@@ -26,9 +26,9 @@ assert len(READY) == 2 + 0x19
 
 @pytest.fixture
 def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
-    made = zmq.Context()
-    yield made
-    made.destroy(linger=0)
+    context = zmq.Context()
+    yield context
+    context.destroy(linger=0)
 
 
 @pytest.mark.parametrize("sizes", [[5], [0, 1, 255, 256, 70_000], [3 * MIB, 3 * MIB]])
@@ -70,7 +70,7 @@ async def test_a_channel_that_ends_amid_messages_leaves_whole_ones(
     sender.close(0)
     with pytest.raises(ChannelEnded):
         await only_whole_ones(channel)
-    channel.send([b"nobody reads this"])
+    channel.send([b"it has no reader"])
 
 
 async def only_whole_ones(channel: Channel) -> None:
@@ -104,10 +104,6 @@ async def answering(path: Path, sent: bytes) -> AsyncIterator[Path]:
         server.close()
 
 
-async def channel_to(path: Path) -> Channel:
-    return await connect(path, Kind.OUTPUTS)
-
-
 @pytest.mark.parametrize(
     "frame",
     [
@@ -122,7 +118,7 @@ async def channel_to(path: Path) -> Channel:
 )
 async def test_a_message_is_refused_before_it_takes_memory_or_time(tmp_path: Path, frame: bytes) -> None:
     async with answering(tmp_path, frame) as path:
-        channel = await channel_to(path)
+        channel = await connect(path, Kind.OUTPUTS)
         tracemalloc.start()
         try:
             with pytest.raises(ChannelEnded):
@@ -148,18 +144,14 @@ async def test_an_end_that_is_no_kernel_is_refused(
 
     server = await asyncio.start_unix_server(answer, tmp_path / "s")
     with pytest.raises(ChannelEnded):
-        await channel_to(tmp_path / "s")
+        await connect(tmp_path / "s", Kind.OUTPUTS)
     server.close()
     await asyncio.sleep(0.05)  # both ends close their transports
     with pytest.raises(ChannelEnded):
-        await channel_to(tmp_path / "nothing")
+        await connect(tmp_path / "nothing", Kind.OUTPUTS)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"[],", b"{},", b"0,"],
-    ids=["lists", "mappings", "numbers"],
-)
+@pytest.mark.parametrize("content", [b"[],", b"{},", b"0,"], ids=["lists", "mappings", "numbers"])
 def test_content_of_very_many_parts_is_not_parsed(content: bytes) -> None:
     frames = request("key", "stream", "1", "s", {})
 

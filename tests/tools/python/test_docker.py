@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.tools.calling import call, descriptors, output_of, processes, what_gets_through
+from tests.doubles.tools.calling import call, descriptors, failure, output_of, processes, what_gets_through
 from tests.tools.python.conftest import MakeTool, docker
 from tools.python import PythonSession, Sandbox
 from tools.python.sandboxes.docker import owner_mark
@@ -95,9 +95,7 @@ for place in range(0, 400 << 20, 4096):
 async def test_memory_is_limited_and_the_model_learns_why(make_tool: MakeTool) -> None:
     session = make_tool(timeout=60.0).open()
     await session.write("kept", b"x")
-    output = await call(session, MEMORY)
-    assert output.failed
-    assert "it used more than 256 MiB of memory" in output.text
+    assert "it used more than 256 MiB of memory" in await failure(session, MEMORY)
     assert await output_of(session, "import os; print(os.listdir('.'))") == "['kept']"
 
 

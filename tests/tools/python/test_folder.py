@@ -30,6 +30,8 @@ def folder(inside: Path) -> Iterator[Folder]:
 def test_a_written_file_is_listed_and_read(folder: Folder) -> None:
     folder.write("/mnt/data/a/b.txt", b"one")
     folder.write("c.bin", bytes(range(256)))
+    with pytest.raises(FileRefused, match="larger than 255 bytes"):
+        folder.read("c.bin", 255)
     folder.write("c.bin", b"two")
     assert [(info.path, info.size) for info in folder.files()] == [("a/b.txt", 3), ("c.bin", 3)]
     assert folder.read("a/b.txt", 3) == b"one"
@@ -44,12 +46,13 @@ def test_a_written_file_is_listed_and_read(folder: Folder) -> None:
     ],
 )
 def test_names_that_lead_elsewhere_are_refused(folder: Folder, path: str) -> None:
-    with pytest.raises(FileRefused):
-        folder.read(path, 100)
-    with pytest.raises(FileRefused):
-        folder.write(path, b"x")
-    with pytest.raises(FileRefused):
-        folder.remove(path)
+    for use in (
+        lambda: folder.read(path, 100),
+        lambda: folder.write(path, b"x"),
+        lambda: folder.remove(path),
+    ):
+        with pytest.raises(FileRefused):
+            use()
 
 
 def test_a_removed_file_is_gone_and_the_rest_stays(folder: Folder) -> None:
@@ -62,16 +65,6 @@ def test_a_removed_file_is_gone_and_the_rest_stays(folder: Folder) -> None:
         folder.remove("d.txt")
 
 
-def test_a_removal_follows_no_link(folder: Folder, inside: Path) -> None:
-    (inside / "link").symlink_to("../secret")
-    (inside / "up").symlink_to("..")
-    for path in ("link", "up/secret"):
-        with pytest.raises(FileRefused):
-            folder.remove(path)
-    assert (inside.parent / "secret").read_text() == "secret"
-    assert (inside / "link").is_symlink()
-
-
 def test_links_are_neither_followed_nor_listed(folder: Folder, inside: Path) -> None:
     (inside / "link").symlink_to("../secret")
     (inside / "absolute").symlink_to("/etc/passwd")
@@ -81,6 +74,10 @@ def test_links_are_neither_followed_nor_listed(folder: Folder, inside: Path) -> 
     for path in ("link", "absolute", "up/secret", "loop"):
         with pytest.raises(FileRefused):
             folder.read(path, 100)
+        with pytest.raises(FileRefused):
+            folder.remove(path)
+    assert (inside.parent / "secret").read_text() == "secret"
+    assert (inside / "link").is_symlink()
     with pytest.raises(FileRefused):
         folder.write("up/new", b"x")
     assert not (inside.parent / "new").exists()
@@ -103,17 +100,10 @@ def test_pipes_sockets_and_folders_are_not_files(
         listening.bind("socket")
         assert folder.files() == []
         for path in ("pipe", "folder", "socket", "missing"):
-            with pytest.raises(FileRefused):
-                folder.read(path, 100)
-            with pytest.raises(FileRefused):
-                folder.remove(path)
+            for use in (lambda path: folder.read(path, 100), folder.remove):
+                with pytest.raises(FileRefused):
+                    use(path)
     assert sorted(os.listdir(inside)) == ["folder", "pipe", "socket"]
-
-
-def test_a_file_above_the_limit_is_refused(folder: Folder) -> None:
-    folder.write("a", b"x" * 101)
-    with pytest.raises(FileRefused, match="larger than 100 bytes"):
-        folder.read("a", 100)
 
 
 def test_deep_and_wide_trees_are_bounded(folder: Folder, inside: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -138,15 +139,15 @@ async def test_a_program_that_cannot_be_started_is_reported() -> None:
     assert descriptors() == opened
 
 
-BURST = """
-import asyncio, json, os, signal
+SERVER = """
+import asyncio, json, os, signal, sys
 from tools.python import PythonTool, choose_sandbox
 from tools.python.sandboxes.bounds.usage import measure
 from tools.tool import ToolCall
 
 async def main():
     tool = PythonTool(await choose_sandbox("bubblewrap"))
-    await asyncio.gather(*(tool.open().run(ToolCall("", "1")) for _ in range(4)))
+    await asyncio.gather(*(tool.open().run(ToolCall("", source)) for source in sys.argv[1:]))
     print(json.dumps(measure(os.getpid(), 100_000).ids), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -154,10 +155,17 @@ asyncio.run(main())
 """
 
 
+async def killed_after(*sources: str) -> tuple[int, set[int]]:
+    """A server that was killed after these calls: its pid, and those of its descendants."""
+    words = (sys.executable, "-c", SERVER, *sources)
+    server = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await server.communicate()
+    assert server.returncode == -signal.SIGKILL
+    return server.pid, set(json.loads(printed)) - {server.pid}
+
+
 async def test_a_server_killed_after_a_burst_of_starts_leaves_no_box(sandbox: Sandbox) -> None:
-    server = await asyncio.create_subprocess_exec(sys.executable, "-c", BURST, stdout=asyncio.subprocess.PIPE)
-    words, _ = await server.communicate()
-    left = set(json.loads(words)) - {server.pid}
+    _, left = await killed_after(*"1111")
     assert len(left) >= 12  # each box has two processes of bubblewrap, and the kernel
     for _ in range(100):
         left = {pid for pid in left if _lives(pid)}
@@ -174,27 +182,11 @@ def _lives(pid: int) -> bool:
         return False
 
 
-SERVER = """
-import asyncio, os, signal, sys
-from tools.python import PythonTool, choose_sandbox
-from tools.tool import ToolCall
-
-async def main():
-    tool = PythonTool(await choose_sandbox("bubblewrap"))
-    await tool.open().run(ToolCall("", sys.argv[1]))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
 async def test_when_the_server_is_killed_its_kernels_end_too(sandbox: Sandbox, tmp_path: Path) -> None:
     mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
     # The arguments of a sleeping program show in the host's /proc.
     source = f"import subprocess; subprocess.Popen(['/bin/sh', '-c', 'sleep 600; : {mark}'])"
-    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, source)
-    killed = server.pid
-    assert await server.wait() == -9
+    killed, _ = await killed_after(source)
     for _ in range(50):
         if not _running(mark):
             break
@@ -217,11 +209,3 @@ def _running(mark: str) -> bool:
             except OSError:
                 continue
     return False
-
-
-async def test_a_kernel_starts_fast() -> None:
-    tool = PythonTool(await asyncio.to_thread(bubblewrap))
-    began = time.monotonic()
-    assert await output_of(tool.open(), "1") == "1"
-    assert time.monotonic() - began < 15.0  # 0.4 s on a free machine
-    await tool.close()

@@ -20,36 +20,6 @@ from tools.tool import Client, ToolCall, ToolOutput
 HOLD = "kept = bytearray(b'x') * (80 << 20); 1"
 
 
-async def test_idle_kernels_end_when_others_need_their_memory(make_tool: MakeTool) -> None:
-    tool = make_tool(timeout=40.0, memory=FOR_A_KERNEL + 120 * MIB)
-    first, second = tool.open(), tool.open()
-    await first.write("a.txt", b"kept")
-    assert await output_of(first, HOLD) == "1"
-    await asyncio.sleep(1.0)  # until the watchdog has looked at it
-    assert first.held > 80 * MIB
-    assert await output_of(second, "1") == "1"
-    assert first.held < MIB  # only the file
-    output = await call(first, "open('a.txt').read()")
-    assert "other conversations needed its memory" in output.text
-    assert "'kept'" in output.text
-
-
-async def test_files_that_ended_kernels_left_count_too(make_tool: MakeTool) -> None:
-    tool = make_tool(timeout=40.0, memory=FOR_A_KERNEL + 12 * MIB)
-    first, second = tool.open(), tool.open()
-    for at in range(3):
-        await first.write(f"{at}.bin", b"x" * (5 * MIB))
-    await first.retire("enough")
-    assert 15 * MIB <= first.held < 16 * MIB
-    with pytest.raises(NoMemoryLeft, match="delete files or containers"):
-        await second.write("a.txt", b"x")
-    refused = await call(second, "1")
-    assert refused.failed
-    assert "hold 108 MiB of memory, the most that python may use here" in refused.text
-    await first.remove("0.bin")
-    assert await output_of(second, "1") == "1"
-
-
 LIMIT = FOR_A_KERNEL + 120 * MIB
 GROW = """
 import time
@@ -82,41 +52,61 @@ class Owned:
 
 
 class Owners:
-    def __init__(self, make_tool: MakeTool, **limits: int) -> None:
+    def __init__(self, make_tool: MakeTool, *, memory: int | None = None, **limits: int) -> None:
         self.limits = limits
-        self._tool: PythonTool = make_tool(timeout=60.0)
+        self._tool: PythonTool = make_tool(timeout=60.0, memory=memory)
 
     def open(self, owner: str) -> Any:
         return Owned(self._tool.open(), owner, self.limits)
 
 
-async def test_idle_kernels_of_an_owner_end_for_its_others_alone(make_tool: MakeTool) -> None:
-    owners = Owners(make_tool, limited=LIMIT)
+BOUNDS = pytest.mark.parametrize("bound", ["all", "one owner"])
+
+
+@BOUNDS
+async def test_idle_kernels_end_when_others_of_the_bound_need_their_memory(
+    make_tool: MakeTool, bound: str
+) -> None:
+    owners = Owners(make_tool, memory=LIMIT) if bound == "all" else Owners(make_tool, limited=LIMIT)
     other = owners.open("other")
-    assert await output_of(other, HOLD) == "1"
+    if bound == "one owner":
+        assert await output_of(other, HOLD) == "1"
     first, second = owners.open("limited"), owners.open("limited")
+    await first.write("a.txt", b"kept")
     assert await output_of(first, HOLD) == "1"
     await asyncio.sleep(1.0)  # until the watchdog has looked at it
+    assert first.held > 80 * MIB
     assert await output_of(second, "1") == "1"
-    assert first.held < MIB
-    assert other.held > 80 * MIB
-    assert "other conversations needed its memory" in (await call(first, "1")).text
+    assert first.held < MIB  # only the file
+    assert bound == "all" or other.held > 80 * MIB
+    output = await call(first, "open('a.txt').read()")
+    assert "other conversations needed its memory" in output.text
+    assert "'kept'" in output.text
 
 
-async def test_files_beyond_the_limit_of_an_owner_are_refused(make_tool: MakeTool) -> None:
-    owners = Owners(make_tool, limited=FOR_A_KERNEL + 12 * MIB)
-    other = owners.open("other")
-    for at in range(3):
-        await other.write(f"{at}.bin", b"x" * (5 * MIB))
-    first = owners.open("limited")
+@BOUNDS
+async def test_files_that_ended_kernels_left_count_too(make_tool: MakeTool, bound: str) -> None:
+    limit = FOR_A_KERNEL + 12 * MIB
+    owners = Owners(make_tool, memory=limit) if bound == "all" else Owners(make_tool, limited=limit)
+    if bound == "one owner":
+        other = owners.open("other")
+        for at in range(3):
+            await other.write(f"{at}.bin", b"x" * (5 * MIB))
+    first, second = owners.open("limited"), owners.open("limited")
     for at in range(3):
         await first.write(f"{at}.bin", b"x" * (5 * MIB))
     await first.retire("enough")
-    second = owners.open("limited")
-    with pytest.raises(NoMemoryLeft, match="conversations of this client hold 108 MiB of memory, the most"):
+    assert 15 * MIB <= first.held < 16 * MIB
+    with pytest.raises(NoMemoryLeft, match="delete files or containers"):
         await second.write("a.txt", b"x")
-    assert (await call(second, "1")).failed
-    owners.limits["limited"] = LIMIT  # of the same key, after a change of the file
+    refused = await call(second, "1")
+    assert refused.failed
+    whose = "of this client" if bound == "one owner" else "together"
+    assert f"{whose} hold 108 MiB of memory, the most that" in refused.text
+    if bound == "all":
+        await first.remove("0.bin")
+    else:
+        owners.limits["limited"] = LIMIT  # of the same key, after a change of the file
     assert await output_of(second, "1") == "1"
 
 

@@ -17,6 +17,7 @@ import pytest
 from tools.python import Sandbox
 
 NOBODY = 65534
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
@@ -75,32 +76,25 @@ def interpreter() -> Iterator[str]:
     if not (_open_to_all(packages) and _open_to_all(REPOSITORY)):
         pytest.skip("the packages or the repository are closed to other users")
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    found = [path for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}") if _runs(path)]
-    if not found:
+    usable = [path for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}") if _runs(path)]
+    if not usable:
         pytest.skip(f"no {name} that another user could run")
     folder = Path(tempfile.mkdtemp(prefix="gpt-oss-python-test-"))
     folder.chmod(0o755)
-    subprocess.run([found[0], "-m", "venv", "--without-pip", folder / "env"], check=True, capture_output=True)
+    subprocess.run(
+        [usable[0], "-m", "venv", "--without-pip", folder / "env"], check=True, capture_output=True
+    )
     (folder / "env" / "lib" / name / "site-packages" / "others.pth").write_text(f"{packages}\n")
     yield str(folder / "env" / "bin" / "python")
     shutil.rmtree(folder)
 
 
 def _open_to_all(path: Path) -> bool:
-    return all(each.stat().st_mode & 0o5 == 0o5 for each in (path, *path.parents))
+    return all(above.stat().st_mode & 0o5 == 0o5 for above in (path, *path.parents))
 
 
 def _runs(path: str) -> bool:
-    argv = [
-        "setpriv",
-        f"--reuid={NOBODY}",
-        f"--regid={NOBODY}",
-        "--clear-groups",
-        path,
-        "-m",
-        "venv",
-        "--help",
-    ]
+    argv = [*AS_NOBODY, path, "-m", "venv", "--help"]
     return (
         os.path.exists(path)
         and _open_to_all(Path(path).resolve().parent)
@@ -112,7 +106,7 @@ def test_an_unprivileged_user_has_the_same_protection(sandbox: Sandbox, interpre
     del sandbox  # needed for its skip
     done = subprocess.run(
         [
-            *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+            *AS_NOBODY,
             *("env", "-i", "PATH=/usr/bin:/bin", f"PYTHONPATH={REPOSITORY}", "PYTHONDONTWRITEBYTECODE=1"),
             *(interpreter, "-c", SCRIPT),
         ],

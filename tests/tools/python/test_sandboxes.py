@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.doubles.tools.calling import call, output_of, processes
 from tools.python import PythonTool, choose_sandbox
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bubblewrap import refusal
-from tools.python.sandboxes.docker import Docker
+from tools.python.sandboxes.docker import Docker, owner_is_gone, owner_mark
 from tools.python.sandboxes.interpreter import examine
 from tools.tool import ToolUnavailable
 
@@ -36,18 +37,12 @@ async def test_without_any_sandbox_the_error_states_what_to_install(monkeypatch:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        (
-            "bwrap: No permissions to create new namespace, likely because",
-            "kernel.unprivileged_userns_clone=1",
-        ),
-        ("bwrap: No permissions to creating new namespace, likely because", "unprivileged_userns_clone=1"),
-        ("bwrap: Creating new namespace failed: No space left on device", "user.max_user_namespaces"),
-        ("bwrap: setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns=0"),
-        (
-            "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted",
-            "apparmor_restrict_unprivileged_userns",
-        ),
-        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"),
+        ("No permissions to create new namespace, likely because", "kernel.unprivileged_userns_clone=1"),
+        ("No permissions to creating new namespace, likely because", "unprivileged_userns_clone=1"),
+        ("Creating new namespace failed: No space left on device", "user.max_user_namespaces"),
+        ("setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns=0"),
+        ("loopback: Failed RTM_NEWADDR: Operation not permitted", "apparmor_restrict_unprivileged_userns"),
+        ("Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"),
         ("something else", "choose --python docker or --python off"),
     ],
 )
@@ -120,3 +115,15 @@ async def test_unsafe_local_works_logs_a_warning_and_leaves_nothing(caplog: pyte
             break
         await asyncio.sleep(0.1)
     assert processes() <= before
+
+
+def test_the_owner_of_a_container_is_gone_only_if_that_is_certain() -> None:
+    numbering, pid, started = owner_mark().split(".")
+    earlier = int(started) - 1
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert owner_is_gone(f"{numbering}.{ended.pid}.{started}")
+    assert owner_is_gone(f"{numbering}.{pid}.{earlier}"), "its number was reused"
+    odd = ("", "mine", "../..", f"0.{pid}.1", f"00000000.{pid}")
+    for mark in (owner_mark(), f"00000000.{pid}.{earlier}", *odd):
+        assert not owner_is_gone(mark)

@@ -26,7 +26,6 @@ from tools.browser.pages.document import (
     PageError,
     SearchError,
 )
-from tools.browser.pages.processes import prepare
 from tools.browser.pages.text import one_line
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ class ExaBackend:
 
     async def read(self, request: ReadRequest) -> Document:
         url = str(request.fetcher.check(request.url))
-        prepare()
         client = await self._client.get()
         try:
             answer = await client.get_contents(

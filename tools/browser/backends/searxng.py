@@ -16,7 +16,6 @@ from tools.browser.network.client import Lazy
 from tools.browser.network.urls import is_web
 from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document, SearchError
-from tools.browser.pages.processes import prepare
 from tools.browser.pages.text import one_line
 
 _MAX_BYTES: Final = 8_000_000
@@ -40,7 +39,6 @@ class SearxngBackend:
         return hits
 
     async def read(self, request: ReadRequest) -> Document:
-        prepare()
         body = await request.fetcher.get(request.url, request.permits)
         return await convert(body, view_source=request.view_source)
 

@@ -118,17 +118,10 @@ class _Workers:
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._free: list[_Worker] = []
-        self._living = 0
         self._lock = threading.Lock()
         self._turns = threading.BoundedSemaphore(PROCESSES)
         self.threads = ThreadPoolExecutor(PROCESSES, thread_name_prefix=f"browser-{kind}")
         atexit.register(self.close)
-
-    def prepare(self) -> None:
-        """Starts a process if there is none, so that it is ready when a page has arrived."""
-        with self._lock:
-            if not self._living:
-                self._free.append(self._started())
 
     def read(self, body: PageBody, kind: Kind, unwanted: threading.Event) -> Document:
         """Converts a body; the thread waits for its turn. Stops soon when it is no longer wanted."""
@@ -153,17 +146,17 @@ class _Workers:
         with self._lock:
             ended, self._free = self._free, []
         for worker in ended:
-            self._end(worker)
+            worker.end()
 
     def _answer(self, body: PageBody, kind: Kind, unwanted: threading.Event) -> dict[str, Any]:
         worker = self._next()
         try:
             answer = worker.convert(body, kind, SECONDS[self._kind], unwanted)
         except BaseException:
-            self._end(worker)
+            worker.end()
             raise
         if worker.bodies >= MAX_BODIES[self._kind]:
-            self._end(worker)
+            worker.end()
         else:
             with self._lock:
                 self._free.append(worker)
@@ -176,29 +169,12 @@ class _Workers:
                 if worker.process.poll() is None:
                     return worker
                 worker.end()  # it ended by itself, in its idle time
-                self._living -= 1
-            return self._started()
-
-    def _started(self) -> _Worker:
-        """The caller holds the lock."""
-        worker = _Worker(self._kind)
-        self._living += 1
-        return worker
-
-    def _end(self, worker: _Worker) -> None:
-        worker.end()
-        with self._lock:
-            self._living -= 1
+        return _Worker(self._kind)
 
 
 @cache
 def workers(kind: str) -> _Workers:
     return _Workers(kind)
-
-
-def prepare() -> None:
-    """Starts a process for markup in the background, e.g. while the page is still being fetched."""
-    workers("markup").threads.submit(workers("markup").prepare)
 
 
 async def read_page(body: PageBody, kind: Kind) -> Document:

@@ -8,7 +8,6 @@ process must read.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -148,7 +147,6 @@ async def spawn(
         # Written before the process exists, but cannot block: a pipe holds at least a page, and `send` is
         # smaller.
         os.write(line, send)
-        os.set_blocking(output, False)
         process = await start(argv, stdin=get, output=words, env=env, cwd=cwd, pass_fds=pass_fds)
     except BaseException as error:
         os.close(output)
@@ -164,7 +162,7 @@ async def spawn(
 
 async def collect(descriptor: int, until: bytes | None = None) -> tuple[bytes, bool]:
     """Reads a pipe to its end or to a marker without blocking; returns the last bytes, and if marked."""
-    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_NONBLOCK)
+    os.set_blocking(descriptor, False)
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bool] = loop.create_future()
     seen = bytearray()

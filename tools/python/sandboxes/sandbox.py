@@ -11,6 +11,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from tools.python.sandboxes.bounds.host_memory import SHORT_OF_MEMORY, host_memory
@@ -36,7 +37,7 @@ class Sandbox(ABC):
     def within(self, memory: int) -> Self:
         """The same sandbox for boxes that may use at most this many bytes of memory."""
         narrower = copy(self)
-        narrower._limits = self._limits.within(memory)
+        narrower._limits = replace(self._limits, memory=min(memory, self._limits.memory))
         return narrower
 
     async def check(self) -> None:

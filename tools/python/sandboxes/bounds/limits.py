@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 MIB = 1024 * 1024
 
@@ -22,10 +22,6 @@ class SandboxLimits:
     data_files: int = 10_000  # files and folders under each writable folder
     temp_size: int = 128 * MIB  # of /tmp
     shared_size: int = 64 * MIB  # of /dev/shm
-
-    def within(self, memory: int) -> SandboxLimits:
-        """The same, with no more than `memory`."""
-        return replace(self, memory=min(memory, self.memory))
 
     @property
     def files_size(self) -> int:
