@@ -17,7 +17,6 @@ from typing import Any
 from gpt_oss_server.cli.chat.talker import Item
 from gpt_oss_server.cli.terminal.console import CommandLineError
 
-Ask = Callable[[str], str | None]
 _SECONDS = 120
 _HOW = 'Write [{"name": "get_weather", "parameters": {…}, "command": "./weather.sh"}].'
 
@@ -27,30 +26,16 @@ class Function:
     declaration: Item
     command: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        return str(self.declaration["name"])
-
-
-class Functions:
-    def __init__(self, functions: list[Function], ask: Ask) -> None:
-        self._functions = {function.name: function for function in functions}
-        self._ask = ask
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._functions
-
-    def call(self, name: str, arguments: str) -> str:
+    def call(self, arguments: str, ask: Callable[[str], str | None]) -> str:
         """The result for the model, whatever happens."""
-        command = self._functions[name].command
-        if not command:
-            result = self._ask(f"Result of {name}: ")
-            return "The user gave no result." if result is None else result.strip()
-        return _run(command, arguments)
+        if self.command:
+            return _run(self.command, arguments)
+        result = ask(f"Result of {self.declaration['name']}: ")
+        return "The user gave no result." if result is None else result.strip()
 
 
-def read_functions(file: str) -> list[Function]:
-    """Raises CommandLineError about the first thing that is wrong with the file."""
+def read_functions(file: str) -> dict[str, Function]:
+    """By name. Raises CommandLineError about the first mistake in the file."""
     try:
         declared = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
@@ -61,16 +46,19 @@ def read_functions(file: str) -> list[Function]:
         declared = declared.get("tools")
     if not isinstance(declared, list) or not declared:
         raise CommandLineError(f"--functions: {file} must hold a list of functions. {_HOW}")
-    functions = [_function(each, f"--functions: {file}, number {n}") for n, each in enumerate(declared, 1)]
-    names = [function.name for function in functions]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise CommandLineError(f"--functions: {file} declares {twice} twice.")
+    functions: dict[str, Function] = {}
+    for number, entry in enumerate(declared, 1):
+        function = _function(entry, f"--functions: {file}, number {number}")
+        name = function.declaration["name"]
+        if name in functions:
+            raise CommandLineError(f"--functions: {file} declares {name} twice.")
+        functions[name] = function
     return functions
 
 
-def _function(given: Any, where: str) -> Function:
+def _function(entry: Any, where: str) -> Function:
     """The Responses API has the fields in the tool itself, Chat Completions in its `function`."""
-    outer: Item = given if isinstance(given, dict) else {}
+    outer: Item = entry if isinstance(entry, dict) else {}
     nested = outer.get("function")
     inner: Item = nested if isinstance(nested, dict) else outer
     command = outer.get("command", inner.get("command"))

@@ -54,12 +54,11 @@ class Loop:
                 self._conversation.answer(message)
 
     def _obey(self, command: str, argument: str) -> None:
-        obeyed = self._commands.get(command)
-        if obeyed is None:
-            said = f"{command} {argument}".strip()
-            self._conversation.note(f"no such command: {visible(said)}; /help lists them")
+        if command in self._commands:
+            self._commands[command](argument)
         else:
-            obeyed(argument)
+            line = visible(f"{command} {argument}".strip())
+            self._conversation.note(f"no such command: {line}; /help lists them")
 
     def _new(self, argument: str) -> None:
         self._conversation.start_over()
@@ -100,8 +99,7 @@ class Loop:
 
     def _may_replace(self, path: Path) -> bool:
         try:
-            answer = self._reader.ask(f"{visible(path.name)} exists. Replace it? [y/N] ")
+            return self._reader.confirms(f"{visible(path.name)} exists. Replace it? [y/N] ")
         except KeyboardInterrupt:
             console.out()
             return False
-        return (answer or "").strip().lower() in ("y", "yes")

@@ -51,6 +51,9 @@ class Reader:
         console.out(question)
         return sys.stdin.readline() or None
 
+    def confirms(self, question: str) -> bool:
+        return (self.ask(question) or "").strip().lower() in ("y", "yes")
+
     def _typed(self) -> str | None:
         while True:
             try:

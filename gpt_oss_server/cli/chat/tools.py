@@ -11,34 +11,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.cli.terminal.console import CommandLineError
-from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.settings import Settings
 
 if TYPE_CHECKING:
     from gpt_oss_server.toolset.offered import ToolsetMaker
 
 SETTINGS = ("browser", "python", "python_image", "python_timeout", "tool_server", "allow_private_hosts")
-INCLUDE = ["code_interpreter_call.outputs"]
+_SWITCHES = (
+    ("-b", "--browser-tool", "let the model search, with the backend of --browser"),
+    ("-p", "--python-tool", "let the model run Python, in the sandbox of --python"),
+    (
+        "-a",
+        "--apply-patch",
+        "let the model change files under the current folder; you see each patch and confirm it",
+    ),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-b",
-        "--browser-tool",
-        action="store_true",
-        help="let the model search, with the backend of --browser",
-    )
-    parser.add_argument(
-        "-p",
-        "--python-tool",
-        action="store_true",
-        help="let the model run Python, in the sandbox of --python",
-    )
-    parser.add_argument(
-        "-a",
-        "--apply-patch",
-        action="store_true",
-        help="let the model change files under the current folder; you see each patch and confirm it",
-    )
+    for short, name, help in _SWITCHES:
+        parser.add_argument(short, name, action="store_true", help=help)
     parser.add_argument(
         "-f",
         "--functions",
@@ -63,7 +55,7 @@ def declared(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def toolset_maker(args: argparse.Namespace, settings: Settings) -> ToolsetMaker | None:
-    """The maker of the enabled tools; None if no hosted tool is enabled."""
+    """The maker of the enabled tools; None if no hosted tool is enabled. Raises SettingsError."""
     if not (args.browser_tool or args.python_tool):
         return None
     from gpt_oss_server.toolset.offered import ToolsetMaker
@@ -74,17 +66,14 @@ def toolset_maker(args: argparse.Namespace, settings: Settings) -> ToolsetMaker 
         python=settings.python if args.python_tool else "off",
         mcp=(),  # the chat's requests name no MCP servers
     )
-    try:
-        return ToolsetMaker(used)
-    except SettingsError as error:
-        raise CommandLineError(str(error)) from error
+    return ToolsetMaker(used)
 
 
 async def check(maker: ToolsetMaker, args: argparse.Namespace) -> None:
     refusals = (await maker.ready()).refusals
-    for flag, wanted, namespace in (
+    for flag, enabled, namespace in (
         ("-b", args.browser_tool, "browser"),
         ("-p", args.python_tool, "python"),
     ):
-        if wanted and namespace in refusals:
+        if enabled and namespace in refusals:
             raise CommandLineError(f"{flag} is not available: {refusals[namespace]}")

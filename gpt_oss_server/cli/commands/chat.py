@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.chat import tools as chat_tools
 from gpt_oss_server.cli.line.flags import add_flags
@@ -52,6 +52,10 @@ SETTINGS = (
     "log_level",
 )
 KEY_VARIABLE = "GPT_OSS_SERVER_API_KEY"
+_CANNOT_EDIT = (
+    "-a: the embedded demo model was not trained to edit files; expect no usable patch of it. "
+    "Give -m openai/gpt-oss-20b for one that can."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
@@ -93,25 +97,25 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.cli.chat.conversation import Conversation, Options
+    from gpt_oss_server.cli.chat.conversation import Conversation
     from gpt_oss_server.cli.chat.functions import read_functions
     from gpt_oss_server.cli.chat.loop import Loop
 
-    functions = read_functions(args.functions) if args.functions else []
-    question = question_of(args.question)
+    functions = read_functions(args.functions) if args.functions else {}
+    question = _question(args.question)
     reader = _reader(args)
     with _talker(args, settings) as talker:
-        options = Options(
+        conversation = Conversation(
+            talker,
+            reader,
             effort=args.effort or settings.default_reasoning_effort,
             instructions=args.instructions and encodable(args.instructions),
             shows_reasoning=args.reasoning,
             tools=chat_tools.declared(args),
             functions=functions,
-            edits=args.apply_patch,
         )
-        conversation = Conversation(talker, reader, options)
         if args.apply_patch and talker.is_demo:
-            console.err(f"{CANNOT_EDIT} Give -m openai/gpt-oss-20b for one that can.")
+            console.err(_CANNOT_EDIT)
         if question is not None:
             return 0 if conversation.answer(question) else 1
         if reader.interactive:
@@ -120,10 +124,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-CANNOT_EDIT = "-a: the embedded demo model was not trained to edit files; expect no usable patch of it."
-
-
-def question_of(words: list[str]) -> str | None:
+def _question(words: list[str]) -> str | None:
     """The question on the command line, with what is piped in; None for a conversation."""
     if not words:
         return None
@@ -149,13 +150,15 @@ def _reader(args: argparse.Namespace) -> Reader:
 @contextmanager
 def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
     if args.url:
-        with closing(_remote(args)) as remote:
+        from gpt_oss_server.cli.chat.remote import RemoteTalker
+
+        with closing(RemoteTalker(args.url, server_key(args), getattr(args, "model", None))) as remote:
             yield remote
         return
     if args.url_key:
         raise CommandLineError("--api-key is the key of a server; name it with --url.")
     from gpt_oss_server.apis.responses.service import ResponsesService
-    from gpt_oss_server.cli.chat.local import LocalTalker
+    from gpt_oss_server.cli.chat.talker import LocalTalker
     from gpt_oss_server.runs.served import Served
 
     with asyncio.Runner() as runner:
@@ -175,12 +178,6 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
             yield local
 
 
-def _remote(args: argparse.Namespace) -> Any:
-    from gpt_oss_server.cli.chat.remote import RemoteTalker
-
-    return RemoteTalker(args.url, key_of(args), getattr(args, "model", None))
-
-
-def key_of(args: argparse.Namespace) -> str | None:
+def server_key(args: argparse.Namespace) -> str | None:
     key: str | None = args.url_key or os.environ.get(KEY_VARIABLE)
     return key

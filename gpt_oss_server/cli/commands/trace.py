@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.cli.commands.chat import key_of
+from gpt_oss_server.cli.commands.chat import server_key
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.cli.terminal.trace_view import lines_of
@@ -76,4 +76,4 @@ def _fetched(response_id: str, args: argparse.Namespace) -> Any:
     from gpt_oss_server.cli.chat.remote import ServerApi
 
     query = "?conversation=true" if args.conversation else ""
-    return ServerApi(args.url, key_of(args)).fetch(f"/responses/{response_id}/trace{query}", _SECONDS)
+    return ServerApi(args.url, server_key(args)).fetch(f"/responses/{response_id}/trace{query}", _SECONDS)

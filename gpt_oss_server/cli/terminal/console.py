@@ -73,7 +73,7 @@ def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def styled(text: str, code: str, *, on: bool) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if on and text else text
+    return f"\x1b[{code}m{text}\x1b[0m" if on and code and text else text
 
 
 def introduction(name: str, description: str) -> str:

@@ -35,7 +35,7 @@ class Terminal:
         self._safe = harmless if guarded else str
         self._write = write
         self._shown_otherwise = shown_otherwise
-        self._colour = colour
+        self.colour = colour
         self._reasoning = reasoning
         self._at_line_start = True
 
@@ -62,7 +62,10 @@ class Terminal:
     def note(self, text: str) -> None:
         """Writes a line of the chat's own between the model's lines."""
         self._fresh_line()
-        self._put(styled(f"[{text}]", DIM, on=self._colour) + "\n")
+        self.line(f"[{text}]", DIM)
+
+    def line(self, text: str, code: str) -> None:
+        self._put(styled(text, code, on=self.colour) + "\n")
 
     def _end_item(self, item: Event) -> None:
         match item["type"]:
@@ -71,7 +74,7 @@ class Terminal:
             case "function_call":
                 self._fresh_line()
                 called = self._safe(f"calls {item['name']}({item['arguments']})")
-                self._put(styled(called, BOLD, on=self._colour))
+                self._put(styled(called, BOLD, on=self.colour))
             case "web_search_call":
                 failed = " (failed)" if item["status"] == "failed" else ""
                 self.note(visible(_searched(item["action"]) + failed))
@@ -93,10 +96,10 @@ class Terminal:
         if more > 0:
             shown.append(f"… and {more} more line{'s' if more > 1 else ''}")
         for line in shown:
-            self._put(styled(f"    {line}", DIM, on=self._colour) + "\n")
+            self.line(f"    {line}", DIM)
 
     def _reason(self, delta: str) -> None:
-        if self._colour:
+        if self.colour:
             self._put(styled(delta, DIM, on=True), ends_line=delta.endswith("\n"))
             return
         for line in delta.splitlines(keepends=True):

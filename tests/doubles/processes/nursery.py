@@ -34,7 +34,7 @@ _HIGHEST_DESCRIPTOR = 1024
 # What the commands import. Nothing here may start a thread: a process with threads must not fork.
 _MODULES = (
     *(f"gpt_oss_server.cli.server.{module}" for module in ("start", "http_server")),
-    *(f"gpt_oss_server.cli.chat.{module}" for module in ("local", "loop", "remote", "reader", "functions")),
+    *(f"gpt_oss_server.cli.chat.{module}" for module in ("loop", "remote", "reader", "functions")),
     "gpt_oss_server.app",
     "gpt_oss_server.apis.chat.service",
     "gpt_oss_server.cli.main",
