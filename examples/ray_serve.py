@@ -16,8 +16,7 @@ from fastapi import FastAPI
 from ray import serve
 
 from gpt_oss_server.app import create_app
-from gpt_oss_server.cli.server.start import load_engine
-from gpt_oss_server.cli.server.start import check_start
+from gpt_oss_server.cli.server.start import check_start, load_engine
 from gpt_oss_server.settings import OPTIONS, Settings, read_settings
 
 AT_ONCE = 256  # requests of one replica; the engine queues what it cannot run

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.cli.main import main
-from gpt_oss_server.cli.terminal.trace_view import lines_of
+from gpt_oss_server.cli.terminal.trace_view import trace_lines
 from tests.doubles.serving import scripted, serving
 
 NEXT = "<|end|><|start|>assistant"
@@ -49,7 +49,7 @@ def test_texts_alone(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_colours_mark_special_tokens(saved: Path) -> None:
-    lines = list(lines_of(json.loads(saved.read_text()), colour=True, tokens=True))
+    lines = list(trace_lines(json.loads(saved.read_text()), colour=True, tokens=True))
     assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
 
 

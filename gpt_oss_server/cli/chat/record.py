@@ -111,8 +111,8 @@ class Record:
     def _debug(self, key: str) -> str:
         if (missing := self._missing()) is not None:
             return missing
-        found = (self._turns[-1].response.get("metadata") or {}).get(key)
-        return _NO_DEBUG if found is None else found
+        text: str = (self._turns[-1].response.get("metadata") or {}).get(key, _NO_DEBUG)
+        return text
 
 
 def _without_debug(response: Item) -> Item:

@@ -83,7 +83,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             rows = [runner.run(measure(engine, length, args.output, args.repeat)) for length in prompts]
         finally:
             runner.run(engine.close())
-    report = {"model": engine.info.name, **_machine(), "rows": [asdict(row) for row in rows]}
+    report = {
+        "model": engine.info.name,
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "machine": platform.machine(),
+        "rows": [asdict(row) for row in rows],
+    }
     _print_report(args.json, report, _table(report, rows))
     return 0
 
@@ -153,15 +160,6 @@ async def _one_run(
                 first, first_tokens = last, len(step.tokens)
             sampled += len(step.tokens)
     return first - start, sampled - first_tokens, last - first
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "machine": platform.machine(),
-    }
 
 
 def _table(report: dict[str, Any], rows: list[Measurement]) -> str:

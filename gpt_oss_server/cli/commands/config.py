@@ -7,8 +7,7 @@ import json
 
 from gpt_oss_server.cli.line.flags import add_flags, add_model
 from gpt_oss_server.cli.terminal import console
-from gpt_oss_server.settings import OPTIONS, Configuration, Settings
-from gpt_oss_server.settings.options import Option
+from gpt_oss_server.settings import OPTIONS, Settings
 from gpt_oss_server.settings.shown import as_json, as_toml, is_hidden
 from gpt_oss_server.settings.sources import CONFIG
 
@@ -20,8 +19,6 @@ examples:
 
 All flags of serve work here."""
 
-_DEFAULT = "default"
-
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     add_model(parser)
@@ -31,35 +28,27 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    configuration: Configuration = args.configuration
-    shown = [o for o in OPTIONS if not args.changed or o.name in configuration.sources]
+    sources = args.configuration.sources
+    shown = [
+        (option, getattr(settings, option.name), sources.get(option.name, "default"))
+        for option in OPTIONS
+        if not args.changed or option.name in sources
+    ]
     if args.json:
-        rows = {option.name: _row(option, configuration) for option in shown}
+        rows = {o.name: {"value": as_json(o, value), "source": source} for o, value, source in shown}
         console.out(json.dumps(rows, indent=2, ensure_ascii=False))
         return 0
     file = f" The configuration file is {settings.config}." if settings.config else ""
     console.out(f"# The settings in force, as a configuration file (--config).{file}")
     section = ""
-    for option in shown:
+    for option, value, source in shown:
         if option.name == CONFIG:
             continue
         if option.section != section:
             section = option.section
             console.out(f"\n# {section}")
-        console.out(_line(option, configuration))
+        row = f"{option.name} = {as_toml(option, value)}"
+        if is_hidden(option, value):
+            row = f"# {row}"  # a file with this row would set the hidden form
+        console.out(f"{row:<40} # {source}")
     return 0
-
-
-def _line(option: Option, configuration: Configuration) -> str:
-    value = getattr(configuration.settings, option.name)
-    source = configuration.sources.get(option.name, _DEFAULT)
-    row = f"{option.name} = {as_toml(option, value)}"
-    if is_hidden(option, value):
-        row = f"# {row}"  # a file with this row would set the hidden form
-    return f"{row:<40} # {source}"
-
-
-def _row(option: Option, configuration: Configuration) -> dict[str, object]:
-    value = getattr(configuration.settings, option.name)
-    source = configuration.sources.get(option.name, _DEFAULT)
-    return {"value": as_json(option, value), "source": source}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpt_oss_server.cli.terminal import console
@@ -23,38 +24,31 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    models = _models()
+    models = list(_models())
     if args.json:
-        console.out(json.dumps(models, ensure_ascii=False))
+        rows = [{"name": name, "bytes": size, "path": str(path)} for name, size, path in models]
+        console.out(json.dumps(rows, ensure_ascii=False))
         return 0
-    width = max(len(str(model["name"])) for model in models)
+    width = max(len(name) for name, _, _ in models)
     console.out(f"{'NAME':<{width}}  {'SIZE':>9}  WHERE")
-    for model in models:
-        size = in_words(int(str(model["bytes"])))
-        console.out(f"{model['name']:<{width}}  {size:>9}  {model['path']}")
+    for name, size, path in models:
+        console.out(f"{name:<{width}}  {in_words(size):>9}  {path}")
     if len(models) == 1:
         console.err("More: gpt-oss-server pull openai/gpt-oss-20b")
     return 0
 
 
-def _models() -> list[dict[str, object]]:
+def _models() -> Iterator[tuple[str, int, Path]]:
+    """The name, the size in bytes and the path of each."""
     from inference import tiny
     from inference.naming.model_names import EMBEDDED
 
-    models: list[dict[str, object]] = [_model(EMBEDDED, tiny.COMPACT, tiny.COMPACT.stat().st_size)]
+    yield EMBEDDED, tiny.COMPACT.stat().st_size, tiny.COMPACT
     try:
         from inference.hub import cached_checkpoints
 
         cached = cached_checkpoints()
     except ImportError:  # without huggingface_hub there is no cache to list
-        return models
-    return models + [_model(repo, folder, _size(folder)) for repo, folder in cached]
-
-
-def _model(name: str, path: Path, size: int) -> dict[str, object]:
-    return {"name": name, "bytes": size, "path": str(path)}
-
-
-def _size(folder: Path) -> int:
-    """Follows links: the cache's snapshots link to its files."""
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+        return
+    for repo, folder in cached:  # of links to the cache's files, which `stat` follows
+        yield repo, sum(path.stat().st_size for path in folder.glob("*.safetensors")), folder

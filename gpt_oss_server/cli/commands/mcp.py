@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.cli.server.http_server import listen, url_of
+    from gpt_oss_server.cli.server.http_server import http_url, listen
     from gpt_oss_server.observe.logs.setup import set_up_logging
     from tools.mcp.serve import serve
 
@@ -70,7 +70,7 @@ def _serve(args: argparse.Namespace, settings: Settings) -> int:
     listener = listen(args.at, port)
     listener.listen()  # a client that connects before the server runs waits for it
     port = listener.getsockname()[1]
-    console.err(f"Serving {args.tool} over MCP at {url_of(args.at, port)}/mcp. Ctrl-C stops it.")
+    console.err(f"Serving {args.tool} over MCP at {http_url(args.at, port)}/mcp. Ctrl-C stops it.")
     serve(tool, "streamable-http", args.at, port, listener)
     return 0
 

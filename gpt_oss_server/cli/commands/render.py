@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import json
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,16 +58,16 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
     settings = replace(settings, served_model_name=("*",))
     served = Served(PromptsOnly(), settings, tools=_tools(settings))
-    tokens = asyncio.run(_rendered(served, read_request(args.file)))
-    colour = console.colourful(sys.stdout)
+    tokens = asyncio.run(_rendered(served, _read_request(args.file)))
+    decode, colour = served.model.encoding.decode, console.colourful(sys.stdout)
     if args.json:
-        text = served.model.encoding.decode(tokens)
-        console.out(json.dumps({"tokens": tokens, "text": text}, ensure_ascii=False))
+        console.out(json.dumps({"tokens": tokens, "text": decode(tokens)}, ensure_ascii=False))
     elif args.tokens:
         for token in tokens:
             console.out(styled(token_line(token), CYAN, on=colour and is_special(token)))
-    else:
-        texts = (styled(text, CYAN, on=colour and special) for special, text in _spans(served, tokens))
+    else:  # not the whole text: a message may spell special tokens
+        pieces = itertools.groupby(tokens, is_special)
+        texts = (styled(decode(list(piece)), CYAN, on=colour and special) for special, piece in pieces)
         console.out("".join(texts))
     console.err(f"{len(tokens)} tokens")
     return 0
@@ -88,12 +88,6 @@ async def _rendered(served: Served, request: dict[str, Any]) -> list[int]:
         await service.close()
 
 
-def _spans(served: Served, tokens: Sequence[int]) -> Iterator[tuple[bool, str]]:
-    """The text in pieces, each with whether it is special tokens: text may spell them too."""
-    for special, piece in itertools.groupby(tokens, is_special):
-        yield special, served.model.encoding.decode(list(piece))
-
-
 def _tools(settings: Settings) -> ToolsetMaker:
     """Declares the browser and Python as any server does. Neither runs here."""
     from gpt_oss_server.items.code_interpreter import CodeInterpreter
@@ -107,15 +101,13 @@ def _tools(settings: Settings) -> ToolsetMaker:
     return ToolsetMaker(settings, [WebSearch(LocalBackend(Path())), CodeInterpreter(sandbox)])
 
 
-def read_request(name: str) -> dict[str, Any]:
+def _read_request(name: str) -> dict[str, Any]:
     """Reads a body as the server does."""
     from gpt_oss_server.http.body import decode_json
 
     shown = "Standard input" if name == "-" else name
     try:
-        body = decode_json(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
-    except OSError as error:
-        raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
+        body = decode_json(console.read_input(name))
     except InvalidJson as error:
         raise CommandLineError(f"{shown} is not a request. {error.message}") from error
     if not isinstance(body, dict):

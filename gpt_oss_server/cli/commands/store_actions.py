@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.cli.terminal import console
@@ -40,18 +38,18 @@ async def _act(action: Action, database: Database, names: list[str], settings: S
 
 async def stat(database: Database, names: list[str], settings: Settings) -> int:
     _takes_nothing("stat", names)
-    found = await database.read(statistics)
-    oldest = "none" if found.oldest is None else f"{datetime.fromtimestamp(found.oldest):%Y-%m-%d %H:%M}"
+    held = await database.read(statistics)
+    oldest = "none" if held.oldest is None else f"{datetime.fromtimestamp(held.oldest):%Y-%m-%d %H:%M}"
     for name, value in (
         ("store", database.place),
-        ("responses", f"{found.responses:,}"),
+        ("responses", f"{held.responses:,}"),
         ("oldest response", oldest),
-        ("conversations", f"{found.conversations:,}"),
-        ("turns", f"{found.turns:,}"),
-        ("size", _size(found.bytes)),
-        ("running in background", f"{found.running:,}"),
-        ("event logs", f"{found.logs:,} ({_size(found.log_bytes)})"),
-        ("traces", f"{found.traces:,} ({_size(found.trace_bytes)})"),
+        ("conversations", f"{held.conversations:,}"),
+        ("turns", f"{held.turns:,}"),
+        ("size", _size(held.bytes)),
+        ("running in background", f"{held.running:,}"),
+        ("event logs", f"{held.logs:,} ({_size(held.log_bytes)})"),
+        ("traces", f"{held.traces:,} ({_size(held.trace_bytes)})"),
     ):
         console.out(f"{name:<22} {value}")
     return 0
@@ -111,25 +109,16 @@ _ACTIONS: dict[str, Action] = {
 
 def _records(names: list[str]) -> Iterator[dict[str, Any]]:
     for name in names or ["-"]:
-        try:
-            text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandLineError(
-                f"Cannot read {name}: {getattr(error, 'strerror', None) or error}."
-            ) from error
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                yield _record(name, number, line)
-
-
-def _record(name: str, number: int, line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise SettingsError(f"{name}, line {number} is no JSON: {error}.") from error
-    if not isinstance(record, dict):
-        raise SettingsError(f"{name}, line {number} is no record of a store.")
-    return record
+        for number, line in enumerate(console.read_input(name).splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise SettingsError(f"{name}, line {number} is no JSON: {error}.") from error
+            if not isinstance(record, dict):
+                raise SettingsError(f"{name}, line {number} is no record of a store.")
+            yield record
 
 
 def _takes_nothing(action: str, names: list[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from gpt_oss_server.cli.commands.chat import server_key
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
-from gpt_oss_server.cli.terminal.trace_view import lines_of
+from gpt_oss_server.cli.terminal.trace_view import trace_lines
 from gpt_oss_server.settings import Settings
 
 EXAMPLES = """\
@@ -42,12 +42,16 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     words: list[str] = args.words
     if words[0] == "show" and len(words) == 2:
         colour = console.colourful(sys.stdout)
-        for line in lines_of(read_trace(words[1]), colour=colour, tokens=not args.text):
+        for line in trace_lines(_read_trace(words[1]), colour=colour, tokens=not args.text):
             console.out(line)
         return 0
     if len(words) != 1 or words[0] == "show":
         raise CommandLineError("`trace` takes the id of one response, or `show` and a file.")
-    text = json.dumps(_fetched(words[0], args), ensure_ascii=False)
+    from gpt_oss_server.cli.chat.remote import ServerApi
+
+    query = "?conversation=true" if args.conversation else ""
+    api = ServerApi(args.url, server_key(args))
+    text = json.dumps(api.fetch(f"/responses/{words[0]}/trace{query}", _SECONDS), ensure_ascii=False)
     if args.output is None:
         console.out(text)
     else:
@@ -56,24 +60,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def read_trace(name: str) -> dict[str, Any]:
+def _read_trace(name: str) -> dict[str, Any]:
     from inference.script_file import TRACE_FORMAT
 
     shown = "Standard input" if name == "-" else name
     try:
-        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        found = json.loads(raw)
-    except OSError as error:
-        raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
+        trace = json.loads(console.read_input(name))
     except ValueError as error:
         raise CommandLineError(f"{shown} is not JSON: {error}.") from error
-    if not isinstance(found, dict) or found.get("format") != TRACE_FORMAT or found.get("version") != 1:
+    if not isinstance(trace, dict) or trace.get("format") != TRACE_FORMAT or trace.get("version") != 1:
         raise CommandLineError(f"{shown} is not a trace of version 1, as `gpt-oss-server trace ID` saves it.")
-    return found
-
-
-def _fetched(response_id: str, args: argparse.Namespace) -> Any:
-    from gpt_oss_server.cli.chat.remote import ServerApi
-
-    query = "?conversation=true" if args.conversation else ""
-    return ServerApi(args.url, server_key(args)).fetch(f"/responses/{response_id}/trace{query}", _SECONDS)
+    return trace

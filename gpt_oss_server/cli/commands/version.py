@@ -16,7 +16,7 @@ examples:
   gpt-oss-server version
   gpt-oss-server version --json"""
 
-SHOWN = ("torch", "triton", "fastapi", "uvicorn", "pydantic")
+_PACKAGES = ("torch", "triton", "fastapi", "uvicorn", "pydantic")
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
@@ -24,20 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    if args.json:
-        console.out(json.dumps(versions()))
-        return 0
-    for name, version in versions().items():
-        console.out(f"{name:<16} {version}")
+    versions = {
+        "gpt-oss-server": _version("gpt-oss-server"),
+        "python": platform.python_version(),
+        "harmony library": harmony_library(),
+        **{name: _version(name) for name in _PACKAGES},
+        "platform": platform.platform(),
+    }
+    rows = (f"{name:<16} {version}" for name, version in versions.items())
+    console.out(json.dumps(versions) if args.json else "\n".join(rows))
     return 0
-
-
-def versions() -> dict[str, str]:
-    shown = {"gpt-oss-server": _version("gpt-oss-server"), "python": platform.python_version()}
-    shown["harmony library"] = harmony_library()
-    shown |= {name: _version(name) for name in SHOWN}
-    shown["platform"] = platform.platform()
-    return shown
 
 
 def _version(name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import platform
 import shutil
 import sys
@@ -21,7 +20,6 @@ from gpt_oss_server.settings import Settings
 from inference.engine import InferenceError, Sampling
 from inference.registry import repo_of, runs_here
 
-_OLDEST = (3, 11)
 _KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
 _SIZES = {"gpt-oss-20b": 13.8e9, "gpt-oss-120b": 65.3e9}  # bytes of the downloads
 _GB = 1e9
@@ -29,10 +27,7 @@ _TOKENS = 8
 
 
 async def python(settings: Settings) -> Finding:
-    sentence = f"Python {platform.python_version()} at {sys.executable}."
-    if sys.version_info[:2] < _OLDEST:
-        return missing(sentence, "Install Python 3.11 or newer.", needed=True)
-    return ok(sentence)
+    return ok(f"Python {platform.python_version()} at {sys.executable}.")
 
 
 async def torch(settings: Settings) -> Finding:
@@ -77,8 +72,7 @@ def _no_card(facts: dict[str, Any]) -> tuple[str, str]:
 
 
 async def triton(settings: Settings) -> Finding:
-    facts = await _facts()
-    result = facts.get("triton")
+    result = (await _facts()).get("triton")
     if result is None:
         return missing("triton is not used without a GPU.", needed=False)
     if "missing" in result:
@@ -166,11 +160,11 @@ def _write_there(folder: Path) -> None:
 
 async def _facts() -> dict[str, Any]:
     """The probe's findings; one process for all checks."""
-    return await asyncio.shield(_probing(asyncio.get_running_loop()))
+    return await asyncio.shield(_begun_probe(asyncio.get_running_loop()))
 
 
 @cache
-def _probing(loop: asyncio.AbstractEventLoop) -> asyncio.Task[dict[str, Any]]:
+def _begun_probe(loop: asyncio.AbstractEventLoop) -> asyncio.Task[dict[str, Any]]:
     return loop.create_task(_probe())
 
 
@@ -181,7 +175,6 @@ async def _probe() -> dict[str, Any]:
         "gpt_oss_server.cli.doctor.torch_probe",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=os.environ,
     )
     out, err = await process.communicate()
     try:

@@ -118,7 +118,7 @@ def _meant_flag(name: str, command: str, parsers: Parsers) -> tuple[str, str]:
 
 def _with_meant_model(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
     """The name that this server has for a model that another program calls otherwise."""
-    if not any(action.dest in ("given_model", "question") for action in parser._actions):
+    if not any(action.dest in ("model_word", "question") for action in parser._actions):
         return [], words
     for at, word in enumerate(words):
         follows_flag = at > 0 and _is_flag(words[at - 1]) and words[at - 1] not in ("-m", "--model", "-hf")

@@ -25,18 +25,18 @@ def whole_switches(words: Sequence[str]) -> list[str]:
 
     argparse would take any next word, such as the model.
     """
-    known = {option.flag: option.kind for option in OPTIONS if option.kind.valued}
-    found: list[str] = []
+    kinds = {option.flag: option.kind for option in OPTIONS if option.kind.valued}
+    whole: list[str] = []
     left = list(words)
     while left:
         word = left.pop(0)
         if word == "--":
-            return [*found, word, *left]
-        if word in known:
-            meant = bool(left) and _is_meant(left[0], known[word])
-            word = f"{word}={left.pop(0) if meant else 'on'}"
-        found.append(word)
-    return found
+            return [*whole, word, *left]
+        if word in kinds:
+            has_value = bool(left) and _is_meant(left[0], kinds[word])
+            word = f"{word}={left.pop(0) if has_value else 'on'}"
+        whole.append(word)
+    return whole
 
 
 def _is_meant(word: str, kind: Kind) -> bool:
@@ -46,34 +46,34 @@ def _is_meant(word: str, kind: Kind) -> bool:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Lets the model be the first word, as with `vllm serve`."""
-    parser.add_argument("given_model", nargs="?", metavar="MODEL", help="the same as --model")
+    parser.add_argument("model_word", nargs="?", metavar="MODEL", help="the same as --model")
 
 
-def settle_words(given: dict[str, Any], further: Sequence[str] = ()) -> None:
+def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
     """Turns the words of a command line into the model and the question, where the command takes them.
 
     `further` are words after flags, which argparse leaves. Raises SettingsError for words too many, and for
     two models.
     """
-    takes_model = "given_model" in given
-    word = given.pop("given_model", None)
+    takes_model = "model_word" in parsed
+    word = parsed.pop("model_word", None)
     rest = list(further)
-    if "question" in given:
-        words = [*given["question"], *rest]
+    if "question" in parsed:
+        words = [*parsed["question"], *rest]
         word = words.pop(0) if words and names_model(words[0]) else None
-        given["question"], rest = words, []
+        parsed["question"], rest = words, []
     elif rest and word is None and takes_model:
         word = rest.pop(0)
     if rest:
         raise SettingsError(
-            f"`{given.get('command')}` cannot use {shlex.join(rest)}. A flag takes one value; repeat it "
+            f"`{parsed.get('command')}` cannot use {shlex.join(rest)}. A flag takes one value; repeat it "
             "for more."
         )
     if word is None:
         return
-    if given.get("model", word) != word:
-        raise SettingsError(f"Two models are named, {word} and {given['model']}. Leave one out.")
-    given["model"] = word
+    if parsed.get("model", word) != word:
+        raise SettingsError(f"Two models are named, {word} and {parsed['model']}. Leave one out.")
+    parsed["model"] = word
 
 
 def add_flags(
@@ -84,7 +84,7 @@ def add_flags(
     Omitted flags set no attribute. Without `everything`, the help shows the common ones. Names from other
     programs work and are not shown.
     """
-    groups: dict[str, argparse._ArgumentGroup] = {}
+    groups: dict[str, argparse._ActionsContainer] = {}
     only = None if only is None else (*only, CONFIG)
     for option in OPTIONS:
         if only is not None and option.name not in only:
@@ -96,29 +96,25 @@ def add_flags(
         if not (everything or option.common):
             _add(parser, option, names, argparse.SUPPRESS)
             continue
-        group = groups.get(option.section) or parser.add_argument_group(option.section.lower())
-        groups[option.section] = group
+        if option.section not in groups:
+            groups[option.section] = parser.add_argument_group(option.section.lower())
         help = f"{option.help} Default: {option.shown_default}.".replace("`", "").replace("%", "%%")
-        _add(group, option, names, help)
+        _add(groups[option.section], option, names, help)
     for option in OPTIONS:
         if reads_file(option, OPTIONS) and (only is None or option.name in only):
-            place = groups.get(option.section) if everything else None
-            _add_file(place or parser, option, shown=place is not None)
+            group = groups.get(option.section, parser) if everything else parser
+            help = argparse.SUPPRESS if group is parser else f"A file that holds {option.flag}."
+            group.add_argument(file_flag(option), metavar="FILE", default=argparse.SUPPRESS, help=help)
 
 
-def _add_file(place: argparse._ActionsContainer, option: Option, *, shown: bool) -> None:
-    help = f"A file that holds {option.flag}." if shown else argparse.SUPPRESS
-    place.add_argument(file_flag(option), metavar="FILE", default=argparse.SUPPRESS, help=help)
-
-
-def _add(place: argparse._ActionsContainer, option: Option, names: Sequence[str], help: str) -> None:
+def _add(group: argparse._ActionsContainer, option: Option, names: Sequence[str], help: str) -> None:
     keywords: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS, "help": help}
     if option.kind.valued:
-        place.add_argument(*names, nargs="?", const="on", metavar=option.kind.metavar, **keywords)
+        group.add_argument(*names, nargs="?", const="on", metavar=option.kind.metavar, **keywords)
         hidden = keywords | {"help": argparse.SUPPRESS}
-        place.add_argument(f"--no-{option.flag[2:]}", action="store_const", const="off", **hidden)
+        group.add_argument(f"--no-{option.flag[2:]}", action="store_const", const="off", **hidden)
     elif option.kind.switch:
-        place.add_argument(*names, action=argparse.BooleanOptionalAction, **keywords)
+        group.add_argument(*names, action=argparse.BooleanOptionalAction, **keywords)
     else:
         action = "append" if option.kind.many else "store"
-        place.add_argument(*names, action=action, metavar=option.kind.metavar, **keywords)
+        group.add_argument(*names, action=action, metavar=option.kind.metavar, **keywords)

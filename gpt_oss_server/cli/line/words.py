@@ -62,7 +62,7 @@ def _value(action: argparse.Action) -> Value:
     if action.choices is not None:
         return Value(tuple(str(choice) for choice in action.choices))
     shown = action.metavar if isinstance(action.metavar, str) else ""
-    if action.dest in ("model", "given_model", "question"):
+    if action.dest in ("model", "model_word", "question"):
         return Value(MODELS, files=True)
     if _CHOICES.fullmatch(shown):
         return Value(tuple(shown.split("|")))

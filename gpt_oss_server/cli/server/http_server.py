@@ -1,8 +1,8 @@
 """The HTTP server around the app: the socket, the greeting, and the ways to stop.
 
 Takes what makes the app, and the settings, and serves until a signal arrives: first `/health` alone, the app
-as soon as it is made. The first signal drains the server (`ops/drain`); a second one ends the process
-immediately, as does the first while the model loads. An unusable address is an error.
+as soon as it exists. The first signal drains the server (`observe/health/drain`); a second one ends the
+process immediately, as does the first while the model loads. An unusable address is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from gpt_oss_server.observe.health.drain import BackgroundWork, Drain, ExitCode
 from gpt_oss_server.observe.health.state import Health
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
-from inference.engine import EngineInfo
 from tools.addresses import is_of_this_machine
 
 _log = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ def _config(app: LateApp, settings: Settings, tls: Tls | None) -> uvicorn.Config
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None or tls.key is None else str(tls.key),
         log_config=None,
-        access_log=False,  # `ops/logs` has a line of its own
+        access_log=False,  # `observe/logs` has a line of its own
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace) + _REPORTING,
     )
@@ -119,11 +118,11 @@ class Server(uvicorn.Server):
     def _loaded(self) -> None:
         if self.app.failure is not None:
             self.should_exit = True
-        else:
-            self._greet()
-            settings = self._settings
-            if settings.exit_on_engine_failure and self._health is not None:
-                self._health.on_failure = self._engine_failed
+            return
+        self._greet()
+        settings = self._settings
+        if settings.exit_on_engine_failure and self._health is not None:
+            self._health.on_failure = self._engine_failed
 
     @property
     def _health(self) -> Health | None:
@@ -143,11 +142,10 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.app.stop_waiting()
         self._end_in_any_case()
-        app = self.app.app
-        if app is None:
+        if self.app.app is None:
             await super().shutdown(sockets)
             return
-        work: BackgroundWork = app.state.service.continuing
+        work: BackgroundWork = self.app.app.state.service.continuing
         draining = asyncio.create_task(self.drain.run(work, self.server_state.tasks))
         try:
             await super().shutdown(sockets)
@@ -182,8 +180,8 @@ class Server(uvicorn.Server):
         host = self._settings.host
         host = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
         if self._tls is None:
-            return url_of(host, self._port)
-        return url_of(self._tls.name_for(host), self._port, "https")
+            return http_url(host, self._port)
+        return http_url(self._tls.name_for(host), self._port, "https")
 
     @property
     def _ca(self) -> str:
@@ -192,24 +190,30 @@ class Server(uvicorn.Server):
         return f"--cacert {self._settings.tls_cert} " if needs else ""
 
     def _greet(self) -> None:
-        """Prints the greeting. A closed standard output does not matter to the server."""
+        """Logs or prints the greeting. A closed standard output does not matter to the server."""
         if self._start.engine is None:
             return
-        if self._settings.log_format == "json":
-            _log_start(self._settings, self._start.engine.info, self._url)
-            return
-        if sys.stdout is None:
-            return
-        try:
-            console.out(greeting(self._settings, self._start.engine.info, self._url, self._exposed, self._ca))
-        except OSError:
-            console.give_up_output()
+        model, settings = self._start.engine.info, self._settings
+        if settings.log_format == "json":
+            fields = {
+                "version": __version__,
+                "model": model.name,
+                "context": model.context_length,
+                "store": kept_where(settings.store),
+                "url": self._url,
+            }
+            _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})
+        elif sys.stdout is not None:
+            try:
+                console.out(greeting(settings, model, self._url, self._exposed, self._ca))
+            except OSError:
+                console.give_up_output()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.drain.has_begun:
             # Immediately: an orderly end would wait for the very streams that the user no longer wants to
             # wait for.
-            self._tell("Stopped immediately.")
+            self._notify("Stopped immediately.")
             os._exit(128 + sig)
         self.stopped_by, settings = sig, self._settings
         delay = 0.0 if sig == signal.SIGINT or self.app.app is None else settings.drain_delay
@@ -219,9 +223,9 @@ class Server(uvicorn.Server):
             return
         running = len(self.server_state.tasks) + self.app.app.state.service.background.count
         if running or delay:
-            self._tell(_stopping(running, delay, settings.shutdown_grace))
+            self._notify(_stopping(running, delay, settings.shutdown_grace))
 
-    def _tell(self, message: str) -> None:
+    def _notify(self, message: str) -> None:
         if self._settings.log_format == "json":
             _log.warning(message)
         else:
@@ -269,17 +273,5 @@ def _port_problem(host: str, port: int, error: OSError) -> str:
     )
 
 
-def url_of(host: str, port: int, scheme: str = "http") -> str:
+def http_url(host: str, port: int, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def _log_start(settings: Settings, model: EngineInfo, url: str) -> None:
-    """The greeting of a log that programs read."""
-    fields = {
-        "version": __version__,
-        "model": model.name,
-        "context": model.context_length,
-        "store": kept_where(settings.store),
-        "url": url,
-    }
-    _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TextIO
 
 DIM = "2"
@@ -35,6 +36,14 @@ def out(text: str = "", *, end: str = "\n") -> None:
 def err(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def read_input(name: str) -> bytes:
+    """The bytes of a file, or of standard input for `-`. Raises CommandLineError."""
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
 
 
 def wrapped(text: str) -> str:
@@ -86,7 +95,7 @@ def introduction(name: str, description: str) -> str:
 
 def harmless(text: str) -> str:
     """The text with control characters escaped. It may be a part of a longer text."""
-    return _CONTROLS.sub(lambda found: _escape(found[0]), text)
+    return _CONTROLS.sub(lambda sign: _escape(sign[0]), text)
 
 
 def visible(text: str) -> str:

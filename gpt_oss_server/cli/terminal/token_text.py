@@ -40,4 +40,4 @@ def token_text(token: int) -> str:
 
 def marked(text: str, style: Callable[[str], str]) -> str:
     """The text of a prompt with its special tokens styled."""
-    return _SPECIAL.sub(lambda found: style(found[0]), text)
+    return _SPECIAL.sub(lambda token: style(token[0]), text)

@@ -16,7 +16,7 @@ from gpt_oss_server.cli.terminal.token_text import chance, is_special
 _CHANNELS = {"analysis": DIM, "final": GREEN, "commentary": "33"}
 
 
-def lines_of(trace: dict[str, Any], *, colour: bool, tokens: bool) -> Iterator[str]:
+def trace_lines(trace: dict[str, Any], *, colour: bool, tokens: bool) -> Iterator[str]:
     view = _View(trace["vocabulary"], colour, tokens)
     server, engine = trace["server"], trace["engine"]
     yield f"gpt-oss-server {server['gpt_oss_server']}, {server['harmony']}, model {visible(engine['name'])}"
@@ -34,17 +34,13 @@ class _View:
         final = response["response"]
         yield ""
         yield self._styled(f"{final.get('id')}  {final.get('status')}", BOLD)
-        yield from self._text(f"prompt, {len(response['prompt'])} tokens", response["prompt"])
+        yield from self._text("prompt", response["prompt"])
         for number, generation in enumerate(response["generations"]):
-            for run in response["tools"]:
-                if run["generation"] == number:
-                    yield self._tool(run)
+            yield from self._tools(response, number)
             if generation["given"] and number:
-                yield from self._text(f"given, {len(generation['given'])} tokens", generation["given"])
+                yield from self._text("given", generation["given"])
             yield from self._generation(number, generation)
-        for run in response["tools"]:
-            if run["generation"] == len(response["generations"]):
-                yield self._tool(run)
+        yield from self._tools(response, len(response["generations"]))
         for warning in response["warnings"]:
             yield self._styled(f"! {warning['kind']}: {visible(warning['detail'])}", RED)
 
@@ -93,30 +89,33 @@ class _View:
         head = visible(f"{message['channel']}{to}")
         return f"{head}: {json.dumps(message['text'], ensure_ascii=True)[:300]}"
 
-    def _tool(self, run: dict[str, Any]) -> str:
-        took = run["ended"] - run["began"]
-        output = json.dumps(run["output"])[:300]
-        return f"{self._styled('tool ' + visible(run['recipient']), BOLD)}, {took:.2f} s: {output}"
+    def _tools(self, response: dict[str, Any], generation: int) -> Iterator[str]:
+        """The runs of tools before a generation, by its number."""
+        for run in response["tools"]:
+            if run["generation"] == generation:
+                name = self._styled(f"tool {visible(run['recipient'])}", BOLD)
+                output = json.dumps(run["output"])[:300]
+                yield f"{name}, {run['ended'] - run['began']:.2f} s: {output}"
 
     def _slip(self, slip: dict[str, Any]) -> str:
         return self._styled(f"          ^ {slip['kind']}: {visible(slip['detail'])}", RED)
 
     def _text(self, title: str, tokens: list[int]) -> Iterator[str]:
-        yield self._styled(title, BOLD)
+        yield self._styled(f"{title}, {len(tokens)} tokens", BOLD)
         yield visible(self._join(tokens))
 
     def _join(self, tokens: list[int]) -> str:
         return b"".join(self._bytes(token) for token in tokens).decode("utf-8", errors="replace")
 
     def _bytes(self, token: int) -> bytes:
-        found = self._vocabulary.get(str(token), "\N{REPLACEMENT CHARACTER}")
-        return bytes(found) if isinstance(found, list) else str(found).encode()
+        text = self._vocabulary.get(str(token), "\N{REPLACEMENT CHARACTER}")
+        return bytes(text) if isinstance(text, list) else str(text).encode()
 
     def _shown(self, token: int) -> str:
-        found = self._vocabulary.get(str(token))
-        if isinstance(found, str):
-            return visible(found if is_special(token) else json.dumps(found, ensure_ascii=False))
-        return repr(bytes(found or ()))
+        text = self._vocabulary.get(str(token))
+        if isinstance(text, str):
+            return visible(text if is_special(token) else json.dumps(text, ensure_ascii=False))
+        return repr(bytes(text or ()))
 
     def _styled(self, text: str, code: str) -> str:
-        return styled(text, code, on=self._colour and bool(code))
+        return styled(text, code, on=self._colour)
