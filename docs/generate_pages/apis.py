@@ -17,13 +17,16 @@ from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.apis.chat.stored import UpdateCompletion
 from gpt_oss_server.apis.completions.request import CreateCompletion
 from gpt_oss_server.apis.completions.tokens import DetokenizeRequest, TokenizeOptions
-from gpt_oss_server.apis.responses.conversations import CreateConversation, CreateItems, UpdateConversation
-from gpt_oss_server.apis.responses.input.reader import HANDLERS
-from gpt_oss_server.apis.responses.request import INCLUDABLE, CreateResponse
-from gpt_oss_server.items.container_names import CreateContainer
-from gpt_oss_server.items.requested import READERS
-from gpt_oss_server.items.table import BY_TYPE
+from gpt_oss_server.apis.containers.request import CreateContainer
+from gpt_oss_server.apis.responses.conversations import (
+    CreateConversation,
+    CreateItems,
+    UpdateConversation,
+)
+from gpt_oss_server.apis.responses.request import CreateResponse, includable
+from gpt_oss_server.items.table import Kinds
 
+KINDS = Kinds.of()
 _ERRORS = "The [errors](../errors.md) have codes of their own."
 
 
@@ -43,7 +46,7 @@ fields.
 {fields.parts(CreateResponse)}
 ## Items of `input`
 
-{_kinds(HANDLERS)}
+{_items()}
 An `item_reference`, or an object with `id` alone, stands for a stored item. Any other type is a 400.
 
 ## Tools
@@ -53,7 +56,7 @@ Any other type is a 400: declare it as a function, and run it on the client's si
 
 ## Values of `include`
 
-{_list(INCLUDABLE)}
+{_list(includable(KINDS))}
 Those of items that this server never produces have no effect.
 
 ## The answer
@@ -156,15 +159,16 @@ API_PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def _kinds(handlers: Mapping[str, Callable[..., Any]]) -> str:
-    return _grouped({kind: _doc(handler) for kind, handler in handlers.items()})
+def _items() -> str:
+    return _grouped({kind: _doc(item.read) for kind, item in KINDS.items.items()})
 
 
 def _tools() -> str:
     texts = {}
-    for kind, reader in READERS.items():
-        known = [code(field.name) for field in BY_TYPE[kind].fields] if kind in BY_TYPE else []
-        texts[kind] = _doc(reader) + (f" It takes {', '.join(known)}." if known else "")
+    for kind, tool in KINDS.tools.items():
+        hosted = KINDS.hosted_tool(kind)
+        known = [code(field.name) for field in hosted.fields] if hosted is not None else []
+        texts[kind] = _doc(tool.read) + (f" It takes {', '.join(known)}." if known else "")
     return _grouped(texts)
 
 

@@ -15,7 +15,7 @@ import inference
 from generate_pages.markdown import NOTE
 from gpt_oss_server.app import create_app
 from gpt_oss_server.items.builder import ItemBuilder
-from gpt_oss_server.items.kind import HostedTool
+from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore

@@ -11,10 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.apis.responses.items.compaction import CompactionBuilder
-from gpt_oss_server.apis.responses.items.reasoning import REASONING_EVENTS
-from gpt_oss_server.apis.responses.items.routes import Detail, HostedCalls, item_route
-from gpt_oss_server.apis.responses.items.tool_builders import McpListBuilder
+from gpt_oss_server.apis.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.apis.responses.stream import ResponseStream, Status, error_event
 from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import EventsForgotten, GenerationFailed
@@ -22,7 +19,10 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.items.builder import Event, Item, ItemBuilder
-from gpt_oss_server.items.requested import parse_tools
+from gpt_oss_server.items.compaction import CompactionBuilder
+from gpt_oss_server.items.mcp import McpListBuilder
+from gpt_oss_server.items.reasoning import REASONING_EVENTS
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from inference.engine import TokenLogprob
 from tools.tool import ToolOutput
@@ -161,7 +161,7 @@ def _drive(
     scored: bool,
 ) -> None:
     builders: list[ItemBuilder] = []
-    clients = parse_tools(tools, offered=True).clients
+    clients = Kinds.of().read_tools(tools, offered=True).clients
     choose = item_route(CountingIds(), hosted, detail, clients)
 
     def route(header: Header) -> ItemBuilder:

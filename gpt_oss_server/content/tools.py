@@ -1,8 +1,9 @@
-"""The tools that a client runs: their declarations in the prompt, and the forms that bind their calls.
+"""The tools that a request declares: each tool that the client runs, and all tools read so far.
 
-Takes one tool as the client wrote it, its place in the body, and the dialect of the API. Returns a
-`ClientTool` with its recipient and the kind of item that its calls become, or raises a 400 that names the
-field. It must not know how calls are rendered, how items are built, or how tools are listed.
+Takes the fields of one tool, and its place in the body. Returns a `ClientTool` with its recipient and the
+form that binds its calls, or raises a 400 that names the field. `RequestTools` collects the tools of a
+request. It must not know the kinds of tools, how calls are rendered, or whether a tool of the server is
+available.
 """
 
 from __future__ import annotations
@@ -10,36 +11,107 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from gpt_oss_server.constraints.wanted import ClientCall, Schema, TextGrammar
-from gpt_oss_server.content.dialect import FLAT, Dialect, Fields, NamedKind
+from gpt_oss_server.content.dialect import Fields
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool
+from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 
 Tool = dict[str, Any]
-Kind = Literal["function", "custom", "local_shell", "shell", "apply_patch", "tool_search"]
-SEARCH = "tool_search"
 ANY_OBJECT: Tool = {"type": "object"}
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
-_RAW = "Call it with the text itself, not as JSON."
 
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:
-    kind: Kind
+    """A tool that the client runs."""
+
+    kind: str  # its `type`
     name: str  # as the client wrote it
     recipient: str
     declared: FunctionTool
     form: Schema | TextGrammar | None = None  # binds the body of a call
     namespace: str | None = None  # as the client wrote it
-    given: Mapping[str, Any] = field(default_factory=dict)  # the tool as responses echo it
+    echo: Mapping[str, Any] = field(default_factory=dict)  # the tool as responses show it
     deferred: bool = False  # the prompt declares it only after a search finds it
 
     @property
     def call(self) -> ClientCall:
         return ClientCall(self.recipient, self.form, raw=self.kind == "custom")
+
+
+@dataclass(slots=True)
+class RequestTools:
+    """The tools read so far. Nothing changes it after the last tool."""
+
+    clients: dict[str, ClientTool] = field(default_factory=dict)  # by recipient
+    spaces: dict[str, str | None] = field(default_factory=dict)  # namespace in recipients → description
+    hosted: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # namespace → the tool's options
+    optional: set[str] = field(default_factory=set)  # namespaces that the request can do without
+    servers: list[tuple[str, Tool]] = field(default_factory=list)  # (where, MCP tool as written)
+    echo: list[Tool] = field(default_factory=list)
+    not_at_head: set[str] = field(default_factory=set)  # recipients that the prompt declares later or never
+    listings: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # server label → its earlier list
+    of_items: dict[str, RequestTools] = field(default_factory=dict)  # place of an input item → its tools
+    offered: bool = True  # false for tool_choice "none": checked and echoed, but not in the prompt
+
+    @property
+    def offered_clients(self) -> Mapping[str, ClientTool]:
+        return self.clients if self.offered else {}
+
+    @property
+    def functions(self) -> list[FunctionTool]:
+        """The tools that the prompt declares under `functions`."""
+        return self._declared(FUNCTIONS)
+
+    @property
+    def namespaces(self) -> tuple[ToolNamespace, ...]:
+        """The tools that the prompt declares under other namespaces."""
+        declared = [(word, self._declared(word)) for word in self.spaces]
+        return tuple(ToolNamespace(word, self.spaces[word], tuple(of)) for word, of in declared if of)
+
+    @property
+    def calls(self) -> list[ClientCall]:
+        return [tool.call for tool in self.offered_clients.values()]
+
+    def add_echo(self, tool: Tool) -> None:
+        """Drops keys with null values, except for functions, which keep every key."""
+        self.echo.append(dict(tool) if tool.get("type") == "function" else without_nulls(tool))
+
+    def declare(self, tool: ClientTool) -> None:
+        """Adds the tool and its echo."""
+        self.add(tool)
+        self.add_echo(dict(tool.echo))
+
+    def add(self, tool: ClientTool) -> None:
+        if tool.recipient in self.clients:
+            raise InvalidRequest(
+                f"`tools` declares {tool.name!r} twice; names must be unique.", param="tools"
+            )
+        self.clients[tool.recipient] = tool
+
+    def load(self, more: RequestTools, *, at_head: bool) -> None:
+        """Adds tools from the conversation's items, declared at its head or at their item."""
+        self.clients |= more.clients
+        added = set(more.clients)
+        self.not_at_head = self.not_at_head - added if at_head else self.not_at_head | added
+        self.spaces |= {word: about or self.spaces.get(word) for word, about in more.spaces.items()}
+        self.hosted |= more.hosted
+        self.servers += more.servers
+
+    @property
+    def deferred(self) -> list[ClientTool]:
+        """The tools that the prompt declares only after a search finds them."""
+        return [tool for tool in self.clients.values() if tool.deferred]
+
+    def _declared(self, word: str) -> list[FunctionTool]:
+        return [
+            tool.declared
+            for recipient, tool in self.offered_clients.items()
+            if recipient.partition(".")[0] == word and recipient not in self.not_at_head
+        ]
 
 
 def recipient_of(name: str, namespace: str | None) -> str:
@@ -56,39 +128,15 @@ def namespace_word(namespace: str | None) -> str:
     return safe_namespace(namespace)
 
 
-def function_tool(
-    given: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
-) -> ClientTool:
-    tool, where = dialect.tool(given, where, "function")
-    name = _name(tool, where)
-    check(tool, where, "description", str, "a string")
-    check(tool, where, "parameters", dict, "a JSON schema object")
-    check(tool, where, "strict", bool, "a boolean")
-    declared = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
-    form = Schema(declared.parameters or ANY_OBJECT, f"{where}.parameters") if declared.strict else None
-    return _client_tool("function", tool, namespace, declared, form)
-
-
-def custom_tool(
-    given: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
-) -> ClientTool:
-    tool, where = dialect.tool(given, where, "custom")
-    name = _name(tool, where)
-    check(tool, where, "description", str, "a string")
-    check(tool, where, "format", dict, "an object")
-    form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format", dialect)
-    lines = [tool.get("description"), _RAW, _rule_of(form)]
-    declared = FunctionTool(name, "\n".join(line for line in lines if line), {"type": "string"})
-    return _client_tool("custom", tool, namespace, declared, form)
-
-
-def _client_tool(
-    kind: NamedKind,
+def named_tool(
+    kind: str,
     tool: Fields,
     namespace: str | None,
     declared: FunctionTool,
     form: Schema | TextGrammar | None,
+    echo: Tool,
 ) -> ClientTool:
+    """A tool whose name the client chose."""
     return ClientTool(
         kind=kind,
         name=declared.name,
@@ -96,62 +144,45 @@ def _client_tool(
         declared=declared,
         form=form,
         namespace=namespace,
-        given=_echoed(kind, tool),
+        echo=echo,
         deferred=tool.get("defer_loading") is True,
     )
 
 
-def without_nulls(tool: Fields) -> Tool:
-    return {key: value for key, value in tool.items() if value is not None}
+def shaped_tool(
+    tool: Tool, where: str, description: str, arguments: Tool, *, enforced: Tool | None = None
+) -> ClientTool:
+    """A tool whose arguments the API fixes. `enforced` is a stricter schema than that in the prompt."""
+    kind = tool["type"]
+    declared = FunctionTool(kind, description, arguments)
+    form = Schema(enforced or arguments, where)
+    return ClientTool(kind, kind, recipient_of(kind, None), declared, form, echo=tool)
 
 
-def _echoed(kind: NamedKind, tool: Fields) -> Tool:
-    if kind == "custom":
-        return {**without_nulls(tool), "type": kind, "format": tool.get("format") or {"type": "text"}}
-    given = {key: tool.get(key) for key in ("description", "parameters", "strict")}
-    more = {"defer_loading": True} if tool.get("defer_loading") is True else {}
-    return {"type": "function", "name": tool["name"], **given, **more}
+def object_schema(required: list[str], **properties: Any) -> Tool:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
-def _text_form(given: Fields, where: str, dialect: Dialect) -> TextGrammar | None:
-    kind, fields, where = dialect.text_format(given, where)
-    match kind:
-        case "text":
-            return None
-        case "grammar":
-            syntax, definition = fields.get("syntax"), fields.get("definition")
-            if syntax not in ("lark", "regex"):
-                raise InvalidRequest(
-                    f"`{where}.syntax` must be 'lark' or 'regex', not {syntax!r:.80}.",
-                    param=f"{where}.syntax",
-                )
-            if not isinstance(definition, str) or not definition:
-                raise InvalidRequest(
-                    f"`{where}.definition` must be a non-empty string.", param=f"{where}.definition"
-                )
-            return TextGrammar(syntax, definition, f"{where}.definition")
-        case _:
-            raise InvalidRequest(
-                f"`{where}.type` must be 'text' or 'grammar', not {kind!r:.80}.", param=f"{where}.type"
-            )
+def described(kind: str, description: str) -> Tool:
+    return {"type": kind, "description": description}
 
 
-def _rule_of(form: TextGrammar | None) -> str | None:
-    """The prompt's sentence about the grammar."""
-    if form is None:
-        return None
-    if form.syntax == "regex":
-        return f"The text must match this regular expression as a whole: {form.definition}"
-    return f"The text must follow this Lark grammar:\n{form.definition}"
-
-
-def _name(tool: Fields, where: str) -> str:
+def tool_name(tool: Fields, where: str) -> str:
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidRequest(
             f"`{where}.name` must be 1 to 128 letters, digits, '_', '-' or '.'.", param=f"{where}.name"
         )
     return name
+
+
+def without_nulls(tool: Fields) -> Tool:
+    return {key: value for key, value in tool.items() if value is not None}
 
 
 def check(tool: Fields, where: str, key: str, kind: type, expected: str) -> None:

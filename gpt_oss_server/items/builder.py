@@ -2,7 +2,7 @@
 
 A builder takes turn events, one method each, and returns its item and the item's events. The item that it
 closes with is the item of the final response. It must not know output indices or sequence numbers: the stream
-adds them.
+adds them. Below the contract are the bases that several kinds share.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from gpt_oss_server.content.logprobs import Speller, TextScores
+from gpt_oss_server.content.tools import ClientTool
 from gpt_oss_server.harmony.events import MessageFinished
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.json_values import read_json_text
 from inference.engine import TokenLogprob
 from tools.tool import ToolOutput
 
@@ -94,3 +98,142 @@ class WholeItem(ItemBuilder):
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         return [], self._item
+
+
+class TextItem(ItemBuilder):
+    """Messages and reasoning: one content part receives all text."""
+
+    about_events: ClassVar[EventTexts] = {
+        "response.content_part.added": "The part that receives the item's text begins.",
+        "response.content_part.done": "The part is complete.",
+    }
+    delta_type: str
+    done_type: str
+
+    @abstractmethod
+    def item(self, content: list[Item], status: str) -> Item:
+        """The item with this content."""
+
+    @abstractmethod
+    def part(self, text: str) -> Item:
+        """The content part with this text."""
+
+    def open(self) -> tuple[Item, list[Event]]:
+        added = {"type": "response.content_part.added", "content_index": 0, "part": self.part("")}
+        return self.item([], "in_progress"), [added]
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return ({"type": self.delta_type, "content_index": 0, "delta": text},)
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        part = self.part(text)
+        events: list[Event] = [
+            {"type": self.done_type, "content_index": 0, "text": text},
+            {"type": "response.content_part.done", "content_index": 0, "part": part},
+        ]
+        return events, self.item([part], "completed" if complete else "incomplete")
+
+
+class ClientCall(ItemBuilder):
+    """A call that the client runs."""
+
+    client_runs = True
+    prefix: ClassVar[str]  # of the ids of its items
+
+    def __init__(self, ids: Ids, tool: ClientTool, speller: Speller | None = None) -> None:
+        """`speller`: of the log-probabilities, for items that show them."""
+        super().__init__(ids(self.prefix))
+        self._call_id: str | None = ids("call")
+        self.recipient = (self._call_id, tool.recipient)
+
+
+class WrittenCall(ClientCall):
+    """A call whose item holds the model's text and streams it."""
+
+    kind: ClassVar[str]
+    body: ClassVar[str]  # the item's key of that text
+    event: ClassVar[str]
+
+    def __init__(self, ids: Ids, tool: ClientTool, speller: Speller | None = None) -> None:
+        super().__init__(ids, tool, speller)
+        self._called = {"name": tool.name, **({"namespace": tool.namespace} if tool.namespace else {})}
+        self._scores = None if speller is None else TextScores(speller)
+
+    def score(self, scored: TokenLogprob) -> None:
+        if self._scores is not None:
+            self._scores.score(scored)
+
+    def _item(self, text: str, status: str) -> Item:
+        return {
+            "id": self.id,
+            "type": self.kind,
+            "status": status,
+            self.body: text,
+            "call_id": self._call_id,
+            **self._called,
+            **self._scored(),
+        }
+
+    def _scored(self) -> Item:
+        return {} if self._scores is None else {"logprobs": list(self._scores.sent)}
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self._item("", "in_progress"), []
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        event: Event = {"type": f"{self.event}.delta", "delta": text}
+        if self._scores is not None:
+            event["logprobs"] = self._scores.show(text)
+        return (event,)
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        done = {**self._done(text), **self._scored()}
+        return [done], self._item(text, "completed" if complete else "incomplete")
+
+    def _done(self, text: str) -> Event:
+        return {"type": f"{self.event}.done", self.body: text}
+
+
+class ShapedCall(ClientCall):
+    """A call whose JSON arguments become the item's action, in a shape that the API fixes; it streams none.
+
+    Where the arguments are not valid (the engine may enforce no grammar), the item still has the shape and is
+    incomplete.
+    """
+
+    @abstractmethod
+    def item(self, arguments: Item, status: str) -> Item:
+        """The item with the valid ones of these arguments."""
+
+    @abstractmethod
+    def fits(self, arguments: Item) -> bool:
+        """Whether the client can run a call with these arguments."""
+
+    def events(self, item: Item) -> list[Event]:
+        return []
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self.item({}, "in_progress"), []
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        arguments = json_object(text)
+        item = self.item(arguments, "completed" if complete and self.fits(arguments) else "incomplete")
+        return self.events(item), item
+
+
+def json_object(text: str) -> Item:
+    """The object that the model wrote; an empty one for any other text."""
+    try:
+        value = read_json_text(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def strings(value: Any) -> list[str]:
+    return list(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else []
+
+
+def typed(arguments: Item, **kinds: type) -> Item:
+    """The arguments that are present and of the right type."""
+    return {key: arguments[key] for key, kind in kinds.items() if type(arguments.get(key)) is kind}

@@ -1,17 +1,25 @@
-"""The code interpreter: gpt-oss's python tool, and the items of its calls.
+"""The code interpreter: gpt-oss's python tool, the items of its calls, and the names of its containers.
 
 Takes the python settings, a request's `code_interpreter` tool, and calls. Returns the tool, its options, and
 the builder of each call's item. It must not know how code runs; `tools.python` does.
+
+A container, `cntr_…`, holds the python files of a conversation. Its name opens the files, so it cannot be
+derived from the id of a response: it depends on a secret of this process, as the sessions of containers begin
+and end in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gpt_oss_server.content.tools import Tool
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
-from gpt_oss_server.items.container_names import container_id, container_of
-from gpt_oss_server.items.kind import HostedCall, HostedTool, Maker, PastCall, Tool
+from gpt_oss_server.items.hosted import HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.settings import Settings
 from tools.sessions import SessionLimits
@@ -23,6 +31,10 @@ if TYPE_CHECKING:
 
 _SPARED = 300.0  # seconds in which no client's files give way to another's
 _OUTPUTS = "code_interpreter_call.outputs"
+_CONTAINER = "cntr_"
+_SECRET = secrets.token_bytes(32)
+_DIGITS = 32
+UPLOAD = "Make a container with POST /v1/containers, and put files there with POST /v1/containers/{id}/files."
 
 
 class CodeInterpreter(HostedTool):
@@ -66,7 +78,7 @@ class CodeInterpreter(HostedTool):
         return make
 
     def options(self, tool: Tool, where: str) -> Mapping[str, Any]:
-        container = container_of(tool.get("container"), f"{where}.container")
+        container = _container(tool.get("container"), f"{where}.container")
         return {} if container is None else {"container": container}
 
     def echo(self, tool: Tool) -> dict[str, Any]:
@@ -134,3 +146,31 @@ class CodeInterpreterBuilder(ItemBuilder):
 
 def _code_done(text: str) -> Event:
     return {"type": "response.code_interpreter_call_code.done", "code": text}
+
+
+def container_id(conversation: str) -> str:
+    """The name of the container that holds a conversation's python files."""
+    return _CONTAINER + hmac.new(_SECRET, conversation.encode(), hashlib.sha256).hexdigest()[:_DIGITS]
+
+
+def conversation_of(container: str, among: Iterable[str]) -> str:
+    """The one of these conversations whose container has this name; "" if none has."""
+    name = container.encode()
+    named = (one for one in among if hmac.compare_digest(container_id(one).encode(), name))
+    return next(named, "")
+
+
+def _container(value: Any, where: str) -> str | None:
+    """The container that a code_interpreter tool names; None: the conversation's own."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value.startswith(_CONTAINER):
+        return value
+    if not isinstance(value, Mapping) or value.get("type") != "auto":
+        raise InvalidRequest(f'`{where}` must be {{"type": "auto"}}, or the id of a container.', param=where)
+    if value.get("file_ids"):
+        raise UnsupportedField(
+            f"`{where}.file_ids`: files are not kept outside of containers here. {UPLOAD}",
+            param=f"{where}.file_ids",
+        )
+    return None

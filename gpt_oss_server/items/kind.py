@@ -1,124 +1,104 @@
-"""The contract of a hosted tool: one row of the table.
+"""The contract of item kinds: one frozen row for each, which all rooms read.
 
-A row maps the settings to the tool, a request's tool to its options, and a call to the builder of its item.
-docs/extending.md shows how to add one.
+A row has the types of its items and of the tools that declare it: how each is read, listed, outlined and
+built. docs/extending.md adds one. `hosted` is the contract of kinds whose calls run on this server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
 
-from gpt_oss_server.harmony.events import Channel
+from pydantic_core import to_json
+
+from gpt_oss_server.content.dialect import Dialect
+from gpt_oss_server.content.logprobs import Speller
+from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool
+from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Item, ItemBuilder
-from gpt_oss_server.settings import Settings
-from tools.toolbox import Offer
+from gpt_oss_server.items.conversation import ReadItem
 
-Tool = Mapping[str, Any]
-Maker = Callable[[], Awaitable[Offer | None]]
+ReadTool = Callable[[Tool, str, RequestTools, Dialect], None]
+"""Adds a tool at this place of the body to the request's tools, or raises a 400."""
+BuildCall = Callable[[Ids, ClientTool, Speller | None], ItemBuilder]
+Change = Callable[[Item], Item]
 
 
-class Field(NamedTuple):
-    """A field of a request's tool: its type, and the words for that type in a 400."""
+def unchanged(item: Item) -> Item:
+    return item
+
+
+@dataclass(frozen=True, slots=True)
+class ItemType:
+    """Items of one `type`."""
 
     name: str
-    kind: type
-    expected: str
+    read: ReadItem
+    """Adds an item to the conversation. The API reference has its docstring."""
+    prefix: str = "item"
+    """The prefix of ids."""
+    listed: Change = unchanged
+    """Adds the fields that lists have and clients may leave out."""
+    outline: Change = unchanged
+    """Replaces texts: the outline means the same to other items, and costs little to read."""
+    needs_output: bool = False
+    """Whether it is a call that the client must answer."""
+    loads_tools: bool = False
+    """Whether its `tools` join those of the request."""
+    in_head: bool = False
+    """Whether it belongs to a conversation's head, like a developer's message, if it follows such items."""
 
 
 @dataclass(frozen=True, slots=True)
-class HostedCall:
-    """The data for a call's item."""
+class ToolType:
+    """Tools that requests declare with one `type`."""
 
-    id: str
-    function: str  # "" for a tool that the model calls by its bare name
-    conversation: str  # the conversation whose session runs the call
-    include: frozenset[str]  # the request's `include`
+    name: str
+    read: ReadTool
+    """Reads the tool. The API reference has its docstring."""
+    build: BuildCall | None = None
+    """Builds the item of a call that the client runs."""
+    namespace: str | None = None
+    """The model's name for the tool, where this server runs it."""
 
 
 @dataclass(frozen=True, slots=True)
-class PastCall:
-    """An earlier call, read from its item: the call as the model wrote it, and the result it received."""
+class ItemKind:
+    """All that belongs to one kind: its items, and the tools whose calls they are."""
 
-    function: str
-    arguments: str
-    result: str
+    items: tuple[ItemType, ...] = ()
+    tools: tuple[ToolType, ...] = ()
 
 
-class HostedTool:
-    """A tool that this server runs. A subclass sets `namespace` and `types`, and overrides the defaults."""
+def completed(item: Item) -> Item:
+    """A call or an output, whose status clients may leave out."""
+    return {**item, "status": item.get("status") or "completed"}
 
-    namespace: ClassVar[str]
-    """The model's name for it: recipients are `namespace.function`, or `namespace` alone."""
-    types: ClassVar[tuple[str, ...]] = ()
-    """The `type`s by which requests name it. Chat's `executed_tools` shows the first."""
-    fields: ClassVar[tuple[Field, ...]] = ()
-    """The fields of a request's tool. The server checks them and passes them to each call as options."""
-    off: ClassVar[str] = ""
-    """The text of the 400 if the settings leave the tool off; it names the setting to change."""
-    channel: ClassVar[Channel] = "commentary"
-    """The channel on which the model calls it; on `analysis` the arguments are code, else JSON."""
-    in_system_message: ClassVar[bool] = False
-    """Whether the system message declares it, as gpt-oss's own tools were in training."""
-    joins_others: ClassVar[bool] = False
-    """Whether the server offers it along with any other hosted tool, though no request names it."""
-    cites: ClassVar[bool] = False
-    """Whether its sessions resolve the citations of an answer: `resolve(cursor, line)` → (url, title)."""
-    repeatable: ClassVar[bool] = False
-    """Whether a call that may have been made, when its server stopped, can be made again without harm."""
-    item_type: ClassVar[str | None] = None
-    """The type of its output item. None: an `mcp_call`, and `item` and `past_call` are not used."""
-    id_prefix: ClassVar[str] = ""
-    """The prefix of its items' ids."""
-    includable: ClassVar[tuple[str, ...]] = ()
-    """The values of a request's `include` that its item supports."""
 
-    def maker(self, settings: Settings) -> Maker | None:
-        """The function that makes the tool after the server starts; None if the settings leave it off.
+def with_json_arguments(item: Item) -> Item:
+    """A call whose arguments clients may send as an object."""
+    arguments = item.get("arguments")
+    return {**item, "arguments": to_json(arguments).decode()} if isinstance(arguments, dict) else item
 
-        Raises ValueError or ToolUnavailable immediately for settings that cannot work. The returned function
-        may take long. It raises ToolUnavailable if the tool cannot run on this machine.
-        """
-        return None
 
-    def options(self, tool: Tool, where: str) -> Mapping[str, Any] | None:
-        """The options of a request's tool, after the check of its `fields`; None: do not offer the tool."""
-        return {each.name: tool[each.name] for each in self.fields if tool.get(each.name) is not None}
+def emptied(**fields: object) -> Change:
+    return lambda item: {**item, **fields}
 
-    def is_optional(self, tool: Tool) -> bool:
-        """Whether a request that names it proceeds without it if the settings leave it off."""
-        return False
 
-    def echo(self, tool: Tool) -> dict[str, Any]:
-        """The request's tool as the response shows it."""
-        return dict(tool)
+def replaced_by(placeholder: Item) -> Change:
+    return lambda item: {**placeholder, "id": item.get("id")}
 
-    def container(self, options: Mapping[str, Any]) -> str | None:
-        """The container in the options: its session runs the calls instead of the conversation's session."""
-        return None
 
-    def resumed(
-        self, results: Callable[[], Sequence[str]], carried: Sequence[Mapping[str, Any]]
-    ) -> Mapping[str, Any]:
-        """More options for each call, so that a new session continues from the results in the prompt.
+NO_MESSAGE: Item = {"type": "message", "role": "user", "content": ""}
+NO_CALL: Item = {"type": "image_generation_call"}  # a call that needs nothing and that nothing needs
 
-        `results` returns the header of each tool's result and the first tokens of its text. `carried` is what
-        `carries` returned at the end of earlier turns.
-        """
-        return {}
 
-    def carries(self, session: Any, options: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What later turns need of this turn's session, as plain data with the tool's own `type`."""
-        return None
+def client_call(
+    name: str, read: ReadItem, prefix: str, outline: Change, *, listed: Change = completed
+) -> ItemType:
+    """Calls that the client must answer."""
+    return ItemType(name, read, prefix, listed, outline, needs_output=True)
 
-    def cited(self, options: Mapping[str, Any], cursor: int, line: int | None) -> tuple[str, str] | None:
-        """The (url, title) of a citation of an earlier turn, by what it carried."""
-        return None
 
-    def item(self, call: HostedCall) -> ItemBuilder:
-        raise NotImplementedError
-
-    def past_call(self, item: Item) -> PastCall:
-        """The call in an item of an earlier response."""
-        raise NotImplementedError
+def call_output(name: str, read: ReadItem, prefix: str, *, listed: Change = completed) -> ItemType:
+    return ItemType(name, read, prefix, listed, emptied(output=""))

@@ -1,27 +1,126 @@
-"""The table of hosted tools: the server offers each tool that has a line here.
+"""The table of item kinds: the server knows each kind that has a line here, and the tools given from outside.
 
-Takes a namespace, a recipient, or the type of a request's tool. Returns the row. docs/extending.md shows
-how to add a line.
+Returns `Kinds`, a frozen value that the rooms which read tools and items are given. docs/extending.md adds a
+line.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from gpt_oss_server.content.dialect import FLAT, Dialect
+from gpt_oss_server.content.tools import RequestTools, Tool
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.items.apply_patch import APPLY_PATCH
+from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.code_interpreter import CodeInterpreter
-from gpt_oss_server.items.container import ContainerTool
-from gpt_oss_server.items.kind import HostedTool
+from gpt_oss_server.items.compaction import COMPACTION
+from gpt_oss_server.items.custom_call import CUSTOM_CALL
+from gpt_oss_server.items.function_call import FUNCTION_CALL
+from gpt_oss_server.items.hosted import HostedTool, hosted_kind
+from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType
+from gpt_oss_server.items.local_shell import LOCAL_SHELL
+from gpt_oss_server.items.mcp import MCP
+from gpt_oss_server.items.message import MESSAGE
+from gpt_oss_server.items.others import OTHERS, ContainerTool
+from gpt_oss_server.items.reasoning import REASONING
+from gpt_oss_server.items.shell import SHELL
+from gpt_oss_server.items.tool_search import TOOL_SEARCH
 from gpt_oss_server.items.web_search import WebSearch
 
-HOSTED_TOOLS: tuple[HostedTool, ...] = (
+BUILT_IN: tuple[ItemKind | HostedTool, ...] = (
+    MESSAGE,
+    REASONING,
+    FUNCTION_CALL,
+    CUSTOM_CALL,
+    OTHERS,
+    TOOL_SEARCH,
+    LOCAL_SHELL,
+    SHELL,
+    APPLY_PATCH,
+    MCP,
     WebSearch(),
     CodeInterpreter(),
     ContainerTool(),
+    COMPACTION,
 )
 
-BY_NAMESPACE = {tool.namespace: tool for tool in HOSTED_TOOLS}
-BY_TYPE = {kind: tool for tool in HOSTED_TOOLS for kind in tool.types}
-BY_ITEM_TYPE = {tool.item_type: tool for tool in HOSTED_TOOLS if tool.item_type is not None}
 
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds that a server knows."""
 
-def tool_of(recipient: str) -> HostedTool | None:
-    """The tool of a recipient; None for MCP servers and for tools that the client runs."""
-    return BY_NAMESPACE.get(recipient.partition(".")[0])
+    items: Mapping[str, ItemType]  # by `type`
+    tools: Mapping[str, ToolType]  # by `type`
+    hosted: Mapping[str, HostedTool]  # by namespace
+
+    @classmethod
+    def of(cls, *tools: HostedTool) -> Kinds:
+        """The kinds of the table, and these tools, which replace those of their namespaces."""
+        own = {tool.namespace for tool in tools}
+        rows = [row for row in BUILT_IN if not (isinstance(row, HostedTool) and row.namespace in own)]
+        kinds = [hosted_kind(row) if isinstance(row, HostedTool) else row for row in (*rows, *tools)]
+        hosted = [row for row in (*rows, *tools) if isinstance(row, HostedTool)]
+        return cls(
+            MappingProxyType({item.name: item for kind in kinds for item in kind.items}),
+            MappingProxyType({tool.name: tool for kind in kinds for tool in kind.tools}),
+            MappingProxyType({row.namespace: row for row in hosted}),
+        )
+
+    @property
+    def includable(self) -> frozenset[str]:
+        """The values of a request's `include` that hosted tools know."""
+        return frozenset(name for tool in self.hosted.values() for name in tool.includable)
+
+    def hosted_tool(self, kind: object) -> HostedTool | None:
+        """The hosted tool that requests declare with this `type`."""
+        tool = self.tools.get(kind) if isinstance(kind, str) else None
+        return None if tool is None or tool.namespace is None else self.hosted[tool.namespace]
+
+    def called(self, recipient: str) -> HostedTool | None:
+        """The hosted tool of a recipient; None for MCP servers and for tools that the client runs."""
+        return self.hosted.get(recipient.partition(".")[0])
+
+    def id_prefix(self, kind: str) -> str:
+        """The prefix of the ids of items of this `type`."""
+        return self.items[kind].prefix if kind in self.items else "item"
+
+    def outline(self, item: Item) -> Item:
+        """What other items need to know of one that was read before, at a cost that its length does not set.
+
+        It means the same for calls, outputs, approvals and phases, and its segments say nothing. It is for
+        reading a long conversation of which one part is rendered.
+        """
+        return self.items[item["type"]].outline(item) if item["type"] in self.items else item
+
+    def read_tools(self, tools: Sequence[Tool], *, offered: bool) -> RequestTools:
+        read = RequestTools(offered=offered)
+        for index, tool in enumerate(tools):
+            self.read_tool(tool, f"tools[{index}]", read)
+        return read
+
+    def read_tool(self, tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
+        """Adds a declared tool to `read`, or raises a 400."""
+        kind = dialect.kind(tool)
+        known = self.tools.get(kind) if isinstance(kind, str) else None
+        if known is None:
+            raise UnsupportedField(
+                f"`{where}.type`: tools of type {kind!r} are not served by this server; "
+                "declare it as a function and run it on your side.",
+                param=f"{where}.type",
+            )
+        known.read(tool, where, read, dialect)
+
+    def read_loaded(self, tools: Any, where: str) -> RequestTools:
+        """The tools of an item. Skips unsupported kinds, as no client chooses what a search finds."""
+        if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
+            raise InvalidRequest(f"`{where}` must be an array of tools.", param=where)
+        read = RequestTools()
+        for index, tool in enumerate(tools):
+            kind = tool.get("type", "function")
+            if isinstance(kind, str) and kind in self.tools:
+                self.tools[kind].read({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
+        return read

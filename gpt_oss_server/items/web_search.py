@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_core import to_json
 
+from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
-from gpt_oss_server.items.kind import Field, HostedCall, HostedTool, Maker, PastCall, Tool
+from gpt_oss_server.items.hosted import Field, HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of, read_json_text
 from gpt_oss_server.settings import Settings
 from tools.tool import ToolOutput

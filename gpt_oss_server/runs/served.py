@@ -17,7 +17,7 @@ from gpt_oss_server.caller.limiter import Limiter
 from gpt_oss_server.errors import RateLimitExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
-from gpt_oss_server.items.table import BY_NAMESPACE
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.counters import Counters
 from gpt_oss_server.runs.debugging import allows_debugging
@@ -35,9 +35,9 @@ _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
 
-def keyring_of(settings: Settings) -> Keyring:
+def keyring_of(settings: Settings, kinds: Kinds) -> Keyring:
     """Raises `SettingsError` for a file of keys that cannot be used."""
-    return Keyring(settings, (*BY_NAMESPACE, MCP))
+    return Keyring(settings, (*kinds.hosted, MCP))
 
 
 class Served:
@@ -57,7 +57,8 @@ class Served:
         self.settings = settings or Settings()
         self.model = Model.of(engine, self.settings, encoding)
         self.stores = stores or stores_of(self.settings, store)
-        self.keys = keyring_of(self.settings) if keys is None else keys
+        self.kinds = Kinds.of() if tools is None else tools.kinds
+        self.keys = keyring_of(self.settings, self.kinds) if keys is None else keys
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
         self.counters = Counters()
         self.observers: list[RunObserver] = []
@@ -70,7 +71,7 @@ class Served:
         self._stopped = False
 
     def work(self, caller: Caller) -> Work:
-        return Work(caller, self.model, self.stores.of(caller.owner), self.ids, self.clock)
+        return Work(caller, self.model, self.stores.of(caller.owner), self.kinds, self.ids, self.clock)
 
     def observed(
         self, api: Api, run_id: str, model: str | None, caller: Caller, *, outlives: bool = False

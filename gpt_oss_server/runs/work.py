@@ -1,4 +1,5 @@
-"""The work of one request: for whom, by which model, what of it lasts, and its ids and its time.
+"""The work of one request: for whom, by which model, what of it lasts, the kinds of its items, and its ids
+and its time.
 
 Made from a caller, and handed down through reading, binding, laying out and running. A run that is recorded,
 or that continues elsewhere, has an engine, ids and a clock of its own.
@@ -12,6 +13,7 @@ from datetime import datetime
 
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.stores.keep import Keep
 
@@ -21,6 +23,7 @@ class Work:
     caller: Caller
     model: Model
     keep: Keep
+    kinds: Kinds
     ids: Ids
     clock: Callable[[], float]
 

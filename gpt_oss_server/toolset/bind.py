@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 
 from gpt_oss_server.caller.access import MCP
 from gpt_oss_server.caller.caller import Caller
+from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvailable
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.items.requested import RequestTools
-from gpt_oss_server.items.table import BY_NAMESPACE, HOSTED_TOOLS
+from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.items.tool_search import search_here
 from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.offered import Toolset
 from tools.toolbox import Toolbox
@@ -26,13 +27,14 @@ async def bound_tools(
     tools: RequestTools,
     ready: Callable[[], Awaitable[Toolset]],
     caller: Caller,
+    kinds: Kinds,
     ids: Ids,
     *,
     limit: int | None,
     conversation: str = "",
 ) -> AsyncGenerator[HostedTools, None]:
     """The built-in tools of a request. If the block raises, they are closed."""
-    hosted = await bind_tools(tools, ready, caller, ids)
+    hosted = await bind_tools(tools, ready, caller, kinds, ids)
     hosted.conversation, hosted.limit = conversation, limit
     try:
         yield hosted
@@ -42,30 +44,32 @@ async def bound_tools(
 
 
 async def bind_tools(
-    tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], caller: Caller, ids: Ids
+    tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], caller: Caller, kinds: Kinds, ids: Ids
 ) -> HostedTools:
     """Waits until the toolset is `ready`, unless the request has no hosted tools."""
     if not tools.hosted and not tools.servers:
-        return HostedTools(Toolbox(), search=tools.search)
+        return HostedTools(Toolbox(), kinds, search=search_here(tools))
     toolset, access = await ready(), caller.access
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
-    hosted = HostedTools(toolset.toolbox, client=caller.tool_client, search=tools.search)
+    hosted = HostedTools(toolset.toolbox, kinds, caller.tool_client, search=search_here(tools))
     usable = {name for name in offered if access.allows(name)}
     wanted = list(tools.hosted) if tools.offered else []
     if wanted:
-        wanted += [tool.namespace for tool in HOSTED_TOOLS if tool.joins_others and tool.namespace in usable]
+        wanted += [name for name, tool in kinds.hosted.items() if tool.joins_others and name in usable]
     wanted = [name for name in wanted if name in usable or name not in tools.optional]
     if tools.servers and tools.offered:
         access.check_tool(MCP)
     for namespace in wanted:
         access.check_tool(namespace)
         if namespace not in offered:
-            refusal = toolset.refusals.get(namespace, f"This server does not offer the tool {namespace}.")
-            raise ToolNotAvailable(refusal, param="tools")
+            refusal = toolset.refusals.get(namespace) or kinds.hosted[namespace].off
+            raise ToolNotAvailable(
+                refusal or f"This server does not offer the tool {namespace}.", param="tools"
+            )
     hosted.declarations = tuple(offered[namespace] for namespace in wanted)
     hosted.options = {name: options for name, options in tools.hosted.items() if name in wanted}
     for namespace, options in hosted.options.items():
-        if container := BY_NAMESPACE[namespace].container(options):
+        if container := kinds.hosted[namespace].container(options):
             hosted.containers[namespace] = _open_container(container, namespace, toolset, caller)
     if tools.servers and tools.offered:
         try:

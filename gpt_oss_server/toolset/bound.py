@@ -11,19 +11,17 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Final
 
+from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
-from gpt_oss_server.items.requested import RequestTools
-from gpt_oss_server.items.search import ToolSearch
-from gpt_oss_server.items.table import BY_NAMESPACE
+from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.items.tool_search import ToolSearch
 from tools.tool import NOBODY, Client, Declaration, ToolOutput
 from tools.toolbox import Toolbox
 
 FUNCTION = f"{FUNCTIONS}."
-# The model reads this in place of a result that the client has not kept.
-RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
 Resolve = Callable[[int, int | None], tuple[str, str] | None]  # a citation's cursor and line → (url, title)
 _CARRIED: Final = "system"  # no other segment of a history has this role
 _BEGINNING = 12  # tokens of a result: enough for a cursor's brackets and nine digits
@@ -34,6 +32,7 @@ class HostedTools:
     """Implements `TurnTools` once `conversation` is set."""
 
     toolbox: Toolbox  # the server's
+    kinds: Kinds = field(default_factory=Kinds.of)
     client: Client = NOBODY  # for whom the calls run
     declarations: tuple[Declaration, ...] = ()
     options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -52,11 +51,11 @@ class HostedTools:
 
     @property
     def in_system_message(self) -> tuple[ToolNamespace, ...]:
-        return tuple(_namespace(d) for d in self.declarations if _in_system_message(d))
+        return tuple(_namespace(d) for d in self.declarations if self._in_system_message(d))
 
     @property
     def in_developer_message(self) -> tuple[ToolNamespace, ...]:
-        return tuple(_namespace(d) for d in self.declarations if not _in_system_message(d))
+        return tuple(_namespace(d) for d in self.declarations if not self._in_system_message(d))
 
     @property
     def recipients(self) -> frozenset[str]:
@@ -70,6 +69,14 @@ class HostedTools:
     def namespaces(self) -> frozenset[str]:
         return frozenset(declaration.namespace for declaration in self.declarations)
 
+    @property
+    def _hosted(self) -> frozenset[str]:
+        return self.namespaces & self.kinds.hosted.keys()
+
+    def _in_system_message(self, declaration: Declaration) -> bool:
+        tool = self.kinds.hosted.get(declaration.namespace)
+        return tool is not None and tool.in_system_message
+
     def conversation_of(self, namespace: str) -> str:
         """The conversation whose session runs a tool's calls: this one, or that of a named container."""
         return self.containers.get(namespace, self.conversation)
@@ -77,12 +84,12 @@ class HostedTools:
     @property
     def cite(self) -> Resolve | None:
         """Resolves the citations of an answer; None if no tool of the request can be cited."""
-        cited = [name for name in self.namespaces if name in BY_NAMESPACE and BY_NAMESPACE[name].cites]
+        cited = [name for name in self._hosted if self.kinds.hosted[name].cites]
         return partial(self._resolve, cited[0]) if cited else None
 
     def _resolve(self, namespace: str, cursor: int, line: int | None) -> tuple[str, str] | None:
         # First the pages of this conversation: its branches share a session, and other servers have theirs.
-        known = BY_NAMESPACE[namespace].cited(self.options.get(namespace, {}), cursor, line)
+        known = self.kinds.hosted[namespace].cited(self.options.get(namespace, {}), cursor, line)
         if known is not None:
             return known
         session = self.toolbox.session(self.conversation, namespace)
@@ -94,17 +101,17 @@ class HostedTools:
         shown = tuple(shown)
         results = cache(lambda: beginnings_of_results(shown, encoding))
         carried = [tool for segment in shown if segment.role == _CARRIED for tool in segment.tools]
-        for name in self.namespaces & BY_NAMESPACE.keys():
-            if resumed := BY_NAMESPACE[name].resumed(results, carried):
+        for name in self._hosted:
+            if resumed := self.kinds.hosted[name].resumed(results, carried):
                 self.options[name] = {**self.options.get(name, {}), **resumed}
 
     @property
     def left_behind(self) -> list[Segment]:
         """What the turn's sessions leave for later turns, which may run on other servers; without tokens."""
         left = []
-        for name in sorted(self.namespaces & BY_NAMESPACE.keys()):
+        for name in sorted(self._hosted):
             session = self.toolbox.session(self.conversation_of(name), name)
-            record = BY_NAMESPACE[name].carries(session, self.options.get(name, {}))
+            record = self.kinds.hosted[name].carries(session, self.options.get(name, {}))
             if record is not None:
                 left.append(Segment(_CARRIED, (), tools=(record,)))
         return left
@@ -150,8 +157,8 @@ class HostedTools:
 
     def repeatable(self, recipient: str) -> bool:
         """Whether a call that was interrupted may be made again without harm."""
-        namespace = recipient.partition(".")[0]
-        return self._searches(recipient) or (namespace in BY_NAMESPACE and BY_NAMESPACE[namespace].repeatable)
+        tool = self.kinds.called(recipient)
+        return self._searches(recipient) or (tool is not None and tool.repeatable)
 
     def _searches(self, recipient: str) -> bool:
         return self.search is not None and recipient == self.search.recipient
@@ -174,11 +181,6 @@ def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:
     functions = {r.removeprefix(FUNCTION) for r in tools.offered_clients if r.startswith(FUNCTION)}
     others = {recipient for recipient in tools.offered_clients if not recipient.startswith(FUNCTION)}
     return Recipients(frozenset(functions), hosted.recipients | others)
-
-
-def _in_system_message(declaration: Declaration) -> bool:
-    tool = BY_NAMESPACE.get(declaration.namespace)
-    return tool is not None and tool.in_system_message
 
 
 def _namespace(declaration: Declaration) -> ToolNamespace:

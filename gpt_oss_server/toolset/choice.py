@@ -13,10 +13,8 @@ from typing import Any
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat
 from gpt_oss_server.content.dialect import FLAT, Dialect
-from gpt_oss_server.content.tools import SEARCH, ClientTool, namespace_word
+from gpt_oss_server.content.tools import ClientTool, RequestTools, namespace_word
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.items.requested import RequestTools
-from gpt_oss_server.items.table import BY_TYPE
 from gpt_oss_server.toolset.bound import HostedTools
 
 Choice = str | dict[str, Any] | None
@@ -95,9 +93,7 @@ def _recipients(
 ) -> frozenset[str]:
     """The recipients that a reference stands for: a tool, or all tools of a namespace or a server."""
     kind, name = named.get("type"), named.get("name")
-    if isinstance(kind, str) and kind in _OF_CLIENTS:
-        found = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
-    elif kind == "mcp":
+    if kind == "mcp":
         label = named.get("server_label")
         found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
         why = hosted.missing.get(namespace_word(label)) if isinstance(label, str) else None
@@ -105,12 +101,12 @@ def _recipients(
             return frozenset()  # the prompt leaves it out too
         if why is not None:
             raise InvalidRequest(f"`{where}` names a tool that is unavailable. {why}", param=where)
-    else:
-        hosted_tool = BY_TYPE.get(kind) if isinstance(kind, str) else None
-        namespace = None if hosted_tool is None else hosted_tool.namespace
-        if namespace in tools.optional and namespace not in hosted.namespaces:
+    elif (tool := hosted.kinds.hosted_tool(kind)) is not None:
+        if tool.namespace in tools.optional and tool.namespace not in hosted.namespaces:
             return frozenset()  # declared but unavailable: the prompt leaves it out too
-        found = {r for r in hosted.recipients if r.partition(".")[0] == namespace}
+        found = {r for r in hosted.recipients if r.partition(".")[0] == tool.namespace}
+    else:
+        found = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
     if not found:
         raise InvalidRequest(
             f"`{where}` names a tool that `tools` does not declare: {dict(named)!r:.120}.", param=where
@@ -119,12 +115,9 @@ def _recipients(
 
 
 def _is_named(tool: ClientTool, named: Mapping[str, Any]) -> bool:
-    kind, name, namespace = named["type"], named.get("name"), named.get("namespace")
+    kind, name, namespace = named.get("type"), named.get("name"), named.get("namespace")
     if kind == "namespace":
         return tool.namespace is not None and tool.namespace == name
     if kind != tool.kind:
         return False
     return kind not in ("function", "custom") or (tool.name == name and namespace in (None, tool.namespace))
-
-
-_OF_CLIENTS = frozenset({"function", "custom", "namespace", "local_shell", "shell", "apply_patch"} | {SEARCH})

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.caller.caller import Caller
-from gpt_oss_server.items.container_names import conversation_of
-from gpt_oss_server.items.kind import HostedTool, Maker
-from gpt_oss_server.items.table import HOSTED_TOOLS
+from gpt_oss_server.items.code_interpreter import conversation_of
+from gpt_oss_server.items.hosted import HostedTool, Maker
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.settings import Settings, SettingsError
 from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
@@ -38,9 +38,7 @@ class Toolset:
 
     toolbox: Toolbox = field(default_factory=Toolbox)
     operators: dict[str, McpTool] = field(default_factory=dict)
-    refusals: dict[str, str] = field(
-        default_factory=lambda: {tool.namespace: tool.off for tool in HOSTED_TOOLS if tool.off}
-    )
+    refusals: dict[str, str] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)  # namespaces of hosted tools that run in this server
     # For MCP servers that a request names.
     allow_private_hosts: bool = False
@@ -75,14 +73,15 @@ class ToolsetMaker:
     def __init__(
         self,
         settings: Settings,
-        hosted: Sequence[HostedTool] = HOSTED_TOOLS,
+        kinds: Kinds | None = None,
         *,
         on_call: OnCall | None = None,
     ) -> None:
+        self.kinds = kinds or Kinds.of()
         self._settings = settings
         self._on_call = on_call
         try:
-            makers = [(tool, tool.maker(settings)) for tool in hosted]
+            makers = [(tool, tool.maker(settings)) for tool in self.kinds.hosted.values()]
             self._servers = _operator_servers(settings)
         except ImportError as error:
             raise SettingsError(how_to_install(error)) from error
@@ -132,7 +131,11 @@ class ToolsetMaker:
 
     async def _make(self) -> Toolset:
         settings = self._settings
-        toolset = Toolset(allow_private_hosts=settings.allow_private_hosts, mcp_timeout=settings.mcp_timeout)
+        toolset = Toolset(
+            refusals={name: tool.off for name, tool in self.kinds.hosted.items() if tool.off},
+            allow_private_hosts=settings.allow_private_hosts,
+            mcp_timeout=settings.mcp_timeout,
+        )
         offers: list[Offer] = []
         for tool, make in self._makers:
             await self._add_hosted(tool, make, toolset, offers)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.items.listings import KIND, Record, carried, carried_listing, record_of, shown_tools
+from gpt_oss_server.items.mcp import Record, carried, carried_listing, list_item, record_of, shown_tools
 from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.offered import Toolset
 from tools.mcp.client import McpTool, Narrowed
@@ -53,13 +53,13 @@ async def add_servers(
     for server, listing, carried_over, (_, written) in zip(made, listings, known, servers, strict=True):
         if isinstance(listing, McpFailure):
             hosted.missing[server.declaration.namespace] = str(listing)
-            hosted.listings.append({**_item(server, ids), "error": str(listing)})
+            hosted.listings.append({**list_item(ids, server.label), "error": str(listing)})
             continue
         _declare(server, listing, hosted)
         # An operator's server keeps its own list, which may have changed since then.
         if carried_over is None or carried_over.only(server.permissions).tools != listing.tools:
             about = {"instructions": listing.instructions} if listing.instructions else {}
-            hosted.listings.append({**_item(server, ids), "tools": shown_tools(listing), **about})
+            hosted.listings.append({**list_item(ids, server.label), "tools": shown_tools(listing), **about})
             record = record_of(server.label, written.get("server_url"), await server.full_listing())
             hosted.carries.append(carried(record))
 
@@ -88,10 +88,6 @@ async def _listing(server: McpTool | Narrowed) -> McpListing | McpFailure:
         return await server.list()
     except McpFailure as failure:
         return failure
-
-
-def _item(server: McpTool | Narrowed, ids: Ids) -> dict[str, Any]:
-    return {"id": ids("mcpl"), "type": KIND, "server_label": server.label, "tools": []}
 
 
 def _declare(server: McpTool | Narrowed, listing: McpListing, hosted: HostedTools) -> None:

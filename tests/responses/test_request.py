@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.apis.responses.request import parse_request
-from gpt_oss_server.errors import ApiError
+from gpt_oss_server.apis.responses.request import check_included, parse_request
+from gpt_oss_server.errors import ApiError, InvalidRequest
+from gpt_oss_server.items.table import Kinds
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"temperature": "1"}, "temperature", "expected a number, but got a string"),
@@ -21,7 +22,6 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [1]}, "tools[0]", "expected an object"),
     ({"stream": "yes"}, "stream", "expected a boolean"),
     ({"metadata": {"a": 1}}, "metadata.a", "must be a string"),
-    ({"include": ["everything"]}, "include", "does not know 'everything'"),
     ({"logit_bias": {"1": 200}}, "logit_bias.1", "at most 100"),
     ({"input": None}, "input", "is missing"),
     ({"top_logprobs": 21}, "top_logprobs", "at most 20"),
@@ -53,6 +53,14 @@ def test_an_error_names_the_wrong_field_and_the_expected_value(
     assert raised.value.param == param
     assert part in raised.value.message
     assert set(raised.value.body()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_an_unknown_value_of_include_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"does not know 'everything'\. .*web_search_call\.results"
+    ) as raised:
+        check_included(["everything"], Kinds.of())
+    assert raised.value.param == "include"
 
 
 @pytest.mark.parametrize(("change", "param"), NOT_SERVED, ids=lambda value: str(value)[:30])

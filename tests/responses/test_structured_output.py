@@ -20,7 +20,7 @@ from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import answer_format
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
-from gpt_oss_server.items.requested import parse_tools
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.choice import wanted_of
 from inference.engine import Engine
@@ -235,7 +235,7 @@ TOOL_CHOICES: list[tuple[Any, set[str]]] = [
 @pytest.mark.parametrize(("choice", "recipients"), TOOL_CHOICES, ids=range(len(TOOL_CHOICES)))
 def test_a_choice_of_any_tool_names_its_recipients(choice: Any, recipients: set[str]) -> None:
     request = parse_request({"input": "Hi", "tools": [LOOSE], "tool_choice": choice})
-    tools = parse_tools(request.tools or (), offered=True)
+    tools = Kinds.of().read_tools(request.tools or (), offered=True)
     wanted = wanted_of(request.tool_choice, answer_format(None), tools, hosted("browser", "python"))
     assert wanted.must_call
     assert wanted.only == recipients

@@ -17,7 +17,7 @@ from tests.doubles.serving import scripted
 PARSED_ON_THE_LOOP = """
 import sys
 from gpt_oss_server import app
-from gpt_oss_server.items import requested
+from gpt_oss_server.items import mcp
 from tools.mcp.endpoints import public_form
 public_form({"type": "mcp", "server_label": "x", "server_url": "https://user:secret@a.example/mcp"})
 sys.exit(bool({"mcp", "mcp.client", "mcp_types"} & sys.modules.keys()))

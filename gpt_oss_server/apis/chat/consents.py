@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.toolset.bound import RESULT_LOST
+from gpt_oss_server.items.conversation import RESULT_LOST
 
 _FUNCTION = "functions."
 

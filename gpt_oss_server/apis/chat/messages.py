@@ -21,6 +21,7 @@ from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.validation import json_text, json_type, text_field
+from gpt_oss_server.items.table import Kinds
 
 Message = Mapping[str, Any]
 _NO_WORD = re.compile(r"[^\w.-]+")
@@ -39,6 +40,7 @@ class ReadMessages:
     """The state of reading a conversation, message by message."""
 
     renderer: Renderer
+    kinds: Kinds
     segments: list[Segment] = field(default_factory=list)
     calls: dict[str, EarlierCall] = field(default_factory=dict)  # by tool_call_id
     begun: Begun | None = None
@@ -78,13 +80,14 @@ class ReadMessages:
 def read_messages(
     messages: Sequence[Any],
     renderer: Renderer,
+    kinds: Kinds,
     *,
     continues_last: bool,
     servers: Collection[str] = (),
     missing: Collection[str] = (),
 ) -> ReadMessages:
     """`servers`: recipients of MCP tools that run here. `missing`: why servers are unavailable."""
-    conversation = ReadMessages(renderer, consents=Consents(servers, missing, messages))
+    conversation = ReadMessages(renderer, kinds, consents=Consents(servers, missing, messages))
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
     answers = answers_of(messages)
@@ -180,7 +183,7 @@ def _assistant(message: Message, where: str, conversation: ReadMessages) -> None
         add(renderer.tool_result(recipient, output))
     if reasoning := _reasoning(message, where):
         add(renderer.reasoning(reasoning))
-    for segment in segments_of(ran, renderer):
+    for segment in segments_of(ran, renderer, conversation.kinds):
         conversation.execute(segment)
     content = text_of(message.get("content"), f"{where}.content")
     content = content or text_of(message.get("refusal"), f"{where}.refusal")

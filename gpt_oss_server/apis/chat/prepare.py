@@ -15,11 +15,11 @@ from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat
+from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.items.requested import RequestTools
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
@@ -74,6 +74,7 @@ def prepare(
     conversation = read_messages(
         request.messages,
         renderer,
+        hosted.kinds,
         continues_last=bool(request.continue_final_message),
         servers=hosted.names,
         missing=hosted.missing.values(),

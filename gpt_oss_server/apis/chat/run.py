@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from gpt_oss_server.apis.chat.executed import executed_type
 from gpt_oss_server.apis.chat.fold import Folded
 from gpt_oss_server.apis.chat.prepare import PreparedChat
 from gpt_oss_server.apis.chat.stream import ChoiceStream, Form
@@ -168,6 +170,7 @@ class ChatRun:
         return Form(
             new_call_id=lambda: self._work.ids("call"),
             runs_here=hosted.runs,
+            executed_type=partial(executed_type, hosted.kinds),
             approvals=hosted.approvals,
             approved=len(self._prepared.approved),
             cite=hosted.cite,

@@ -78,12 +78,14 @@ class ChatService:
         engines = engines_of(request, model.engine)
         tools = await in_thread_if_large(
             caller.body_size,
-            lambda: read_tools(request),
+            lambda: read_tools(request, work.kinds),
             request.tools,
             request.functions,
             request.tool_choice,
         )
-        binding = bound_tools(tools, self.served.toolset, caller, work.ids, limit=request.max_tool_calls)
+        binding = bound_tools(
+            tools, self.served.toolset, caller, work.kinds, work.ids, limit=request.max_tool_calls
+        )
         async with binding as hosted:
 
             def lay_out() -> PreparedChat:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-from gpt_oss_server.apis.chat.executed import executed_type
 from gpt_oss_server.apis.chat.writers import (
     CallWriter,
     ChunkPart,
@@ -52,6 +51,7 @@ class Form:
 
     new_call_id: Callable[[], str]
     runs_here: Callable[[str], bool] = lambda recipient: False
+    executed_type: Callable[[str], str] = lambda recipient: ""  # of a call that ran here
     approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
     approved: int = 0  # the number of approved calls, which run before the model generates
     cite: Resolve | None = None  # resolves a citation's cursor; None: there are no citations
@@ -185,7 +185,7 @@ class ChoiceStream:
         recipient = event.header.recipient or ""
         executed: dict[str, Any] = {
             "index": self._shown.executed,
-            "type": executed_type(recipient),
+            "type": self._form.executed_type(recipient),
             "name": recipient,
             "arguments": self._ran.arguments if self._ran is not None else "",
             "output": event.output.text,

@@ -10,8 +10,8 @@ from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat, requested_answer
 from gpt_oss_server.content.dialect import FLAT, NESTED
+from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.items.requested import RequestTools
 from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.choice import wanted_of
 

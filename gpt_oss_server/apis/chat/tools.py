@@ -1,7 +1,7 @@
 """The tools of a chat request, from every field that declares some.
 
 Takes `tools`, `functions`, `web_search_options` and the built-in tools of `chat_template_kwargs`. Returns the
-tools as `items.requested` reads them, or raises a 400 that names the field as the client sent it.
+tools as the kinds' rows read them, or raises a 400 that names the field as the client sent it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any
 
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.content.dialect import NESTED
-from gpt_oss_server.content.tools import function_tool
+from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import UnsupportedField
-from gpt_oss_server.items.requested import RequestTools, read_tool
-from gpt_oss_server.items.table import BY_NAMESPACE
+from gpt_oss_server.items.function_call import function_tool
+from gpt_oss_server.items.table import Kinds
 
 
-def read_tools(request: CreateChatCompletion) -> RequestTools:
+def read_tools(request: CreateChatCompletion, kinds: Kinds) -> RequestTools:
     read = RequestTools(offered=request.offers_tools)
     for index, tool in enumerate(request.tools or ()):
-        read_tool(tool, f"tools[{index}]", read, NESTED)
+        kinds.read_tool(tool, f"tools[{index}]", read, NESTED)
     for index, function in enumerate(request.functions or ()):
         read.declare(function_tool(function, f"functions[{index}]"))
     if request.web_search_options is not None:
-        read_tool(_web_search(request.web_search_options), "web_search_options", read)
+        kinds.read_tool(_web_search(request.web_search_options), "web_search_options", read)
     for name in request.template.builtin_tools or ():
-        read_tool({"type": BY_NAMESPACE[name].types[0]}, "chat_template_kwargs.builtin_tools", read)
+        kinds.read_tool({"type": kinds.hosted[name].types[0]}, "chat_template_kwargs.builtin_tools", read)
     _check_forms(read)
     return read
 

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from gpt_oss_server.apis.containers.request import CreateContainer, parse_container
 from gpt_oss_server.apis.containers.sessions import Containers
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.http.body import read_json
@@ -21,7 +22,6 @@ from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload
-from gpt_oss_server.items.container_names import CreateContainer, parse_container
 from gpt_oss_server.toolset.offered import ToolsetMaker
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from gpt_oss_server.apis.containers.request import IDLE_MINUTES
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import (
@@ -25,8 +26,7 @@ from gpt_oss_server.errors import (
     ToolNotAvailable,
     TooManyContainers,
 )
-from gpt_oss_server.items.code_interpreter import CodeInterpreter
-from gpt_oss_server.items.container_names import IDLE_MINUTES, container_id
+from gpt_oss_server.items.code_interpreter import CodeInterpreter, container_id
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from tools.sessions import TooManySessions
 from tools.tool import ToolUnavailable

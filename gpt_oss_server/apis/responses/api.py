@@ -74,7 +74,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
     async def retrieve(response_id: str, request: Request) -> Response:
         stored = service.stored(caller_of(request.scope))
         # The request that created the response decided what it includes; this only rejects unknown names.
-        check_included(_included(request))
+        check_included(_included(request), service.served.kinds)
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             after = _sequence_number(request.query_params.get("starting_after"))
             return logged(await stored.event_log(response_id, after), after)
@@ -108,7 +108,7 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
 
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
-        check_included(_included(request))
+        check_included(_included(request), service.served.kinds)
         caller = caller_of(request.scope)
         store, stored = service.served.stores.of(caller.owner).responses, service.stored(caller)
         return await json_answer(

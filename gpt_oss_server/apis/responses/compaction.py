@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from gpt_oss_server.apis.responses.input.compacted import Compacted
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.items.compaction import Compacted
 from gpt_oss_server.models.limits import TurnLimits
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import Head

@@ -11,10 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpt_oss_server.apis.responses.input.listing import with_own_ids
-from gpt_oss_server.apis.responses.input.outline import outline_of
-from gpt_oss_server.apis.responses.input.reader import read_input
-from gpt_oss_server.apis.responses.input.reading import Conversation
+from gpt_oss_server.apis.responses.input.reader import read_input, with_own_ids
 from gpt_oss_server.apis.responses.listing import listed
 from gpt_oss_server.apis.responses.past import (
     CONVERSATION,
@@ -28,6 +25,8 @@ from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
 from gpt_oss_server.http.paging import list_of
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
@@ -91,7 +90,7 @@ class Conversations:
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         given = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
         part = await self._read(given.items, await self._calls_before(conversation_id, given.items))
-        added = await self._store.append(appended(conversation_id, [part], self._work.ids))
+        added = await self._store.append(appended(conversation_id, [part], self._work.kinds, self._work.ids))
         if added is None:
             raise no_conversation(conversation_id)
         return list_of(added, has_more=False)
@@ -160,6 +159,7 @@ class Conversations:
     ) -> Conversation:
         return read_input(
             items,
+            self._work.kinds,
             self._work.model.renderer,
             self._work.ids,
             recipients=recipients,
@@ -184,7 +184,7 @@ class Conversations:
         before = sum(len(part.items) for part in parts[:place])
         left = tuple(item for item in parts[place].items if item["id"] != item_id)
         others = (part for part in parts if part is not parts[place])
-        items = [outline_of(item) for part in others for item in part.items]
+        items = [self._work.kinds.outline(item) for part in others for item in part.items]
         items[before:before] = left
         try:
             read = self._rendered(items, {}, {})
@@ -204,11 +204,11 @@ class Conversations:
         return changed
 
 
-def appended(conversation_id: str, parts: Sequence[ConversationPart], ids: Ids) -> Append:
+def appended(conversation_id: str, parts: Sequence[ConversationPart], kinds: Kinds, ids: Ids) -> Append:
     """Parts to append to a conversation. Items whose ids it already has get new ones."""
 
     def new_id(item: Item) -> str:
-        [renamed] = with_own_ids([item], {item["id"]}, ids)
+        [renamed] = with_own_ids(kinds, [item], {item["id"]}, ids)
         return str(renamed["id"])
 
     return Append(conversation_id, tuple(parts), new_id)

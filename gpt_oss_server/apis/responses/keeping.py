@@ -57,7 +57,7 @@ class FinishedTurn:
         """Stores the response if it `keeps`; with `adds`, appends the turn to its conversation."""
         named = self.stream.response["conversation"]
         grows = named is not None and adds
-        append = appended(named["id"], self._parts(), work.ids) if grows else None
+        append = appended(named["id"], self._parts(), work.kinds, work.ids) if grows else None
         if keeps:
             await self._put(work.keep.responses, append)
         elif append is not None:

@@ -22,18 +22,18 @@ from gpt_oss_server.apis.responses.compaction import (
 )
 from gpt_oss_server.apis.responses.input.answers import check_answered
 from gpt_oss_server.apis.responses.input.reader import read_input
-from gpt_oss_server.apis.responses.input.reading import Approved, Conversation
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
 from gpt_oss_server.content.dialect import FLAT
+from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
 from gpt_oss_server.harmony.render import unanswered
-from gpt_oss_server.items.requested import RequestTools
+from gpt_oss_server.items.conversation import Approved, Conversation
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.toolset.choice import wanted_of
@@ -96,6 +96,7 @@ def prepare(
         check_can_fit(info.context_length, "input", *parts)
     conversation = read_input(
         request.input,
+        work.kinds,
         work.model.renderer,
         work.ids,
         recipients=past.recipients,

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from gpt_oss_server.apis.responses.items.summary import SummaryKind
 from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import (
@@ -43,7 +42,8 @@ from gpt_oss_server.http.unserved import (
     NotServed,
     only,
 )
-from gpt_oss_server.items.table import HOSTED_TOOLS
+from gpt_oss_server.items.reasoning import SummaryKind
+from gpt_oss_server.items.table import Kinds
 
 
 class ReasoningOptions(Reasoning):
@@ -190,17 +190,15 @@ _SCORED = {
     "reasoning": "reasoning.reasoning_text.logprobs",
     "function_call": "function_call.arguments.logprobs",  # of custom tools too
 }
-INCLUDABLE = frozenset(
+_INCLUDABLE = frozenset(
     {
         *_SCORED.values(),
         "reasoning.encrypted_content",
         "message.input_image.image_url",
         "computer_call_output.output.image_url",
         "file_search_call.results",
-        *(each for tool in HOSTED_TOOLS for each in tool.includable),
     }
 )
-"""The names that the API knows. Those that concern items which this server never produces have no effect."""
 
 
 class CompactResponse(CreateResponse):
@@ -239,7 +237,6 @@ def _check_whole(request: CreateResponse) -> None:
         )
     if request.input is None and request.previous_response_id is None and request.conversation is None:
         raise InvalidRequest("`input` is missing: send a string or a list of items.", param="input")
-    check_included(request.include or ())
     if request.background and request.store is False:
         raise InvalidRequest(
             "`background` needs a stored response, to be fetched later: leave `store` out, or send true.",
@@ -250,10 +247,16 @@ def _check_whole(request: CreateResponse) -> None:
     check_stream_options(request.stream_options, streams=bool(request.stream))
 
 
-def check_included(names: Iterable[str]) -> None:
+def includable(kinds: Kinds) -> frozenset[str]:
+    """The names that the API knows. Those of items that this server never produces have no effect."""
+    return _INCLUDABLE | kinds.includable
+
+
+def check_included(names: Iterable[str], kinds: Kinds) -> None:
+    known = includable(kinds)
     for name in names:
-        if name not in INCLUDABLE:
+        if name not in known:
             raise InvalidRequest(
-                f"`include` does not know {name!r:.80}. It knows: {', '.join(sorted(INCLUDABLE))}.",
+                f"`include` does not know {name!r:.80}. It knows: {', '.join(sorted(known))}.",
                 param="include",
             )

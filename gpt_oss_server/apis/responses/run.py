@@ -16,14 +16,10 @@ from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.apis.responses.compaction import Compaction
-from gpt_oss_server.apis.responses.input.compacted import compaction_item
-from gpt_oss_server.apis.responses.items.compaction import CompactionBuilder
-from gpt_oss_server.apis.responses.items.reasoning import REASONING_EVENTS, seal_reasoning
-from gpt_oss_server.apis.responses.items.routes import Detail, HostedCalls, item_route
-from gpt_oss_server.apis.responses.items.tool_builders import McpListBuilder
 from gpt_oss_server.apis.responses.keeping import FinishedTurn, closing_results
 from gpt_oss_server.apis.responses.prepare import Prepared
 from gpt_oss_server.apis.responses.resource import usage_of
+from gpt_oss_server.apis.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.apis.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.caller.record import note_answer
 from gpt_oss_server.caller.reservation import Spending, no_spending
@@ -31,6 +27,9 @@ from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable, from_exception
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
+from gpt_oss_server.items.compaction import CompactionBuilder, compaction_item
+from gpt_oss_server.items.mcp import McpListBuilder
+from gpt_oss_server.items.reasoning import REASONING_EVENTS, seal_reasoning
 from gpt_oss_server.runs.background.tape import Tape, TapedTools
 from gpt_oss_server.runs.counters import outcome
 from gpt_oss_server.runs.observed import Usage
@@ -383,6 +382,7 @@ def _not_stored(response_id: str, error: Exception) -> ApiError:
 def _hosted_calls(prepared: Prepared, tape: Tape | None) -> HostedCalls:
     hosted = prepared.hosted
     return HostedCalls(
+        kinds=hosted.kinds,
         runs=hosted.runs,
         names=hosted.names,
         approvals=hosted.approvals,

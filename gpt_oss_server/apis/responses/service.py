@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpt_oss_server.apis.responses.continuing import Continuing
-from gpt_oss_server.apis.responses.input.compacted import compaction_item
 from gpt_oss_server.apis.responses.input.loaded import tools_of
 from gpt_oss_server.apis.responses.past import (
     Past,
@@ -24,6 +23,7 @@ from gpt_oss_server.apis.responses.prepare import Prepared, prepare
 from gpt_oss_server.apis.responses.refused import RefusedRun
 from gpt_oss_server.apis.responses.request import (
     CreateResponse,
+    check_included,
     parse_compaction,
     parse_request,
     without_compaction,
@@ -39,7 +39,7 @@ from gpt_oss_server.errors import ApiError, ContextLengthExceeded, InvalidReques
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
-from gpt_oss_server.items.requested import parse_tools
+from gpt_oss_server.items.compaction import compaction_item
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
@@ -112,6 +112,7 @@ class ResponsesService:
         self, caller: Caller, body: object, parse: Callable[[object], CreateResponse] = parse_request
     ) -> CreateResponse:
         request = await in_thread_if_large(caller.body_size, lambda: parse(body), body)
+        check_included(request.include or (), self.served.kinds)
         treat_unknown_fields(body, CreateResponse, self.served.settings.unknown_fields)
         return request
 
@@ -192,7 +193,7 @@ class ResponsesService:
             request,
             work,
             response_id=work.ids("resp"),
-            tools=parse_tools(request.tools or (), offered=True).echo,
+            tools=work.kinds.read_tools(request.tools or (), offered=True).echo,
             effort=request.effort or served.settings.default_reasoning_effort,
             temperature=info.temperature if request.temperature is None else request.temperature,
             top_p=info.top_p if request.top_p is None else request.top_p,
@@ -296,12 +297,15 @@ class ResponsesService:
         form = request.text.format if request.text else None
         parts = (request.input, request.instructions, request.tools, request.tool_choice, form)
         tools = await in_thread_if_large(
-            size, lambda: tools_of(request.tools, past.history, request.input, offered=offered), *parts
+            size,
+            lambda: tools_of(work.kinds, request.tools, past.history, request.input, offered=offered),
+            *parts,
         )
         binding = bound_tools(
             tools,
             self.served.toolset,
             work.caller,
+            work.kinds,
             work.ids,
             limit=request.max_tool_calls,
             conversation=past.session or response_id,

@@ -91,6 +91,7 @@ async def _rendered(served: Served, request: dict[str, Any]) -> list[int]:
 def _tools(settings: Settings) -> ToolsetMaker:
     """Declares the browser and Python as any server does. Neither runs here."""
     from gpt_oss_server.items.code_interpreter import CodeInterpreter
+    from gpt_oss_server.items.table import Kinds
     from gpt_oss_server.items.web_search import WebSearch
     from gpt_oss_server.toolset.offered import ToolsetMaker
     from tools.browser.backends.local import LocalBackend
@@ -98,7 +99,8 @@ def _tools(settings: Settings) -> ToolsetMaker:
     from tools.python.sandboxes.unsafe_local import UnsafeLocal
 
     sandbox = UnsafeLocal(SandboxLimits(), interpreter=sys.executable)
-    return ToolsetMaker(settings, [WebSearch(LocalBackend(Path())), CodeInterpreter(sandbox)])
+    kinds = Kinds.of(WebSearch(LocalBackend(Path())), CodeInterpreter(sandbox))
+    return ToolsetMaker(settings, kinds)
 
 
 def _read_request(name: str) -> dict[str, Any]:

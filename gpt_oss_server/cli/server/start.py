@@ -62,18 +62,20 @@ class Start:
 
 
 def check_start(settings: Settings) -> None:
+    from gpt_oss_server.items.table import Kinds
     from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
     from gpt_oss_server.runs.served import keyring_of
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.toolset.offered import ToolsetMaker
 
+    kinds = Kinds.of()
     check_context(settings.context, settings)
     if settings.needs_keys:
-        keyring_of(settings)
+        keyring_of(settings, kinds)
     if settings.sealing_key_file is not None:
         server_sealer(settings.sealing_key_file)
     check_telemetry(settings)
-    ToolsetMaker(settings)  # raises for backends and servers that are named wrongly
+    ToolsetMaker(settings, kinds)  # raises for backends and servers that are named wrongly
     check_tools(settings)
 
 

@@ -24,9 +24,9 @@ _SECONDS = 20.0  # for a tool server's first answer; one that a package manager 
 
 async def hosted_tool(namespace: str, settings: Settings) -> Tool | None:
     """None if the settings leave it off. Raises ImportError, ValueError or ToolUnavailable."""
-    from gpt_oss_server.items.table import BY_NAMESPACE
+    from gpt_oss_server.items.table import Kinds
 
-    make = BY_NAMESPACE[namespace].maker(settings)
+    make = Kinds.of().hosted[namespace].maker(settings)
     offer = None if make is None else await make()
     return None if offer is None else offer.tool
 

@@ -13,7 +13,7 @@ from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Layout
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.items import requested
+from gpt_oss_server.items import function_call
 from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
@@ -37,7 +37,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tupl
 
 
 async def test_tools_of_an_item_are_read_once(encoding: Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = counted(monkeypatch, requested, "function_tool")
+    read = counted(monkeypatch, function_call, "function_tool")
     service = responses_service(scripted(FINAL), encoding=encoding)
     added = {"type": "additional_tools", "role": "developer", "tools": [{**WEATHER, "name": "more"}]}
     await service.render(LOCAL, {"input": [{"role": "user", "content": "Hi"}, FOUND, added]})

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.apis.responses.input.outline import outline_of
-from gpt_oss_server.apis.responses.input.reader import HANDLERS, read_input
-from gpt_oss_server.apis.responses.input.reading import Conversation, Item
+from gpt_oss_server.apis.responses.input.reader import read_input
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.items.table import BY_ITEM_TYPE
+from gpt_oss_server.items.builder import Item
+from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.items.table import Kinds
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
 
+KINDS = Kinds.of()
 LONG = "word " * 2_000
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 PATCH = {"type": "update_file", "path": "a", "diff": LONG}
@@ -56,11 +57,12 @@ async def read(items: list[Item], encoding: Encoding) -> Conversation:
     numbers = count()
     found = read_input(
         items,
+        KINDS,
         Renderer(encoding),
         lambda prefix: f"{prefix}_{next(numbers)}",
         recipients={},
         approvals={},
-        sealer=lambda: service.served.stores.sealer,
+        sealer=service.served.stores.sealer,
         is_whole=False,
     )
     await service.close()
@@ -69,13 +71,13 @@ async def read(items: list[Item], encoding: Encoding) -> Conversation:
 
 def test_every_kind_is_here_or_needs_a_sealed_text() -> None:
     sealed = {"compaction", "compaction_summary", "context_compaction", "compaction_trigger"}
-    alike = sealed | set(BY_ITEM_TYPE)  # one hosted call stands for all
-    assert set(HANDLERS) - {item["type"] for item in ITEMS} <= alike
+    alike = sealed | {tool.item_type for tool in KINDS.hosted.values()}  # one hosted call stands for all
+    assert set(KINDS.items) - {item["type"] for item in ITEMS} <= alike
 
 
 @pytest.mark.parametrize("place", range(len(ITEMS)))
 async def test_an_item_among_outlines_is_read_as_among_whole_items(encoding: Encoding, place: int) -> None:
-    mixed = [item if at == place else outline_of(item) for at, item in enumerate(ITEMS)]
+    mixed = [item if at == place else KINDS.outline(item) for at, item in enumerate(ITEMS)]
     whole, outlined = await read(ITEMS, encoding), await read(mixed, encoding)
     assert outlined.recipients == whole.recipients
     assert outlined.approvals == whole.approvals
@@ -87,5 +89,5 @@ async def test_an_item_among_outlines_is_read_as_among_whole_items(encoding: Enc
 
 
 async def test_outlines_say_next_to_nothing(encoding: Encoding) -> None:
-    read_outlines = await read([outline_of(item) for item in ITEMS], encoding)
+    read_outlines = await read([KINDS.outline(item) for item in ITEMS], encoding)
     assert sum(len(segment.tokens) for segment in read_outlines.segments) < 30 * len(ITEMS)

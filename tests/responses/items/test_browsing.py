@@ -12,6 +12,7 @@ from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.sse import encode
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
@@ -115,7 +116,7 @@ async def test_half_a_character_from_a_search_service_does_not_break_a_response(
 
     settings = Settings(browser="off", python="off")
     cites = "<|channel|>final<|message|>Deep【0†L4】.<|return|>"
-    tools = ToolsetMaker(settings, [WebSearch(Halves())])
+    tools = ToolsetMaker(settings, Kinds.of(WebSearch(Halves())))
     service = responses_service(scripted(SEARCH, cites), settings, encoding=encoding, tools=tools)
     events = await ask(service, include=["web_search_call.results"])
     response = check_stream(events)

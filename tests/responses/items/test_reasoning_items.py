@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from gpt_oss_server.apis.responses.items.reasoning import seal_reasoning, unsealed_reasoning
-from gpt_oss_server.apis.responses.items.summary import Summary, SummaryKind
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.items.reasoning import Summary, SummaryKind, seal_reasoning, unsealed_reasoning
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed
 from tests.doubles.apis.services import responses_service

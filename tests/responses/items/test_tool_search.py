@@ -10,7 +10,8 @@ import pytest
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.items.requested import parse_tools
+from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.items.tool_search import hide_deferred, search_here
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.searched_tools import CALLS, CRM, FINDS, PLAIN, SERVER, TOOLS, WEATHER
 from tests.doubles.engines.random_engine import RandomEngine
@@ -88,10 +89,11 @@ SEARCHES: list[tuple[str, list[str]]] = [
 
 @pytest.mark.parametrize(("arguments", "names"), SEARCHES)
 def test_a_search_finds_names_and_words(arguments: str, names: list[str]) -> None:
-    tools = parse_tools(TOOLS, offered=True)
-    tools.hide_deferred()
-    assert tools.search is not None
-    assert [tool.name for tool in tools.search.find(arguments)] == names
+    tools = Kinds.of().read_tools(TOOLS, offered=True)
+    hide_deferred(tools)
+    search = search_here(tools)
+    assert search is not None
+    assert [tool.name for tool in search.find(arguments)] == names
 
 
 async def test_a_search_without_a_match_returns_no_tools() -> None:

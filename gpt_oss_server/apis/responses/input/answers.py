@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.apis.responses.input.reading import answered_call
 from gpt_oss_server.content.pairing import unpaired
-from gpt_oss_server.content.tools import SEARCH, recipient_of
+from gpt_oss_server.content.tools import recipient_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.items.conversation import answered_call
+from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.items.tool_search import SEARCH
 
-_CALLS = frozenset(
-    {"function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call"}
-)
 _SEARCH = recipient_of(SEARCH, None)
 _UNFINISHED = ("incomplete", "in_progress")
 
@@ -30,8 +29,13 @@ class Answers:
     cut_off: frozenset[int] = frozenset()  # places of calls
 
 
-def answers_of(items: Sequence[Any], where: str) -> Answers:
-    found = unpaired(items, calls=_client_calls, answers=answered_call_id)
+def answers_of(kinds: Kinds, items: Sequence[Any], where: str) -> Answers:
+    def client_calls(item: Any) -> list[list[str]]:
+        ids = call_ids(item)
+        known = kinds.items.get(item["type"]) if ids else None
+        return [ids] if known and known.needs_output and isinstance(item.get("call_id"), str) else []
+
+    found = unpaired(items, calls=client_calls, answers=answered_call_id)
     for place, (call_id,) in found.unanswered.items():
         if items[place].get("status") not in _UNFINISHED:
             raise no_output(call_id, f"{where}[{place}]")
@@ -50,11 +54,6 @@ def call_ids(item: Any) -> list[str]:
     if not isinstance(item, dict) or not str(item.get("type")).endswith("_call"):
         return []
     return [item[key] for key in ("call_id", "id") if isinstance(item.get(key), str)]
-
-
-def _client_calls(item: Any) -> list[list[str]]:
-    ids = call_ids(item)
-    return [ids] if ids and item["type"] in _CALLS and isinstance(item.get("call_id"), str) else []
 
 
 def check_answered(

@@ -11,43 +11,50 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpt_oss_server.content.tools import Tool
+from gpt_oss_server.content.tools import RequestTools, Tool
 from gpt_oss_server.harmony.history import Segment, since_compaction
-from gpt_oss_server.items.listings import records_in
-from gpt_oss_server.items.requested import RequestTools, loaded_tools, parse_tools
-
-OF_ITEMS = frozenset({"additional_tools", "tool_search_output"})
+from gpt_oss_server.items.kind import ItemType
+from gpt_oss_server.items.mcp import records_in
+from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.items.tool_search import hide_deferred
 
 
 def tools_of(
-    tools: Sequence[Tool] | None, history: Sequence[Segment], given: Any, *, offered: bool
+    kinds: Kinds, tools: Sequence[Tool] | None, history: Sequence[Segment], given: Any, *, offered: bool
 ) -> RequestTools:
-    read = parse_tools(tools or (), offered=offered)
+    read = kinds.read_tools(tools or (), offered=offered)
     shown = {id(segment) for segment in since_compaction(history)}
     for segment in history:
         read.listings |= records_in(segment.tools)
         if segment.tools:
             at_head = not segment.tokens or id(segment) not in shown
-            read.load(loaded_tools(segment.tools, "input"), at_head=at_head)
-    for item, where, leads in _items(given, leads=not history):
-        at_head = leads and item["type"] != "tool_search_output"
-        read.of_items[where] = loaded_tools(item.get("tools"), f"{where}.tools")
+            read.load(kinds.read_loaded(segment.tools, "input"), at_head=at_head)
+    for item, where, at_head in _loading(kinds, given, leads=not history):
+        read.of_items[where] = kinds.read_loaded(item.get("tools"), f"{where}.tools")
         read.load(read.of_items[where], at_head=at_head)
     read.listings |= records_in(given if isinstance(given, list) else ())
-    read.hide_deferred()
+    hide_deferred(read)
     return read
 
 
-def stays_in_head(item: Any) -> bool:
+def stays_in_head(kinds: Kinds, item: Any) -> bool:
     """Whether a conversation's head continues after this item."""
     if not isinstance(item, Mapping):
         return False
-    return item.get("type") == "additional_tools" or item.get("role") in ("developer", "system")
+    known = _type(kinds, item)
+    return (known is not None and known.in_head) or item.get("role") in ("developer", "system")
 
 
-def _items(given: Any, *, leads: bool) -> Iterator[tuple[Mapping[str, Any], str, bool]]:
+def _loading(kinds: Kinds, given: Any, *, leads: bool) -> Iterator[tuple[Mapping[str, Any], str, bool]]:
+    """The items that load tools, their places, and whether they belong to the conversation's head."""
     items = given if isinstance(given, list) else [given]
     for index, item in enumerate(items):
-        if isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"] in OF_ITEMS:
-            yield item, f"input[{index}]", leads
-        leads = leads and stays_in_head(item)
+        known = _type(kinds, item) if isinstance(item, Mapping) else None
+        if known is not None and known.loads_tools:
+            yield item, f"input[{index}]", leads and known.in_head
+        leads = leads and stays_in_head(kinds, item)
+
+
+def _type(kinds: Kinds, item: Mapping[str, Any]) -> ItemType | None:
+    kind = item.get("type")
+    return kinds.items.get(kind) if isinstance(kind, str) else None

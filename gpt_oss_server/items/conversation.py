@@ -1,7 +1,7 @@
 """The state of reading a list of items into a conversation, item by item.
 
-Takes each item's additions from the handler of its kind. Holds the segments, the calls that outputs may name,
-and the approvals. It must not know the kinds of items.
+Takes each item's additions from the reader of its kind. Holds the segments, the calls that outputs may name,
+and the approvals. It must not know the kinds of items. Below it are the readers that several kinds share.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.content.tools import recipient_of
+from pydantic_core import to_json
+
+from gpt_oss_server.content.parts import text_of
+from gpt_oss_server.content.tools import RequestTools, recipient_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.items.requested import RequestTools, loaded_tools
+from gpt_oss_server.items.builder import Item
 from gpt_oss_server.stores.sealing import Sealer
-from gpt_oss_server.toolset.bound import RESULT_LOST
 
-Item = dict[str, Any]
+RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
+"""The model reads this in place of a result that the client has not kept."""
+NOT_KEPT = "(The result was not kept in this conversation.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Conversation:
     renderer: Renderer
     ids: Ids
     sealer: Sealer
+    load_tools: Callable[[Any, str], RequestTools]  # parses the tools of an item at their place
     segments: list[Segment] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)  # for each segment, its item's place
@@ -60,7 +65,7 @@ class Conversation:
         self.segments.append(segment)
 
     def tools_of(self, item: Item, where: str) -> RequestTools:
-        return self.tools.get(where) or loaded_tools(item.get("tools"), f"{where}.tools")
+        return self.tools.get(where) or self.load_tools(item.get("tools"), f"{where}.tools")
 
     def call(self, where: str, item: Item, recipient: str, arguments: str, content_type: str | None) -> None:
         self.recipients[text_field(item, "call_id", where)] = recipient
@@ -89,7 +94,7 @@ class Conversation:
 
     def was_made(self, request_id: Any, result: str) -> bool:
         """Whether this is the result of an approved call, which then must not run again."""
-        call = next((each for each in self.approved if each.request_id == request_id), None)
+        call = next((call for call in self.approved if call.request_id == request_id), None)
         if call is None:
             return False
         self.approved.remove(call)
@@ -112,4 +117,32 @@ def function_recipient(item: Mapping[str, Any]) -> str:
     return recipient_of(item["name"], item.get("namespace"))
 
 
-Handler = Callable[[Item, str, Conversation], None]
+ReadItem = Callable[[Item, str, Conversation], None]
+"""Adds an item at this place of the body, in the form that the model saw or would see, or raises a 400."""
+
+
+def read_output(item: Item, where: str, conversation: Conversation) -> None:
+    """The result of a call: a text, or parts."""
+    conversation.result(where, item, text_of(item.get("output"), f"{where}.output"))
+
+
+def read_json_output(item: Item, where: str, conversation: Conversation) -> None:
+    """The result of a call. If the call has failed, the model also reads its status."""
+    output, status = item.get("output"), item.get("status")
+    if output is None or status == "failed":
+        output = {"status": status, **({"output": output} if output else {})}
+    conversation.result(where, item, output if isinstance(output, str) else to_json(output).decode())
+
+
+def read_action(tool: str, key: str) -> ReadItem:
+    """The reader of calls whose shape the API fixes: the item's action is the JSON that the model wrote."""
+
+    def read(item: Item, where: str, conversation: Conversation) -> None:
+        """A call that the model made of this tool, whose action is what the model wrote."""
+        action = item.get(key)
+        if not isinstance(action, dict):
+            raise InvalidRequest(f"`{where}.{key}` must be an object.", param=f"{where}.{key}")
+        written = {k: v for k, v in action.items() if v not in (None, {}) and (k, v) != ("type", "exec")}
+        conversation.call(where, item, recipient_of(tool, None), to_json(written).decode(), "json")
+
+    return read

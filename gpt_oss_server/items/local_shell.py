@@ -1,0 +1,73 @@
+"""The local shell: one command at a time, which the client runs.
+
+Takes the declared tool, or a call and its output of a request, or JSON as the model writes it. Returns a
+`ClientTool`, segments, or the item and its events.
+"""
+
+from __future__ import annotations
+
+from gpt_oss_server.content.dialect import Dialect
+from gpt_oss_server.content.tools import RequestTools, Tool, described, object_schema, shaped_tool
+from gpt_oss_server.items.builder import (
+    Item,
+    ShapedCall,
+    strings,
+    typed,
+)
+from gpt_oss_server.items.conversation import read_action, read_json_output
+from gpt_oss_server.items.kind import ItemKind, ToolType, call_output, client_call, emptied
+
+
+class LocalShellBuilder(ShapedCall):
+    prefix = "lsh"
+    about = "A call of `local_shell`, which the client runs and answers with a `local_shell_call_output`."
+
+    def item(self, arguments: Item, status: str) -> Item:
+        env = arguments.get("env")
+        action: Item = {
+            "type": "exec",
+            "command": strings(arguments.get("command")),
+            "env": {str(key): str(value) for key, value in env.items()} if isinstance(env, dict) else {},
+        }
+        action |= typed(arguments, timeout_ms=int, user=str, working_directory=str)
+        return {
+            "id": self.id,
+            "type": "local_shell_call",
+            "status": status,
+            "call_id": self._call_id,
+            "action": action,
+        }
+
+    def fits(self, arguments: Item) -> bool:
+        return bool(strings(arguments.get("command")))
+
+
+_LINES = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_DESCRIPTION = "Runs a command on the user's machine and returns its output."
+_ARGUMENTS = object_schema(
+    ["command"],
+    command={**_LINES, "description": 'The program and its arguments, e.g. ["bash", "-lc", "ls"].'},
+    working_directory=described("string", "Where to run it."),
+    timeout_ms=described("integer", "The most milliseconds it may take."),
+    env={"type": "object", "additionalProperties": {"type": "string"}},
+    user=described("string", "The user to run it as."),
+)
+
+
+def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+    """A tool that the client runs, whose shape the API fixes."""
+    tools.declare(shaped_tool(tool, where, _DESCRIPTION, _ARGUMENTS))
+
+
+LOCAL_SHELL = ItemKind(
+    items=(
+        client_call(
+            "local_shell_call",
+            read_action("local_shell", "action"),
+            LocalShellBuilder.prefix,
+            emptied(action={}),
+        ),
+        call_output("local_shell_call_output", read_json_output, "lsho"),
+    ),
+    tools=(ToolType("local_shell", _read_tool, LocalShellBuilder),),
+)

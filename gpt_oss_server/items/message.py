@@ -1,0 +1,202 @@
+"""Messages: of users, developers and the assistant.
+
+Takes a message of a request, or text as the model writes it. Returns segments, or the item and its events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from gpt_oss_server.content.logprobs import Scores, Speller
+from gpt_oss_server.content.parts import text_of
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, TextItem
+from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.items.kind import ItemKind, ItemType, emptied
+from inference.engine import TokenLogprob
+
+if TYPE_CHECKING:
+    from tools.browser.citations import Citation, Piece, Resolve
+
+
+_PREFIX = "msg"
+
+
+class MessageBuilder(TextItem):
+    about = "Text for the user. `phase` is `final_answer`, or `commentary` for a text that precedes calls."
+    about_events: ClassVar[EventTexts] = {
+        **TextItem.about_events,
+        "response.output_text.delta": "More text of a message.",
+        "response.output_text.done": "The text of a message is complete.",
+    }
+    delta_type = "response.output_text.delta"
+    done_type = "response.output_text.done"
+
+    def __init__(self, item_id: str, phase: str, scores: Scores | None = None) -> None:
+        super().__init__(item_id)
+        self._phase = phase
+        self._scores = scores
+        self._fed = 0  # characters of the model's text so far
+        self._due: list[Item] = []  # log-probabilities to send with the next text
+        self._sent: list[Item] = []
+
+    def score(self, scored: TokenLogprob) -> None:
+        if self._scores is not None:
+            self._scores.feed(scored, self._fed)
+
+    def item(self, content: list[Item], status: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": content,
+            "phase": self._phase,
+        }
+
+    def part(self, text: str) -> Item:
+        return {"type": "output_text", "annotations": [], "logprobs": list(self._sent), "text": text}
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        if self._scores is not None:
+            self._take(text)
+        return (self._show(text),)
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        self._sent += self._due
+        events, item = super().close(text, complete=complete)
+        events[0]["logprobs"] = list(self._sent)
+        return events, item
+
+    def _take(self, text: str) -> None:
+        """Records text that the model wrote; the shown text may come later and differ."""
+        self._fed += len(text)
+        if self._scores is not None:
+            self._due += self._scores.due(self._fed)
+
+    def _show(self, text: str) -> Event:
+        due, self._due = self._due, []
+        self._sent += due
+        return {"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": due}
+
+
+class CitedMessageBuilder(MessageBuilder):
+    """A message whose citations become links and annotations while it streams.
+
+    Its text as the model wrote it has markers such as 【4†L12-L15】. Each that can be resolved becomes a
+    link, with a url_citation that spans it. Log-probabilities belong to the tokens that the model wrote: a
+    marker's are sent with its link.
+    """
+
+    about_events: ClassVar[EventTexts] = {
+        **MessageBuilder.about_events,
+        "response.output_text.annotation.added": "The text so far cites a page that the browser read.",
+    }
+
+    def __init__(
+        self,
+        item_id: str,
+        phase: str,
+        resolve: Resolve,
+        scores: Scores | None = None,
+        *,
+        in_json: bool = False,
+    ) -> None:
+        super().__init__(item_id, phase, scores)
+        # A late import: it loads the browser's packages.
+        from tools.browser.citations import Citation, CitationRewriter
+
+        self._rewriter, self._citation = CitationRewriter(resolve, in_json=in_json), Citation
+        self._shown: list[str] = []
+        self._annotations: list[Item] = []
+
+    def part(self, text: str) -> Item:
+        return {**super().part(text), "annotations": list(self._annotations)}
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        self._take(text)
+        return tuple(self._pieces(self._rewriter.feed(text)))
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        rest = self._pieces(self._rewriter.close())
+        events, item = super().close("".join(self._shown), complete=complete)
+        return [*rest, *events], item
+
+    def _pieces(self, pieces: list[Piece]) -> list[Event]:
+        events: list[Event] = []
+        for piece in pieces:
+            self._shown.append(piece.text)
+            events.append(self._show(piece.text))
+            if isinstance(piece, self._citation):
+                events.append(self._annotate(piece))
+        return events
+
+    def _annotate(self, citation: Citation) -> Event:
+        annotation = {
+            "type": "url_citation",
+            "start_index": citation.start_index,
+            "end_index": citation.end_index,
+            "url": citation.url,
+            "title": citation.title,
+        }
+        self._annotations.append(annotation)
+        return {
+            "type": "response.output_text.annotation.added",
+            "content_index": 0,
+            "annotation_index": len(self._annotations) - 1,
+            "annotation": annotation,
+        }
+
+
+def _read(item: Item, where: str, conversation: Conversation) -> None:
+    """A message; without `role: assistant`, its text is new to the model."""
+    role = item.get("role")
+    renderer = conversation.renderer
+    if "content" not in item:
+        raise InvalidRequest(f"`{where}.content` is missing.", param=f"{where}.content")
+    text = text_of(item["content"], f"{where}.content")
+    match role:
+        case "user":
+            conversation.add(renderer.user(text))
+        case "developer" | "system":
+            conversation.add(renderer.developer_message(text))
+        case "assistant":
+            phase = item.get("phase")
+            if phase not in (None, "commentary", "final_answer"):
+                raise InvalidRequest(
+                    f"`{where}.phase` must be 'commentary' or 'final_answer'.", param=f"{where}.phase"
+                )
+            commentary = phase == "commentary" or (phase is None and conversation.before_call)
+            if phase != "commentary":  # commentary may precede the approved call's run
+                conversation.was_answered()
+            conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))
+        case _:
+            raise InvalidRequest(
+                f"`{where}.role` must be 'user', 'assistant', 'developer' or 'system', not {role!r}.",
+                param=f"{where}.role",
+            )
+
+
+def _listed(item: Item) -> Item:
+    """The full form of a message, which clients may send in shorthand."""
+    content = item["content"] if item["content"] is not None else []
+    if isinstance(content, str):
+        kind = "output_text" if item["role"] == "assistant" else "input_text"
+        part = {"type": kind, "text": content}
+        content = [{**part, "annotations": [], "logprobs": []} if kind == "output_text" else part]
+    return {**item, "content": content, "status": item.get("status") or "completed"}
+
+
+MESSAGE = ItemKind((ItemType("message", _read, _PREFIX, listed=_listed, outline=emptied(content="")),))
+
+
+def message(
+    ids: Ids, phase: str, speller: Speller | None, cite: Resolve | None, *, answers_json: bool
+) -> ItemBuilder:
+    """A message to the user. `cite` resolves citations; with `answers_json`, the answer is JSON."""
+    item_id, scores = ids(_PREFIX), Scores(speller) if speller is not None else None
+    if cite is None:
+        return MessageBuilder(item_id, phase, scores)
+    in_json = answers_json and phase == "final_answer"
+    return CitedMessageBuilder(item_id, phase, cite, scores, in_json=in_json)
