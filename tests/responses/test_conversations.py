@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from gpt_oss_server.apis.responses.conversations import appended
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import random_ids
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.stores.base import ConversationPart
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
@@ -282,13 +283,15 @@ async def test_an_approval_is_used_once() -> None:
     requests = tuple({"type": "mcp_approval_request", "id": f"mcpr_{number}"} for number in (1, 2))
     waiting = {"mcpr_1": call, "mcpr_2": call}
     await store.append(
-        appended(made["id"], [ConversationPart(requests, Addition(approvals=waiting))], random_ids)
+        appended(
+            made["id"], [ConversationPart(requests, Addition(approvals=waiting))], Kinds.of(), random_ids
+        )
     )
     response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
     # Two responses began earlier, so both still know both calls, and both answer the first.
     for _ in range(2):
         answer = ConversationPart((response,), Addition(answered=("mcpr_1",)))
-        await store.append(appended(made["id"], [answer], random_ids))
+        await store.append(appended(made["id"], [answer], Kinds.of(), random_ids))
     found = await store.conversation_history(made["id"])
     assert found is not None
     assert found.approvals == {"mcpr_2": call}

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.responses.listing import listed_input
 from gpt_oss_server.apis.responses.refused import RefusedRun
 from gpt_oss_server.apis.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.apis.responses.run import Run
@@ -109,11 +108,8 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
         check_included(_included(request), service.served.kinds)
-        caller = caller_of(request.scope)
-        store, stored = service.served.stores.of(caller.owner).responses, service.stored(caller)
-        return await json_answer(
-            await listed_input(store, stored.retrieve, response_id, request.query_params)
-        )
+        stored = service.stored(caller_of(request.scope))
+        return await json_answer(await stored.input_items(response_id, request.query_params))
 
     @router.post("/render", openapi_extra=documented(CreateResponse))
     async def render(request: Request) -> Response:

@@ -7,12 +7,11 @@ renders the other items of its part again. `append` builds a response's addition
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from gpt_oss_server.apis.responses.input.reader import read_input, with_own_ids
-from gpt_oss_server.apis.responses.listing import listed
 from gpt_oss_server.apis.responses.past import (
     CONVERSATION,
     Past,
@@ -22,7 +21,7 @@ from gpt_oss_server.apis.responses.past import (
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.http.fields import Body, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
-from gpt_oss_server.http.paging import list_of
+from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.conversation import Conversation
@@ -30,6 +29,7 @@ from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
+from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
 
 _NOT_ADDABLE = {
     "compaction_trigger": "It requests a response: send it as a response's input.",
@@ -212,6 +212,18 @@ def appended(conversation_id: str, parts: Sequence[ConversationPart], kinds: Kin
         return str(renamed["id"])
 
     return Append(conversation_id, tuple(parts), new_id)
+
+
+async def listed(
+    read: Callable[[Wanted], Awaitable[ItemPage | None]], query: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """The API's list of a page of stored items; None where `read` returns no page."""
+    wanted = Wanted(limit_of(query), query.get("after"), newest_first=newest_first(query))
+    try:
+        shown = await read(wanted)
+    except UnknownItem as error:
+        raise not_in_list(str(error)) from error
+    return None if shown is None else list_of(shown.items, has_more=shown.has_more)
 
 
 def _kind_of(item: Any) -> Any:

@@ -6,11 +6,14 @@ them, or raises an `ApiError`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpt_oss_server.apis.responses.continuing import Continuing
+from gpt_oss_server.apis.responses.conversations import listed
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import EventsForgotten, InvalidRequest, ResponseNotFound
+from gpt_oss_server.http.paging import page
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
@@ -45,6 +48,11 @@ class StoredResponses:
                 param="response_id",
             )
         return stored
+
+    async def input_items(self, response_id: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """A page of a response's input."""
+        shown = await listed(lambda wanted: self._keep.responses.input_page(response_id, wanted), query)
+        return page((await self.retrieve(response_id)).input_items, query) if shown is None else shown
 
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
