@@ -14,6 +14,7 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
 from tests.doubles.apis.services import responses_service
@@ -180,7 +181,7 @@ async def test_an_answer_after_an_approval_means_that_the_call_has_run() -> None
 
 async def test_deleting_an_item_keeps_each_result_with_its_call() -> None:
     ask = Asking(FINAL)
-    conversations = ask.service.conversations
+    conversations = conversations_of(ask.service)
     made = await conversations.create({"items": [called("a", PARIS), called("b", ROME)]})
     await conversations.add_items(made["id"], {"items": [output("b", "blue")]})
     later = {"role": "user", "content": "And?"}
