@@ -121,7 +121,7 @@ class Toolbox:
         client: Client = NOBODY,
     ) -> ToolOutput:
         """Runs one call. Raises only the caller's own cancellation."""
-        namespace, function = _split(recipient)
+        namespace, _, function = recipient.partition(".")
         box = self._find(namespace)
         if box is None:
             return ToolOutput(f"There is no tool called {namespace[:80]!r}.", failed=True)
@@ -303,11 +303,6 @@ def _read_outcome(task: asyncio.Task[ToolOutput]) -> None:
     """Retrieves the result of stopped work, which asyncio would otherwise report as never retrieved."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("A tool's call raised while it was being stopped", exc_info=error)
-
-
-def _split(recipient: str) -> tuple[str, str]:
-    namespace, _, function = recipient.partition(".")
-    return namespace, function
 
 
 def _wrong_function(declaration: Declaration, function: str) -> str | None:

@@ -7,7 +7,7 @@ file without a line break at its end stays so.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tools.apply_patch.parse import Hunk, PatchError
 
@@ -79,7 +79,7 @@ def _place_of_additions(lines: Sequence[str], hunk: Hunk, start: int, path: str)
 
 
 def _after_header(lines: Sequence[str], header: str, start: int, path: str) -> int:
-    for same in (_exactly, str.strip):
+    for same in (str, str.strip):
         wanted = same(header)
         for at in range(start, len(lines)):
             if same(lines[at]) == wanted:
@@ -92,25 +92,13 @@ def _after_header(lines: Sequence[str], header: str, start: int, path: str) -> i
 
 
 def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:
-    for same in (_exactly, str.rstrip):
-        at = _find_by(same, lines, wanted, start)
-        if at is not None:
-            return at
+    """Where the wanted lines stand, exactly or except for spaces at line ends."""
+    for same in (str, str.rstrip):
+        text, needle = [same(line) for line in lines], [same(line) for line in wanted]
+        for at in range(start, len(text) - len(needle) + 1):
+            if text[at] == needle[0] and text[at : at + len(needle)] == needle:
+                return at
     return None
-
-
-def _find_by(
-    same: Callable[[str], str], lines: Sequence[str], wanted: Sequence[str], start: int
-) -> int | None:
-    having, needle = [same(line) for line in lines], [same(line) for line in wanted]
-    for at in range(start, len(having) - len(needle) + 1):
-        if having[at] == needle[0] and having[at : at + len(needle)] == needle:
-            return at
-    return None
-
-
-def _exactly(line: str) -> str:
-    return line
 
 
 def _not_found(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> str:

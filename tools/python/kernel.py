@@ -181,11 +181,9 @@ class Kernel:
                 self._take(message)
             worked += time.monotonic() - began
             if worked > _TURN:
-                await asyncio.sleep(worked * (_FLOOD_REST if self._flooding() else _REST))
+                flooding = self._cell is None or self._cell.outputs.full
+                await asyncio.sleep(worked * (_FLOOD_REST if flooding else _REST))
                 worked = 0.0
-
-    def _flooding(self) -> bool:
-        return self._cell is None or self._cell.outputs.full
 
     def _take(self, message: Received) -> None:
         cell = self._cell

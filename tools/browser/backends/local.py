@@ -78,18 +78,8 @@ class LocalBackend:
 
 def _hit(file: IndexedFile, words: Sequence[str], snippet_chars: int) -> SearchHit:
     lines = [line for line in file.text[:_SEARCHED_CHARS].split("\n") if line.strip()]
-    best = _best_line(lines, words)
+    counts = [sum(word in line for word in words) for line in map(str.lower, lines)]
+    best = counts.index(max(counts)) if counts else 0
     snippet = one_line(" ".join(lines[best : best + 8]), snippet_chars)
     passage = " ".join(lines[best].split()[:_PASSAGE_WORDS]) if lines else ""
     return SearchHit(make_url(file.path), file.title, snippet, passage)
-
-
-def _best_line(lines: Sequence[str], words: Sequence[str]) -> int:
-    """The line with the most of the words; the first one if several tie."""
-    best, most = 0, 0
-    for number, line in enumerate(lines):
-        text = line.lower()
-        count = sum(word in text for word in words)
-        if count > most:
-            best, most = number, count
-    return best

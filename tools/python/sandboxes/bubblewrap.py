@@ -136,7 +136,15 @@ class Bubblewrap(Sandbox):
             await spawned.ready()
             if not groups.folders:
                 await bound_processes(root, self._limits.processes)
-            return await self._box(spawned, root, groups, data)
+            try:
+                box = RunningBox(spawned, root, groups, self._limits, self._watchdog)
+            except OSError as error:
+                raise SandboxError(
+                    f"the box cannot be reached through /proc/{root}: {error.strerror}"
+                ) from error
+            if data is not None:
+                await box.take_over(data)
+            return box
         except BaseException:
             await self._end(_abandon(spawning, groups))
             raise
@@ -182,16 +190,6 @@ class Bubblewrap(Sandbox):
         arguments = _memory_file("\0".join(options).encode() + b"\0", open_files)
         argv = [self._command, "--args", str(arguments), "--", str(interpreter.executable), "-I"]
         return [*argv, box_view.LAUNCHER], (report, rules, arguments, *files.values())
-
-    async def _box(self, spawned: Spawned, root: int, groups: Groups, data: Folder | None) -> RunningBox:
-        """Wraps a ready box: the kernel listens, and no code of the model has run yet."""
-        try:
-            box = RunningBox(spawned, root, groups, self._limits, self._watchdog)
-        except OSError as error:
-            raise SandboxError(f"the box cannot be reached through /proc/{root}: {error.strerror}") from error
-        if data is not None:
-            await box.take_over(data)
-        return box
 
 
 def refusal(words: str) -> str:
