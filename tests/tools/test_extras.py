@@ -21,7 +21,7 @@ HIDE = f"""
 import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if any(f"{{name}}.".startswith(f"{{each}}.") for each in {sorted(EXTRAS)!r}):
+        if any(f"{{name}}.".startswith(f"{{known}}.") for known in {sorted(EXTRAS)!r}):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Hidden())
 """
@@ -109,7 +109,7 @@ def test_each_package_of_an_extra_is_known() -> None:
             name = requirement.partition(">")[0].partition(";")[0].strip()
             if name.startswith("gpt-oss-server") or name == "matplotlib":  # only the model's code imports it
                 continue
-            known = {module for module, found in imports.items() if name in [each.lower() for each in found]}
+            known = {module for module, names in imports.items() if name in map(str.lower, names)}
             assert extra in {EXTRAS.get(module) for module in known} or not known, name
 
 

@@ -36,28 +36,28 @@ def processes() -> set[int]:
 
 def launchers() -> set[int]:
     """Orphaned processes of kernels, whatever started them."""
-    found: set[int] = set()
+    seen: set[int] = set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             orphan = (entry / "stat").read_text().rpartition(")")[2].split()[1] == "1"
             if orphan and b"/run/launcher.py" in (entry / "cmdline").read_bytes():
-                found.add(int(entry.name))
+                seen.add(int(entry.name))
         except OSError:
             continue
-    return found
+    return seen
 
 
 def descriptors() -> set[str]:
     """The descriptors that this process has open, except the one for this look."""
-    found: set[str] = set()
+    seen: set[str] = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
-            found.add(f"{entry.name}={os.readlink(entry)}")
+            seen.add(f"{entry.name}={os.readlink(entry)}")
         except FileNotFoundError:
             continue
-    return found
+    return seen
 
 
 async def what_gets_through(tool: PythonTool, known: dict[str, Any]) -> dict[str, str]:

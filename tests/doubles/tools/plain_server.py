@@ -48,10 +48,10 @@ class PlainServer:
             await answer(send, 202, b"")
         else:
             number = self.methods.count("initialize")
-            whole = {"jsonrpc": "2.0", "id": message["id"], **self._answer(message)}
-            made = (b"mcp-session-id", f"s{number}".encode())
-            headers = [made] if message["method"] == "initialize" else []
-            await answer(send, 200, json.dumps(whole).encode(), _JSON, *headers)
+            reply = {"jsonrpc": "2.0", "id": message["id"], **self._answer(message)}
+            opened = (b"mcp-session-id", f"s{number}".encode())
+            headers = [opened] if message["method"] == "initialize" else []
+            await answer(send, 200, json.dumps(reply).encode(), _JSON, *headers)
 
     def _answer(self, message: Mapping[str, Any]) -> Json:
         match message["method"]:

@@ -163,8 +163,8 @@ def test_one_wrong_part_leaves_the_right_ones_undone(tmp_path: Path) -> None:
 def test_the_patch_is_found_in_any_wrapping() -> None:
     bare = patch("*** Delete File: f")
     as_json = '"' + bare.replace("\n", "\\n") + '"'
-    for given in (bare, f"\n{bare}\n", as_json, f'{{"patch": {as_json}}}', f'{{"input": "{bare}"}}'):
-        assert [part.path for part in parse(read_patch(given))] == ["f"]
+    for wrapped in (bare, f"\n{bare}\n", as_json, f'{{"patch": {as_json}}}', f'{{"input": "{bare}"}}'):
+        assert [part.path for part in parse(read_patch(wrapped))] == ["f"]
     assert [part.path for part in parse(f"```diff\n{bare}\n```")] == ["f"]
     for wrong in ('{"patch": ', '{"patch": 1}', "{}"):
         with pytest.raises(PatchError, match="patch"):

@@ -132,14 +132,14 @@ def test_any_cut_of_the_stream_gives_the_same_text_and_citations(
     parts: list[str], data: st.DataObject | None
 ) -> None:
     text = "".join(parts)
-    whole = rewrite(text)
+    uncut = rewrite(text)
     cuts = [text[i : i + 1] for i in range(len(text))]
     if data is not None:
         points = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
         cuts = [text[a:b] for a, b in zip([0, *points], [*points, len(text)], strict=True)]
     pieces = rewrite(*cuts)
-    assert joined(pieces) == joined(whole)
-    assert citations(pieces) == citations(whole)
+    assert joined(pieces) == joined(uncut)
+    assert citations(pieces) == citations(uncut)
     for citation in citations(pieces):
         assert joined(pieces)[citation.start_index : citation.end_index] == citation.text
 

@@ -91,9 +91,9 @@ async def test_the_domain_filter_applies_to_every_redirect() -> None:
 async def test_a_long_body_is_cut_and_marked() -> None:
     with serve(lambda seen: Answer(b"x" * 100_000)) as server:
         fetched = await lab_fetcher(max_bytes=1_000).get(server.url)
-        whole = await lab_fetcher(max_bytes=100_000).get(server.url)
+        uncut = await lab_fetcher(max_bytes=100_000).get(server.url)
     assert (len(fetched.data), fetched.cut) == (1_000, True)
-    assert (len(whole.data), whole.cut) == (100_000, False)
+    assert (len(uncut.data), uncut.cut) == (100_000, False)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])

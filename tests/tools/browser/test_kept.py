@@ -42,9 +42,9 @@ async def test_cursors_of_another_session_name_the_same_pages(shelf: Shelf, sess
 
 async def test_find_reads_the_newest_page_again(shelf: Shelf, session: BrowserSession) -> None:
     options = await viewed(session)
-    found = await call(BrowserTool(shelf).open(), "find", options, pattern="line 42 of")
-    assert not found.failed
-    assert "line 42 of the long page" in found.text
+    matches = await call(BrowserTool(shelf).open(), "find", options, pattern="line 42 of")
+    assert not matches.failed
+    assert "line 42 of the long page" in matches.text
 
 
 async def test_a_page_that_cannot_be_read_again_says_why(shelf: Shelf, session: BrowserSession) -> None:

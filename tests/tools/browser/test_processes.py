@@ -107,7 +107,7 @@ async def test_hostile_pages_leave_the_other_threads_alone(
         await asyncio.to_thread(time.sleep, 0)
     assert time.monotonic() - began < 5.0
     ended = await asyncio.gather(*hostile, return_exceptions=True)
-    assert all(isinstance(each, Document | PageError) for each in ended)
+    assert all(isinstance(end, Document | PageError) for end in ended)
 
 
 async def test_a_process_that_ended_meanwhile_is_replaced(

@@ -69,14 +69,14 @@ async def test_search_open_link_find_and_cite(session: BrowserSession) -> None:
     assert (await call(session, "open", id=0)).text.startswith("[1] Page one")
     third = await call(session, "open", cursor=1, id=1)
     assert third.text.startswith("[2] b.example (https://b.example/three)")
-    found = await call(session, "find", pattern="NEEDLE", cursor=1)
-    assert found.text == (
+    matches = await call(session, "find", pattern="NEEDLE", cursor=1)
+    assert matches.text == (
         "[3] Find results for text: `NEEDLE` in `Page one` (https://a.example/one/find)\n"
         f"**viewing lines [0 - 2] of 2**\n{UNTRUSTED}\n\n"
         "L0: # 【0†match at L4】\nL1: The needle is here.\nL2: "
     )
     action = {"type": "find_in_page", "pattern": "NEEDLE", "url": "https://a.example/one"}
-    assert found.details["action"] == action
+    assert matches.details["action"] == action
     assert session.resolve(1) == session.resolve(3) == ("https://a.example/one", "Page one")
     assert session.resolve(2, 3) == ("https://b.example/three", "b.example")
     assert session.resolve(4) is None
@@ -131,8 +131,8 @@ async def test_a_result_opens_at_its_passage_where_the_first_view_would_miss_it(
 
 async def test_a_match_opens_the_page_a_little_above_it(session: BrowserSession, shelf: Shelf) -> None:
     await call(session, "open", id="https://a.example/two")
-    found = await call(session, "find", pattern="line 20")
-    assert "# 【0†match at L22】\n" in found.text
+    matches = await call(session, "find", pattern="line 20")
+    assert "# 【0†match at L22】\n" in matches.text
     output = await call(session, "open", id=1)
     assert "**viewing lines [198 - " in output.text
     assert shelf.reads == ["https://a.example/two"]

@@ -13,7 +13,7 @@ from tools.mcp.endpoints import Credentials
 
 
 @pytest.fixture(scope="module", params=["http", "sse"])
-def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, Seen]]:
+def echoes(request: pytest.FixtureRequest) -> Iterator[tuple[str, Seen]]:
     """One server for all tests that leave it unchanged."""
     with watched(request.param) as server:
         yield server
@@ -26,7 +26,7 @@ def lone() -> Iterator[tuple[str, Seen]]:
 
 
 @pytest.fixture
-async def tool(place: tuple[str, Seen]) -> AsyncIterator[McpTool]:
+async def tool(echoes: tuple[str, Seen]) -> AsyncIterator[McpTool]:
     credentials = Credentials({"X-Secret": SECRETS[0]}, SECRETS[1])
-    async with mcp_tool(place[0], credentials=credentials, timeout=10) as tool:
+    async with mcp_tool(echoes[0], credentials=credentials, timeout=10) as tool:
         yield tool

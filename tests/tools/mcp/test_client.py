@@ -30,11 +30,11 @@ class TestOverHttp(ToolContract):
         self.url = lone[0]
 
     async def make(self) -> Tool:
-        made = McpTool(
+        tool = McpTool(
             "echo", at(self.url), permissions=parse_permissions(["echo", "slow", "has a space.and dot"])
         )
-        await made.list()
-        return made
+        await tool.list()
+        return tool
 
     def slow_call(self) -> ToolCall:
         return ToolCall("slow", '{"seconds": 60}')
@@ -53,7 +53,7 @@ async def test_what_the_server_lists_is_declared(tool: McpTool) -> None:
     declaration = tool.declaration
     assert declaration.namespace == "echo"
     assert declaration.description == "Repeats what it is told."
-    assert [each.name for each in declaration.functions] == [each.word for each in listing.tools]
+    assert [function.name for function in declaration.functions] == [tool.word for tool in listing.tools]
 
 
 async def test_a_call_is_answered_and_its_details_are_those_of_an_item(tool: McpTool) -> None:
@@ -121,9 +121,9 @@ async def test_an_answer_of_any_size_is_cut_or_refused_and_the_next_call_works(t
 
 
 async def test_a_call_that_takes_too_long_is_stopped_at_the_server_and_the_next_one_reconnects(
-    place: tuple[str, Seen],
+    echoes: tuple[str, Seen],
 ) -> None:
-    url, seen = place
+    url, seen = echoes
     seen.cancelled.clear()
     async with mcp_tool(url) as tool:
         session = tool.open()
@@ -136,9 +136,9 @@ async def test_a_call_that_takes_too_long_is_stopped_at_the_server_and_the_next_
 
 
 async def test_a_cancelled_call_stops_at_the_server_and_keeps_the_connection(
-    place: tuple[str, Seen], tool: McpTool
+    echoes: tuple[str, Seen], tool: McpTool
 ) -> None:
-    seen = place[1]
+    seen = echoes[1]
     seen.started.clear()
     seen.cancelled.clear()
     session = tool.open()
@@ -157,10 +157,12 @@ async def test_a_cancelled_call_stops_at_the_server_and_keeps_the_connection(
 async def test_conversations_call_at_the_same_time_over_connections_of_their_own(tool: McpTool) -> None:
     await tool.list()
     sessions = [tool.open() for _ in range(5)]
-    outputs = await asyncio.gather(*(call(each, "echo", text=str(n)) for n, each in enumerate(sessions)))
+    outputs = await asyncio.gather(
+        *(call(session, "echo", text=str(n)) for n, session in enumerate(sessions))
+    )
     assert [output.text for output in outputs] == ["0", "1", "2", "3", "4"]
-    for each in sessions:
-        await each.close()
+    for session in sessions:
+        await session.close()
 
 
 async def test_a_session_opened_in_one_task_closes_in_another(tool: McpTool) -> None:
@@ -180,16 +182,16 @@ async def test_a_closed_tool_answers_that_it_is_closed(tool: McpTool) -> None:
 
 
 async def test_credentials_reach_the_server_and_nothing_else(
-    place: tuple[str, Seen],
+    echoes: tuple[str, Seen],
     tool: McpTool,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    place[1].headers.clear()
+    echoes[1].headers.clear()
     listing = await tool.list()
     output = await call(tool.open(), "headers")
-    sent = place[1].headers[-1]
+    sent = echoes[1].headers[-1]
     assert sent["x-secret"] == SECRETS[0]
     assert sent["authorization"] == f"Bearer {SECRETS[1]}"
     failed = await call(tool.open(), "fail", why=f"I know {SECRETS[1]}")

@@ -197,7 +197,7 @@ def test_an_unreadable_flag_is_answered_with_its_form(flag: str, sentence: str) 
 
 
 def test_a_name_stands_for_one_server() -> None:
-    assert [each.label for each in parse_mcp_flags(["a=http://x/", "b=http://x/"])] == ["a", "b"]
+    assert [server.label for server in parse_mcp_flags(["a=http://x/", "b=http://x/"])] == ["a", "b"]
     with pytest.raises(McpSettingsError, match="Two MCP servers"):
         parse_mcp_flags(["a=http://x/", "a=http://y/"])
 

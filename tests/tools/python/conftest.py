@@ -96,14 +96,14 @@ MakeTool = Callable[..., PythonTool]
 @pytest.fixture
 async def make_tool(sandbox: Sandbox) -> AsyncIterator[MakeTool]:
     """Creates tools with a test's settings, and closes them afterwards."""
-    made: list[PythonTool] = []
+    tools: list[PythonTool] = []
 
     def make(**settings: Any) -> PythonTool:
-        made.append(PythonTool(sandbox, **settings))
-        return made[-1]
+        tools.append(PythonTool(sandbox, **settings))
+        return tools[-1]
 
     yield make
-    for tool in made:
+    for tool in tools:
         await tool.close()
 
 
@@ -129,8 +129,8 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         tcp.bind(("127.0.0.1", 0))
         named.bind(path)
         unnamed.bind("\0" + abstract)
-        for each in (tcp, named, unnamed):
-            each.listen()
+        for server in (tcp, named, unnamed):
+            server.listen()
         column = 1 if platform.machine() == "x86_64" else 2
         yield {
             "canary": canary,

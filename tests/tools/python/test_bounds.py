@@ -91,9 +91,9 @@ def test_the_memory_of_a_container_is_its_group_s(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(host_memory, "own_group", lambda controller: tmp_path)
     assert host_memory.host_memory() == HostMemory(512 * MIB, 212 * MIB)
     (tmp_path / "memory.max").write_text("max\n")
-    found = host_memory.host_memory()
-    assert found is not None
-    assert f"MemTotal: {found.total // 1024} kB" in " ".join(Path("/proc/meminfo").read_text().split())
+    memory = host_memory.host_memory()
+    assert memory is not None
+    assert f"MemTotal: {memory.total // 1024} kB" in " ".join(Path("/proc/meminfo").read_text().split())
 
 
 def short_once(monkeypatch: pytest.MonkeyPatch) -> None:

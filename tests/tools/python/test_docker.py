@@ -87,8 +87,8 @@ async def test_files_and_processes_are_limited_by_the_kernel(session: PythonSess
 MEMORY = """
 import mmap
 kept = mmap.mmap(-1, 400 << 20)
-for place in range(0, 400 << 20, 4096):
-    kept[place] = 1
+for at in range(0, 400 << 20, 4096):
+    kept[at] = 1
 """
 
 

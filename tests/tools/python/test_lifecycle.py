@@ -115,21 +115,21 @@ async def test_a_start_that_is_cancelled_ends_its_process_before_its_descriptors
         begun.set()
         time.sleep(0.3)
         os.fstat(settings["pass_fds"][0])
-        made.append(popen(*arguments, **settings))
-        return made[-1]
+        started.append(popen(*arguments, **settings))
+        return started[-1]
 
-    popen, begun, made = subprocess.Popen, threading.Event(), list[subprocess.Popen[bytes]]()
+    popen, begun, started = subprocess.Popen, threading.Event(), list[subprocess.Popen[bytes]]()
     monkeypatch.setattr(subprocess, "Popen", slow)
-    given = os.open(tmp_path, os.O_RDONLY)
-    starting = asyncio.create_task(spawn(["/bin/sleep", "600"], send=b"", env={}, pass_fds=[given]))
+    passed = os.open(tmp_path, os.O_RDONLY)
+    starting = asyncio.create_task(spawn(["/bin/sleep", "600"], send=b"", env={}, pass_fds=[passed]))
     await asyncio.to_thread(begun.wait)
     for _ in range(3):
         starting.cancel()
         await asyncio.sleep(0.01)
     with pytest.raises(asyncio.CancelledError):
         await starting
-    os.close(given)
-    assert [process.returncode for process in made] == [-9]
+    os.close(passed)
+    assert [process.returncode for process in started] == [-9]
 
 
 async def test_a_program_that_cannot_be_started_is_reported() -> None:

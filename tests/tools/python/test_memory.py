@@ -124,8 +124,8 @@ async def test_files_that_come_faster_than_memory_is_checked_stay_within_the_lim
     if together:
         written = await asyncio.gather(*writes, return_exceptions=True)
     else:
-        written = [(await asyncio.gather(each, return_exceptions=True))[0] for each in writes]
-    assert [type(each) for each in written] == [type(None)] * 2 + [NoMemoryLeft] * 2
+        written = [(await asyncio.gather(write, return_exceptions=True))[0] for write in writes]
+    assert [type(result) for result in written] == [type(None)] * 2 + [NoMemoryLeft] * 2
     assert [file.path for file in await session.files()] == ["0.bin", "1.bin", "first.bin"]
 
 

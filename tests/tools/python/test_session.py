@@ -18,8 +18,8 @@ from tools.tool import ToolCall
 
 @pytest.fixture(scope="module", params=[bubblewrap, docker], ids=["bubblewrap", "docker"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    made: Sandbox = request.param()
-    return made
+    sandbox: Sandbox = request.param()
+    return sandbox
 
 
 async def test_state_is_kept_between_calls(session: PythonSession) -> None:
