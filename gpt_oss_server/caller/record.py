@@ -29,7 +29,6 @@ _QUOTED = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|"(?:[^"\\]|\\.)*\"""", r
 _NAMED = re.compile(r"`([^`]*)`")  # a field of the API, or a key that the client chose
 _NAME = re.compile(r"[^\s'\"]{1,80}")
 _UNPAIRED = re.compile(r"""(?<!\w)['"].*""", re.DOTALL)
-_FIELDS = {"completion_tokens": "output_tokens", "prompt_tokens": "input_tokens"}
 
 RECORD: ContextVar[RequestRecord | None] = ContextVar("request_record", default=None)
 
@@ -147,27 +146,10 @@ class RequestRecord:
         return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
-def note_answer(
-    *,
-    response_id: str,
-    model: str,
-    finish: str,
-    usage: Mapping[str, Any],
-    error: ApiError | None,
-) -> None:
-    """What a run knows of its answer, once it has ended; `usage` is that of any API."""
+def note_answer(*, model: str, error: ApiError | None, **fields: Any) -> None:
+    """What a run knows of its answer, once it has ended."""
     record = RECORD.get() or RequestRecord.of_no_request()
-    tokens = {_FIELDS.get(name, name): value for name, value in usage.items()}
-    details = usage.get("input_tokens_details") or usage.get("prompt_tokens_details") or {}
-    record.note(
-        response_id=response_id,
-        model=_harmless(model),
-        finish=finish,
-        input_tokens=tokens.get("input_tokens"),
-        cached_tokens=details.get("cached_tokens"),
-        output_tokens=tokens.get("output_tokens"),
-        **({} if error is None else _stated(error)),
-    )
+    record.note(model=_harmless(model), **fields, **({} if error is None else _stated(error)))
 
 
 def note(**fields: Any) -> None:

@@ -14,12 +14,16 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.http.sse import Event, EventStream, to_line, unless_gone
+from gpt_oss_server.runs.usage import Usage
 
 _DONE = b"data: [DONE]\n\n"  # also after an error, as from OpenAI: some clients wait for it
 
 
 class ChunkRun(Protocol):
-    ignored: Sequence[str]  # the request's fields without effect on this engine
+    @property
+    def ignored(self) -> Sequence[str]:
+        """The request's fields without effect on this engine."""
+        ...
 
     def chunks(self) -> AsyncGenerator[list[Event], None]: ...
 
@@ -57,3 +61,15 @@ def headers_for(ignored: Sequence[str]) -> dict[str, str]:
 def encode_chunk(chunk: Event) -> bytes:
     """Chunks have no event names."""
     return b"data: %s\n\n" % to_line(chunk)
+
+
+def shown_usage(usage: Usage, *, with_reasoning: bool = False) -> dict[str, Any]:
+    """The usage in the words of chat and plain completions, of which only chat's reason."""
+    details = {"completion_tokens_details": {"reasoning_tokens": usage.reasoning}} if with_reasoning else {}
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        **details,
+    }

@@ -7,39 +7,19 @@ counters. A run has one turn, or one for each choice. It must not know what beco
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.runs.counters import Counters
+from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.watch import UNWATCHED, MeasuredSpan, Watch
 
 Api = Literal["responses", "chat", "completions"]
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled", "disconnected", "handed_over"]
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The tokens of a run, as its answer reports them."""
-
-    input: int = 0
-    cached: int = 0
-    output: int = 0
-    reasoning: int = 0
-
-    @classmethod
-    def of(cls, usage: Mapping[str, Any]) -> Usage:
-        """That of an answer of any API."""
-        given, made = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
-        return cls(
-            usage[f"{given}_tokens"],
-            usage[f"{given}_tokens_details"]["cached_tokens"],
-            usage[f"{made}_tokens"],
-            usage.get(f"{made}_tokens_details", {}).get("reasoning_tokens", 0),
-        )
 
 
 class ObservedTurn(Protocol):

@@ -7,25 +7,26 @@ raises an error before anything is generated. `/tokenize` uses it too, so it cou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gpt_oss_server.apis.chat.engines import Engines, check_beams_alone
 from gpt_oss_server.apis.chat.messages import Begun, read_messages
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
-from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.runs.prepared import Prepared
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
+from gpt_oss_server.turns.beams import check_beams_fit
 from gpt_oss_server.turns.prompt import (
     Head,
     Thinking,
+    begun_call,
     check_can_fit,
     fitted_layout,
     sampling_of,
@@ -35,20 +36,10 @@ from gpt_oss_server.turns.prompt import (
 from inference.engine import Sampling
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedChat:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedChat(Prepared):
     request: CreateChatCompletion
     engines: Engines
-    prompt: tuple[int, ...]  # ends with the cue
-    prefill: tuple[int, ...]  # the start of the answer, where the request gives one
-    sampling: Sampling
-    recipients: Recipients
-    tools: RequestTools
-    hosted: HostedTools
-    approved: tuple[tuple[str, str], ...]  # (recipient, arguments) of calls that the user has just approved
-    wanted: Wanted  # the form of the turn
-    thinking: Thinking
-    binding: Binding = field(default_factory=Binding)  # the grammars or the check that enforce `wanted`
 
     def sampling_of(self, choice: int) -> Sampling:
         """Gives each choice its own seed; otherwise all choices would be the same."""
@@ -92,6 +83,9 @@ def prepare(
     hosted.resume_from(shown, model.encoding)
     length = len(prompt) + len(prefill)
     sampling = _sampling(request, engines, work, length)
+    check_beams_fit(engines.beams, length, request.limit)
+    if not (prefill or approved):
+        prefill = begun_call(wanted, engines.info, renderer)
     return PreparedChat(
         request=request,
         engines=engines,

@@ -18,24 +18,20 @@ from gpt_oss_server.apis.chat.executed import executed_type
 from gpt_oss_server.apis.chat.fold import Folded
 from gpt_oss_server.apis.chat.prepare import PreparedChat
 from gpt_oss_server.apis.chat.stream import ChoiceStream, Form
-from gpt_oss_server.apis.chat.usage import usage_of
 from gpt_oss_server.apis.chat.writers import ChunkPart
-from gpt_oss_server.caller.record import note_answer
-from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.caller.reservation import Spending
 from gpt_oss_server.content.logprobs import Speller
-from gpt_oss_server.errors import ApiError, from_exception
+from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.shared_fields import shown_metadata
-from gpt_oss_server.runs.counters import outcome
-from gpt_oss_server.runs.observed import Usage
+from gpt_oss_server.runs.chunks import shown_usage
+from gpt_oss_server.runs.life import Life
 from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.usage import Usage, usage_of_choices
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools
-from gpt_oss_server.turns.debug import debug_metadata, log_turn
+from gpt_oss_server.turns.debug import debug_metadata
 from gpt_oss_server.turns.events import TurnFinished
 from gpt_oss_server.turns.merged import merged
-from gpt_oss_server.turns.plan import TurnPlan
-from gpt_oss_server.turns.prompt import ignored_fields
-from gpt_oss_server.turns.stop_ids import own_stops
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
 from inference.engine import Finish
@@ -74,13 +70,8 @@ class ChatRun:
     ) -> None:
         """`keep` stores the completion; `spending` holds the tokens that were reserved for it."""
         self._keep = keep
-        self._spending = spending or no_spending()
         self._kept = Folded()
         self.request = prepared.request
-        self.error: ApiError | None = None
-        self.ignored: Sequence[str] = ignored_fields(
-            self.request, work.model.info, logprobs=self.request.scores
-        )
         self._prepared = prepared
         self._served = served
         self._work = work
@@ -88,17 +79,26 @@ class ChatRun:
         self._id = completion_id
         self._created = int(work.clock())
         self._model = prepared.request.model or work.model.name
-        self._observed = served.observed("chat", completion_id, prepared.request.model, work.caller)
-        self._observed.usage = lambda: Usage.of(self._usage())
+        self._life = Life(
+            served,
+            work,
+            "chat",
+            completion_id,
+            self.request,
+            logprobs=self.request.scores,
+            usage=self._usage,
+            finish=self._finishes,
+            spending=spending,
+        )
         self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
         self._has_begun = False
         self._prompt_scores: list[Any] | None = None
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
-        with self._observed.running():
-            try:
-                try:
+        try:
+            with self._life.running():
+                with self._life.failing():
                     async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                         async for parts in batches:
                             chunks = self._chunks(parts)
@@ -107,25 +107,23 @@ class ChatRun:
                             yield chunks
                     self._prompt_scores = await self._scores_of_prompt()
                     if self._keep is not None:
-                        await self._keep({**self._kept.completion(), "usage": self._usage()})
-                except Exception as error:
-                    self.error = from_exception(error, f"The chat completion {self._id}")
+                        await self._keep({**self._kept.completion(), "usage": self._shown_usage()})
                 yield self._end()
-            finally:
-                self._note()
-                self._spending.settle(self._usage()["total_tokens"])
-                for choice in self._choices:
-                    await choice.hosted.close(keeps_conversation=False)
+        finally:
+            for choice in self._choices:
+                await choice.hosted.close(keeps_conversation=False)
 
-    def _note(self) -> None:
+    @property
+    def ignored(self) -> Sequence[str]:
+        return self._life.ignored
+
+    @property
+    def error(self) -> ApiError | None:
+        return self._life.error
+
+    def _finishes(self) -> str:
         finishes = {str(choice.finish) for choice in self._choices if choice.ended}
-        note_answer(
-            response_id=self._id,
-            model=self._model,
-            finish="failed" if self.error is not None else ",".join(sorted(finishes)) or "in_progress",
-            usage=self._usage(),
-            error=self.error,
-        )
+        return ",".join(sorted(finishes)) or "in_progress"
 
     async def wait(self) -> dict[str, Any]:
         """The completion once it has ended; raises the error if it failed."""
@@ -137,29 +135,20 @@ class ChatRun:
                         folded.feed(chunk)
         if self.error is not None:
             raise self.error
-        return {**folded.completion(), "usage": self._usage()}
+        return {**folded.completion(), "usage": self._shown_usage()}
 
     def _fold(self, chunks: list[Chunk]) -> None:
         for chunk in chunks:
             self._kept.feed(chunk)
 
     def _choice(self, index: int) -> _Choice:
-        prepared, model = self._prepared, self._work.model
+        prepared = self._prepared
         hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
         transcript = Transcript(prepared.prompt)
-        plan = TurnPlan(
-            engine=prepared.engines.of(index),
-            encoding=model.encoding,
-            renderer=model.renderer,
-            sampling=prepared.sampling_of(index),
-            recipients=prepared.recipients,
-            tools=hosted,
-            approved=prepared.approved,
-            binding=prepared.binding,
-            reasoning_budget=prepared.thinking.budget,
-            parallel=prepared.wanted.parallel,
-            hidden_stops=own_stops(prepared.sampling, shown=bool(self.request.include_stop_str_in_output)),
-            limits=model.limits,
+        own = replace(prepared, hosted=hosted, sampling=prepared.sampling_of(index))
+        plan = own.plan(
+            self._work.model.sampling_from(prepared.engines.of(index)),
+            shows_stop=bool(self.request.include_stop_str_in_output),
         )
         turn = Turn(plan, transcript)
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
@@ -189,7 +178,7 @@ class ChatRun:
 
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[ChunkPart], None]:
         stream = choice.stream
-        self._observed.add(choice.transcript)
+        self._life.begins(choice.transcript)
         begun = choice.turn.prefill(self._prepared.prefill)
         choice.shown = len(self._prepared.prefill)
         yield [*stream.start(), *stream.feed(begun, silently=not self.request.echo)]
@@ -246,7 +235,8 @@ class ChatRun:
             last.append(dict(self.error.body()))
         else:
             last += self._closing_chunk()
-        self._log()
+        for choice in self._choices:
+            self._life.ends(choice.transcript, choice.finish)
         return last
 
     def _closing_chunk(self) -> list[Chunk]:
@@ -254,7 +244,7 @@ class ChatRun:
         [chunk] = self._chunks([{"index": 0}])
         chunk["choices"] = []
         if self.request.includes_usage:
-            chunk["usage"] = self._usage()
+            chunk["usage"] = self._shown_usage()
         is_whole = not self.request.stream
         if self.request.metadata is not None and (is_whole or self.request.debug):
             chunk["metadata"] = self._metadata()
@@ -286,16 +276,13 @@ class ChatRun:
                 metadata |= {f"{key}{after}": value for key, value in debug.items()}
         return metadata
 
-    def _usage(self) -> dict[str, Any]:
-        return usage_of([choice.transcript for choice in self._choices])
+    def _usage(self) -> Usage:
+        return usage_of_choices([choice.transcript for choice in self._choices])
+
+    def _shown_usage(self) -> dict[str, Any]:
+        return shown_usage(self._usage(), with_reasoning=True)
 
     def _usage_so_far(self, part: ChunkPart) -> dict[str, Any]:
         """The usage of the part's choice alone, as in vLLM; that of all choices follows at the end."""
-        return usage_of([self._choices[part["index"]].transcript])
-
-    def _log(self) -> None:
-        with_text = self._served.settings.log_prompts
-        for choice in self._choices:
-            status = outcome(choice.finish, self.error)
-            self._observed.turn_ended(status, choice.transcript.departures, self.error)
-            log_turn(self._id, self._encoding, choice.transcript, with_text=with_text)
+        usage = usage_of_choices([self._choices[part["index"]].transcript])
+        return shown_usage(usage, with_reasoning=True)

@@ -15,17 +15,18 @@ from typing import Any
 
 from gpt_oss_server.apis.completions.request import CreateCompletion
 from gpt_oss_server.apis.completions.text import LegacyLogprobs, PlainText
-from gpt_oss_server.caller.record import note_answer
-from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.caller.reservation import Spending
 from gpt_oss_server.content.logprobs import Speller
-from gpt_oss_server.errors import ApiError, ContextLengthExceeded, from_exception
+from gpt_oss_server.errors import ContextLengthExceeded
+from gpt_oss_server.runs.chunks import shown_usage
 from gpt_oss_server.runs.counters import outcome
-from gpt_oss_server.runs.observed import Usage
+from gpt_oss_server.runs.life import Life
 from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.beams import beam_search, check_beams_fit
 from gpt_oss_server.turns.merged import merged
-from gpt_oss_server.turns.prompt import ignored_fields, sampling_of
+from gpt_oss_server.turns.prompt import sampling_of
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
@@ -67,7 +68,7 @@ class _Choice:
 
 
 class CompletionRun:
-    """Iterate once over `chunks()`; `error` is then set if it failed."""
+    """Iterate once over `chunks()`."""
 
     def __init__(
         self,
@@ -79,11 +80,7 @@ class CompletionRun:
         grammar: Grammar | None = None,
         spending: Spending | None = None,
     ) -> None:
-        """`spending` holds the tokens that were reserved for it."""
-        self._spending = spending or no_spending()
         self.request = request
-        self.error: ApiError | None = None
-        self.ignored: Sequence[str] = ignored_fields(request, work.model.info, logprobs=request.logprobs)
         self._prompts = prompts
         self._served = served
         self._model = work.model
@@ -93,6 +90,7 @@ class CompletionRun:
             "created": int(work.clock()),
             "model": request.model or work.model.name,
         }
+        self._begun: list[_Seen] = []
         self._check_lengths()
         self._sampling = sampling_of(
             request,
@@ -109,9 +107,17 @@ class CompletionRun:
         search = beam_search(request, work.model.engine)
         for prompt in prompts:
             check_beams_fit(search, len(prompt), request.max_tokens)
-        self._observed = served.observed("completions", completion_id, request.model, work.caller)
-        self._observed.usage = lambda: Usage.of(self._usage())
-        self._begun: list[_Seen] = []
+        self._life = Life(
+            served,
+            work,
+            "completions",
+            completion_id,
+            request,
+            logprobs=request.logprobs,
+            usage=self._usage,
+            finish=lambda: ",".join(sorted({str(seen.finish) for seen in self._begun})),
+            spending=spending,
+        )
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         # A generator: each choice is made when it begins.
@@ -120,31 +126,16 @@ class CompletionRun:
             for position in range(len(self._prompts))
             for choice in self._choices_of(position)
         )
-        with self._observed.running():
-            try:
+        with self._life.running():
+            with self._life.failing():
                 async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
                     async for batch in batches:
                         yield batch
-            except Exception as error:
-                self.error = from_exception(error, f"The completion {self._head['id']}")
-                self._observed.turn_ended(outcome(None, self.error), error=self.error)
-            finally:
-                self._note()
-                self._spending.settle(self._usage()["total_tokens"])
-            if self.error is not None:
-                yield [dict(self.error.body())]
+            if (error := self._life.error) is not None:
+                self._life.observed.turn_ended("failed", error=error)
+                yield [dict(error.body())]
             elif self.request.includes_usage:
-                yield [{**self._head, "choices": [], "usage": self._usage()}]
-
-    def _note(self) -> None:
-        finishes = {str(seen.finish) for seen in self._begun}
-        note_answer(
-            response_id=str(self._head["id"]),
-            model=str(self._head["model"]),
-            finish="failed" if self.error is not None else ",".join(sorted(finishes)),
-            usage=self._usage(),
-            error=self.error,
-        )
+                yield [{**self._head, "choices": [], "usage": shown_usage(self._usage())}]
 
     async def wait(self) -> dict[str, Any]:
         parts: dict[int, list[dict[str, Any]]] = {}
@@ -153,10 +144,14 @@ class CompletionRun:
                 for chunk in batch:
                     for choice in chunk.get("choices", ()):
                         parts.setdefault(choice["index"], []).append(choice)
-        if self.error is not None:
-            raise self.error
+        if self._life.error is not None:
+            raise self._life.error
         choices = [_whole(parts[index]) for index in sorted(parts)]
-        return {**self._head, "choices": choices, "usage": self._usage()}
+        return {**self._head, "choices": choices, "usage": shown_usage(self._usage())}
+
+    @property
+    def ignored(self) -> Sequence[str]:
+        return self._life.ignored
 
     def _choices_of(self, position: int) -> Iterator[_Choice]:
         """The choices of one prompt, each made when it begins. One beam search yields all of them."""
@@ -203,10 +198,10 @@ class CompletionRun:
         self._begun.append(choice.seen)
         if self.request.echo and self.request.logprobs is None:
             yield [self._chunk(choice, self._model.encoding.decode(choice.prompt))]
-        watch = self._observed.watch
+        watch = self._life.observed.watch
         with generating(watch, 0, time.monotonic, lambda: choice.seen.sampled) as span:
             choice.seen.generations.append(span)
-            self._observed.turns.append(choice.seen)
+            self._life.observed.turns.append(choice.seen)
             read = span.reads.append
             sampling = with_trace(choice.sampling, span.trace)
             async with aclosing(choice.engine.generate(choice.prompt, sampling)) as steps:
@@ -225,7 +220,7 @@ class CompletionRun:
                     if text.stopped is not None:
                         choice.seen.finish = Finish.STOP
                         break
-        self._observed.turn_ended(outcome(choice.seen.finish, None))
+        self._life.observed.turn_ended(outcome(choice.seen.finish, None))
         yield [await self._last(choice, text)]
 
     def _feed(self, choice: _Choice, text: PlainText, step: Step) -> Chunk | None:
@@ -278,7 +273,7 @@ class CompletionRun:
             chunk["usage"] = self._usage_so_far(choice) if options.continuous_usage_stats else None
         return chunk
 
-    def _usage(self) -> dict[str, Any]:
+    def _usage(self) -> Usage:
         """The tokens of all choices that began, those that were cut off included."""
         begun = self._begun
         given = sum(len(self._prompts[position]) for position in {each.position for each in begun})
@@ -286,20 +281,11 @@ class CompletionRun:
         cached: dict[int, int] = {}
         for each in begun:
             cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
-        return _counted(given, sum(each.sampled for each in begun), sum(cached.values()))
+        return Usage(given, sum(cached.values()), sum(seen.sampled for seen in begun))
 
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
-        return _counted(len(choice.prompt), choice.seen.sampled, choice.seen.cached)
-
-
-def _counted(given: int, made: int, cached: int) -> dict[str, Any]:
-    return {
-        "prompt_tokens": given,
-        "completion_tokens": made,
-        "total_tokens": given + made,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
+        return shown_usage(Usage(len(choice.prompt), choice.seen.cached, choice.seen.sampled))
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from gpt_oss_server.apis.responses.past import Past, past_from
-from gpt_oss_server.apis.responses.prepare import Prepared
+from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.stores.base import StoredResponse
@@ -42,7 +42,7 @@ class Blueprint:
     caller: dict[str, Any] = field(default_factory=dict)  # with the limits and tools of its key
 
     @classmethod
-    def of(cls, run: Run, prepared: Prepared, seed: str) -> Blueprint:
+    def of(cls, run: Run, prepared: PreparedResponse, seed: str) -> Blueprint:
         past = prepared.past
         return cls(
             seed=seed,

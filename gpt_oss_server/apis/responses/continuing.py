@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic_core import from_json
 
+from gpt_oss_server.apis.responses.bind import bind
 from gpt_oss_server.apis.responses.blueprint import Blueprint, new_seed
-from gpt_oss_server.apis.responses.past import Past
-from gpt_oss_server.apis.responses.prepare import Prepared
-from gpt_oss_server.apis.responses.request import CreateResponse
+from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.apis.responses.takeover import Takeover
 from gpt_oss_server.caller.caller import Caller
@@ -34,12 +33,6 @@ _CANCEL_SECONDS = 10.0  # that another server has to end a run
 _LOOK_SECONDS = 0.05
 
 
-class Prepare(Protocol):
-    async def __call__(
-        self, work: Work, request: CreateResponse, response_id: str, past: Past
-    ) -> Prepared: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Recording:
     """A run that is recorded from its beginning."""
@@ -48,7 +41,7 @@ class Recording:
     tape: Tape
     work: Work
 
-    def continuation(self, run: Run, prepared: Prepared) -> Continuation:
+    def continuation(self, run: Run, prepared: PreparedResponse) -> Continuation:
         return Blueprint.of(run, prepared, self.seed).continuation
 
 
@@ -57,11 +50,9 @@ class Continuing:
         self,
         served: Served,
         background: BackgroundRuns[Run],
-        prepare: Prepare,
     ) -> None:
         self._served = served
         self._background = background
-        self._prepare = prepare
         self._claims = served.stores.claims
         self._takeover: Takeover | None = None
 
@@ -111,7 +102,7 @@ class Continuing:
         began = float(blueprint.response["created_at"])
         then = replace(work, clock=lambda: began)  # the prompt has the date
         past = await blueprint.past(work.keep)
-        prepared = await self._prepare(then, blueprint.parsed, claimed.run_id, past)
+        prepared = await bind(served, then, blueprint.parsed, claimed.run_id, past)
         return Run(
             replace(prepared, prompt=tuple(blueprint.prompt)),
             served,

@@ -1,15 +1,15 @@
 """Prepares a request: the exact prompt, the sampling, and the values that the response echoes.
 
-Takes a validated request, the past that it continues, the engine's facts and the settings. Returns a frozen
-`Prepared`, or raises an error before anything is generated. If the conversation must be compacted first, it
-prepares the compaction and the way to continue after it. `POST /render` uses it too, so it shows exactly the
-model's prompt.
+Takes a validated request, the past that it continues, and the engine's facts. Returns a frozen
+`PreparedResponse`, or raises an error before anything is generated. If the conversation must be compacted
+first, it prepares the compaction and the way to continue after it. `POST /render` uses it too, so it shows
+exactly the model's prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpt_oss_server.apis.responses.compaction import (
@@ -24,22 +24,20 @@ from gpt_oss_server.apis.responses.input.answers import check_answered
 from gpt_oss_server.apis.responses.input.reader import read_input
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.request import CreateResponse
-from gpt_oss_server.constraints.binding import Binding
-from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
 from gpt_oss_server.content.dialect import FLAT
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
 from gpt_oss_server.harmony.render import unanswered
-from gpt_oss_server.items.conversation import Approved, Conversation
+from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.runs.prepared import Prepared
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.toolset.choice import wanted_of
 from gpt_oss_server.turns.prompt import (
     Head,
-    Thinking,
+    begun_call,
     check_can_fit,
     fitted_layout,
     sampling_of,
@@ -47,32 +45,24 @@ from gpt_oss_server.turns.prompt import (
     with_verbosity,
 )
 from gpt_oss_server.turns.stop_ids import HARMONY_STOPS
-from inference.engine import EngineInfo, Sampling
+from inference.engine import EngineInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedResponse(Prepared):
     request: CreateResponse
-    prompt: tuple[int, ...]  # empty if only its length was requested
     length: int  # of the prompt
-    sampling: Sampling
-    recipients: Recipients
-    tools: RequestTools
     effort: str  # as requested
-    thinking: Thinking
     history: tuple[Segment, ...]  # the conversation, this request's input included
     own: tuple[Segment, ...]  # the segments that this request adds to its conversation
     items: tuple[dict[str, Any], ...]
     call_recipients: dict[str, str]  # call_id → Harmony recipient
-    hosted: HostedTools
     approvals: dict[str, tuple[str, str]]  # request id → (recipient, arguments) of calls that still wait
-    approved: tuple[Approved, ...]  # calls that the client has just approved
-    wanted: Wanted  # the form that the turn must have
-    binding: Binding = field(default_factory=Binding)  # the grammars or the check that enforce it
-    past: Past = field(default_factory=Past)  # what the request continues
+    approval_ids: tuple[tuple[str, str], ...]  # (recipient, request id) of calls just approved
+    past: Past  # what the request continues
     compaction: Compaction | None = None  # if set, it runs first, and `prompt` requests it
     # Prepares the request after the compaction, from the segments that replace the earlier history.
-    after_compaction: Callable[[tuple[Segment, ...]], Prepared] | None = None
+    after_compaction: Callable[[tuple[Segment, ...]], PreparedResponse] | None = None
 
 
 def prepare(
@@ -85,7 +75,7 @@ def prepare(
     *,
     compacts: bool = False,
     counts: bool = False,
-) -> Prepared:
+) -> PreparedResponse:
     """With `compacts`, the conversation is only compacted, as with a compaction_trigger.
 
     With `counts`, only the prompt's length is determined, which may exceed every context.
@@ -111,7 +101,7 @@ def prepare(
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     check_answered(past.recipients, unanswered(past.history, work.model.renderer), conversation.answered)
-    preparing = _Preparing(request, tools, hosted, work, info, conversation, counts=counts)
+    preparing = _Preparing(request, past, tools, hosted, work, info, conversation, counts=counts)
     alone = compacts or conversation.compacts
     if alone:
         return preparing.compacting(history, alone=True)
@@ -127,6 +117,7 @@ class _Preparing:
     def __init__(
         self,
         request: CreateResponse,
+        past: Past,
         tools: RequestTools,
         hosted: HostedTools,
         work: Work,
@@ -137,6 +128,7 @@ class _Preparing:
     ) -> None:
         self._counts = counts
         self._request = request
+        self._past = past
         self._tools = tools
         self._hosted = hosted
         self._work = work
@@ -165,7 +157,9 @@ class _Preparing:
         """The prompt of the whole history, even if it exceeds the context."""
         return self._head.layout(history, all_reasoning=self._all_reasoning)
 
-    def ready(self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: Layout) -> Prepared:
+    def ready(
+        self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: Layout
+    ) -> PreparedResponse:
         """`own`: the segments that this request adds. `whole`: the prompt of the whole history."""
         request = self._request
         layout, history = fitted_layout(
@@ -182,14 +176,14 @@ class _Preparing:
         prompt = () if self._counts else tuple(layout.tokens())
         return self._prepared(prompt, layout.length, history, own, request.max_output_tokens)
 
-    def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> Prepared:
+    def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> PreparedResponse:
         prompt = summary_prompt(history, self._head, self._context)
         own = tuple(self._conversation.segments)
         room = summary_limit(history, self._context)
         limit = self._request.max_output_tokens if alone else None  # otherwise it bounds the answer
         prepared = self._prepared(prompt, len(prompt), history, own, min(room, limit or room))
 
-        def after_compaction(compacted: tuple[Segment, ...]) -> Prepared:
+        def after_compaction(compacted: tuple[Segment, ...]) -> PreparedResponse:
             remaining = since_compaction((*history, *compacted))
             return self.ready(remaining, (*own, *compacted), self.layout(remaining))
 
@@ -221,14 +215,16 @@ class _Preparing:
         history: tuple[Segment, ...],
         own: tuple[Segment, ...],
         limit: int | None,
-    ) -> Prepared:
+    ) -> PreparedResponse:
         request, tools, hosted = self._request, self._tools, self._hosted
         read = self._conversation
         parallel = request.allows_parallel_calls
         wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
-        return Prepared(
+        approved = tuple((call.recipient, call.arguments) for call in read.approved)
+        return PreparedResponse(
             request=request,
             prompt=prompt,
+            prefill=() if approved else begun_call(wanted, self._info, self._model.renderer),
             length=length,
             sampling=sampling_of(
                 request,
@@ -251,7 +247,9 @@ class _Preparing:
             call_recipients=read.recipients,
             hosted=hosted,
             approvals=read.approvals,
-            approved=tuple(read.approved),
+            approved=approved,
+            approval_ids=tuple((call.recipient, call.request_id) for call in read.approved),
+            past=self._past,
             wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
         )
 

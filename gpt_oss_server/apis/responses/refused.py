@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from gpt_oss_server.apis.responses.resource import usage_of
+from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.apis.responses.stream import Event, ResponseStream
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.items.builder import ItemBuilder
+from gpt_oss_server.runs.usage import Usage
 
 
 class RefusedRun:
@@ -33,7 +34,7 @@ class RefusedRun:
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
         yield self._stream.start()
-        yield self._stream.finish("failed", usage=usage_of(), error=self.error)
+        yield self._stream.finish("failed", usage=shown_usage(Usage()), error=self.error)
 
 
 def _no_item(header: Header) -> ItemBuilder:

@@ -6,8 +6,8 @@ from typing import Any
 
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.http.shared_fields import shown_metadata
+from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.turns.transcript import Transcript
 
 
 def new_response(
@@ -74,16 +74,11 @@ def _text(request: CreateResponse) -> dict[str, Any]:
     return text
 
 
-def usage_of(*transcripts: Transcript) -> dict[str, Any]:
-    given = sum(len(each.prompt) + each.prefilled + each.given for each in transcripts)
-    sampled = sum(each.sampled for each in transcripts)
-    cached = sum(each.cached_tokens for each in transcripts)
-    reasoning = sum(each.reasoning_tokens for each in transcripts)
-    results = sum(each.results for each in transcripts)  # of tools that ran here; part of the input tokens
+def shown_usage(usage: Usage) -> dict[str, Any]:
     return {
-        "input_tokens": given,
-        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-        "output_tokens": sampled,
-        "output_tokens_details": {"reasoning_tokens": reasoning, "tool_output_tokens": results},
-        "total_tokens": given + sampled,
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning, "tool_output_tokens": usage.results},
+        "total_tokens": usage.total,
     }

@@ -8,48 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
+from gpt_oss_server.apis.responses.bind import bind
 from gpt_oss_server.apis.responses.continuing import Continuing
-from gpt_oss_server.apis.responses.input.loaded import tools_of
 from gpt_oss_server.apis.responses.past import (
-    Past,
-    is_user_message,
     past_of,
-    past_user_messages,
     with_references,
 )
-from gpt_oss_server.apis.responses.prepare import Prepared, prepare
+from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.refused import RefusedRun
 from gpt_oss_server.apis.responses.request import (
     CreateResponse,
     check_included,
-    parse_compaction,
     parse_request,
     without_compaction,
 )
-from gpt_oss_server.apis.responses.resource import new_response, usage_of
+from gpt_oss_server.apis.responses.resource import new_response
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.apis.responses.stored import StoredResponses
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note
-from gpt_oss_server.caller.reservation import Spending
-from gpt_oss_server.constraints.wanted import Wanted
-from gpt_oss_server.errors import ApiError, ContextLengthExceeded, InvalidRequest, from_inference
+from gpt_oss_server.errors import ApiError, ContextLengthExceeded, InvalidRequest
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
-from gpt_oss_server.items.compaction import compaction_item
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog
-from gpt_oss_server.toolset.bind import bound_tools
-from gpt_oss_server.turns.debug import log_turn
-from gpt_oss_server.turns.transcript import Transcript
-from inference.engine import EngineInfo, InferenceError
+from inference.engine import EngineInfo
 
 _ANY_LENGTH = 2**40  # for counting: a context that every prompt fits
 
@@ -73,7 +62,7 @@ class ResponsesService:
             claims=stores.claims,
             over=Run.over,
         )
-        self.continuing = Continuing(served, self.background, self._prepare_after)
+        self.continuing = Continuing(served, self.background)
 
     def stored(self, caller: Caller) -> StoredResponses:
         keep = self.served.stores.of(caller.owner)
@@ -87,7 +76,7 @@ class ResponsesService:
         A connection's own `store` keeps every response and resolves `previous_response_id`. Without
         `generates`, the engine only reads the prompt.
         """
-        return await self._start(caller, await self._parsed(caller, body), store, generates)
+        return await self._start(caller, await self.parsed(caller, body), store, generates)
 
     async def start_streamed(
         self,
@@ -102,13 +91,13 @@ class ResponsesService:
 
         With `outlives`, the run may outlive its connection, if the request and the settings wish so.
         """
-        request = await self._parsed(caller, body)
+        request = await self.parsed(caller, body)
         try:
             return await self._start(caller, request, store, generates, outlives=outlives)
         except ContextLengthExceeded as error:
             return self._refused(caller, request, error)
 
-    async def _parsed(
+    async def parsed(
         self, caller: Caller, body: object, parse: Callable[[object], CreateResponse] = parse_request
     ) -> CreateResponse:
         request = await in_thread_if_large(caller.body_size, lambda: parse(body), body)
@@ -139,7 +128,7 @@ class ResponsesService:
         recording = self.continuing.new_recording(work) if outlives and store is None else None
         if recording is not None:
             work = recording.work
-        prepared = await self._prepare(work, request, response_id)
+        prepared = await self.prepare(work, request, response_id)
         sampling = prepared.sampling
         response = new_response(
             request,
@@ -157,7 +146,7 @@ class ResponsesService:
             work,
             response,
             keeps=keep or store is not None,
-            spending=await self._reserved(caller, prepared, outlives=outlives),
+            spending=await prepared.reserve(caller, request.max_output_tokens, outlives=outlives),
             generates=generates,
             outlives=outlives,
             tape=None if recording is None else recording.tape,
@@ -177,15 +166,6 @@ class ResponsesService:
             self.background.check_room()
         return keep, outlives
 
-    async def _reserved(self, caller: Caller, prepared: Prepared, *, outlives: bool = False) -> Spending:
-        """The tokens of a run, within the limits of its key."""
-        limit, most = prepared.request.max_output_tokens, prepared.sampling.max_tokens
-        try:
-            return await caller.reserve(len(prepared.prompt), limit, most, outlives=outlives)
-        except BaseException:
-            await prepared.hosted.close(keeps_conversation=True)
-            raise
-
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, work = self.served, self.served.work(caller)
         info = work.model.info
@@ -204,48 +184,18 @@ class ResponsesService:
 
     async def render(self, caller: Caller, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""
-        prepared = await self._prepare(self.served.work(caller), await self._parsed(caller, body), "")
-        await prepared.hosted.close(keeps_conversation=True)
+        prepared = await self.prepare(self.served.work(caller), await self.parsed(caller, body))
+        await prepared.close()
         return Rendered(list(prepared.prompt), self.served.model.encoding.decode(prepared.prompt))
 
     async def count(self, caller: Caller, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
-        request, info = without_compaction(await self._parsed(caller, body)), self.served.model.info
+        request, info = without_compaction(await self.parsed(caller, body)), self.served.model.info
         if request.truncation != "auto":
             info = replace(info, context_length=_ANY_LENGTH)
-        prepared = await self._prepare(self.served.work(caller), request, "", info=info, counts=True)
-        await prepared.hosted.close(keeps_conversation=True)
+        prepared = await self.prepare(self.served.work(caller), request, info=info, counts=True)
+        await prepared.close()
         return prepared.length
-
-    async def compact(self, caller: Caller, body: object) -> dict[str, Any]:
-        """The user's messages and the compaction, to send in place of the conversation."""
-        request, work = await self._parsed(caller, body, parse_compaction), self.served.work(caller)
-        model = work.model
-        model.check_room()
-        messages = await past_user_messages(request, work.keep.responses)
-        prepared = await self._prepare(work, request, "", compacts=True)
-        messages += [item for item in prepared.items if is_user_message(item)]
-        compaction = prepared.compaction
-        assert compaction is not None
-        response_id, transcript = work.ids("resp"), Transcript(compaction.prompt)
-        spending = await self._reserved(caller, prepared)
-        try:
-            compacted = await compaction.make(transcript, model.engine, model.encoding, model.renderer)
-        except InferenceError as error:
-            raise from_inference(error) from error
-        finally:
-            spending.settle(usage_of(transcript)["total_tokens"])
-            await prepared.hosted.close(keeps_conversation=True)
-            name, with_text = f"{response_id} compaction", self.served.settings.log_prompts
-            log_turn(name, model.encoding, transcript, with_text=with_text)
-        item = compaction_item(work.ids, compacted, work.keep.sealer)
-        return {
-            "id": response_id,
-            "object": "response.compaction",
-            "created_at": int(work.clock()),
-            "output": [*messages, item],
-            "usage": usage_of(transcript),
-        }
 
     async def run_in_background(self, run: Run) -> EventLog:
         """Runs it to the end, even if nobody reads the log."""
@@ -267,62 +217,17 @@ class ResponsesService:
         await self.background.close()
         await self.served.close()
 
-    async def _prepare(
+    async def prepare(
         self,
         work: Work,
         request: CreateResponse,
-        response_id: str,
+        response_id: str = "",
         *,
         info: EngineInfo | None = None,
         **how: bool,
-    ) -> Prepared:
+    ) -> PreparedResponse:
+        """`info` takes the place of the model's facts."""
         work.model.check_name(request.model)
-        past = await self._past(request, work)
-        request, results = await with_references(request, work.keep.responses)
-        past = replace(past, results=results)
-        return await self._prepare_after(work, request, response_id, past, info=info, **how)
-
-    async def _prepare_after(
-        self,
-        work: Work,
-        request: CreateResponse,
-        response_id: str,
-        past: Past,
-        *,
-        info: EngineInfo | None = None,
-        **how: bool,
-    ) -> Prepared:
-        """Prepares a request whose references and past are resolved."""
-        offered, size, model = request.tool_choice != "none", work.caller.body_size, work.model
-        form = request.text.format if request.text else None
-        parts = (request.input, request.instructions, request.tools, request.tool_choice, form)
-        tools = await in_thread_if_large(
-            size,
-            lambda: tools_of(work.kinds, request.tools, past.history, request.input, offered=offered),
-            *parts,
-        )
-        binding = bound_tools(
-            tools,
-            self.served.toolset,
-            work.caller,
-            work.kinds,
-            work.ids,
-            limit=request.max_tool_calls,
-            conversation=past.session or response_id,
-        )
-        async with binding as hosted:
-
-            def render() -> Prepared:
-                return prepare(request, past, tools, hosted, work, info or model.info, **how)
-
-            prepared = await in_thread_if_large(size, render, *parts)
-            prepared = replace(prepared, past=past, binding=await model.bound(prepared.wanted))
-            if prepared.compaction is None:
-                return prepared
-            compaction = replace(prepared.compaction, binding=await model.bound(Wanted(answers_only=True)))
-            return replace(prepared, compaction=compaction)
-
-    async def _past(self, request: CreateResponse, work: Work) -> Past:
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
         is_running = previous and await self.stored(work.caller).is_running(previous)
@@ -331,4 +236,7 @@ class ResponsesService:
                 f"The response {previous!r} is still being generated. Continue it when it has ended.",
                 param="previous_response_id",
             )
-        return await past_of(request, store)
+        past = await past_of(request, store)
+        request, results = await with_references(request, store)
+        past = replace(past, results=results)
+        return await bind(self.served, work, request, response_id, past, info=info, **how)

@@ -7,20 +7,32 @@ turn is stored with its whole history.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from gpt_oss_server.apis.responses.conversations import appended
 from gpt_oss_server.apis.responses.past import Past
-from gpt_oss_server.apis.responses.prepare import Prepared
+from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.stream import ResponseStream
+from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable
 from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import CUT_OFF, NOT_AWAITED, Renderer, unanswered
+from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
+from gpt_oss_server.traces.document import origin_of
+from gpt_oss_server.traces.packed import packed
+from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
+
+_LARGE_TRACE = 100_000  # bytes of its record: packing takes a millisecond or two
+_log = logging.getLogger(__name__)
 
 
 def closing_results(transcript: Transcript, stream: ResponseStream, renderer: Renderer) -> list[Segment]:
@@ -46,22 +58,29 @@ def closing_results(transcript: Transcript, stream: ResponseStream, renderer: Re
     return results
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FinishedTurn:
-    prepared: Prepared
+    prepared: PreparedResponse
     stream: ResponseStream
-    generated: tuple[Segment, ...]
+    transcript: Transcript
+    work: Work
     trace: bytes = b""
 
-    async def keep(self, work: Work, *, keeps: bool, adds: bool) -> None:
+    async def keep(self, *, keeps: bool, adds: bool) -> None:
         """Stores the response if it `keeps`; with `adds`, appends the turn to its conversation."""
-        named = self.stream.response["conversation"]
+        named, store = self.stream.response["conversation"], self.work.keep.responses
         grows = named is not None and adds
-        append = appended(named["id"], self._parts(), work.kinds, work.ids) if grows else None
+        append = appended(named["id"], self._parts(), self.work.kinds, self.work.ids) if grows else None
         if keeps:
-            await self._put(work.keep.responses, append)
+            await self._put(store, append)
         elif append is not None:
-            await work.keep.responses.append(append)
+            await store.append(append)
+
+    @cached_property
+    def _generated(self) -> tuple[Segment, ...]:
+        hosted, renderer = self.prepared.hosted, self.work.model.renderer
+        closing = closing_results(self.transcript, self.stream, renderer)
+        return (*hosted.carries, *hosted.left_behind, *self.transcript.segments, *closing)
 
     async def _put(self, store: Store, append: Append | None) -> None:
         past, prepared = self.prepared.past, self.prepared
@@ -82,7 +101,7 @@ class FinishedTurn:
             response=stream.response,
             input_items=prepared.items,
             parent=past.position,
-            added=past.added((*given, *self.generated), self._recipients, self._approvals),
+            added=past.added((*given, *self._generated), self._recipients, self._approvals),
             session=prepared.hosted.conversation,
             results=stream.results,
             trace=self.trace,
@@ -101,10 +120,40 @@ class FinishedTurn:
         prepared, past, stream = self.prepared, self.prepared.past, self.stream
         output = tuple(stream.response["output"])
         if any(item["type"] == "compaction" for item in output):  # its segments precede the input's
-            added = past.added((*prepared.own, *self.generated), self._recipients, self._approvals)
+            added = past.added((*prepared.own, *self._generated), self._recipients, self._approvals)
             return [ConversationPart((*prepared.items, *output), added)]
         given = past.added(prepared.own, prepared.call_recipients, prepared.approvals)
         return [
             ConversationPart(prepared.items, given),
-            ConversationPart(output, Past().added(self.generated, stream.recipients, stream.approvals)),
+            ConversationPart(output, Past().added(self._generated, stream.recipients, stream.approvals)),
         ]
+
+
+def begin_trace(
+    traces: Traces, owner: str, response: dict[str, Any], prepared: PreparedResponse, turn: Transcript
+) -> None:
+    if traces.enabled:
+        request = prepared.request.model_dump(exclude_unset=True, mode="json")
+        record = TraceRecord(request, response, prepared.recipients, turn, owner=owner)
+        traces.begin(response["id"], record)
+
+
+async def packed_trace(
+    traces: Traces, response_id: str, prepared: PreparedResponse, model: Model, *, stored: bool
+) -> bytes:
+    """The trace of an ended response, for a store that keeps traces. A thread packs what is long."""
+    record = traces.finish(response_id, prepared.history, len(model.renderer.cue))
+    if record is None or not stored:
+        return b""
+    origin = origin_of(model.info)
+    if record.size < _LARGE_TRACE:
+        return packed(record, origin)
+    return await asyncio.to_thread(packed, record, origin)
+
+
+def not_stored(response_id: str, error: Exception) -> ApiError:
+    if isinstance(error, StoreUnavailable):
+        _log.error("The response %s could not be stored: %s", response_id, error)
+        return StoreUnavailable(f"The response could not be stored. {error}")
+    _log.error("The response %s could not be stored.", response_id, exc_info=error)
+    return GenerationFailed("The response could not be stored. The server's log says why.")

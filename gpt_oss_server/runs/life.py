@@ -1,0 +1,112 @@
+"""The life of a run, the same for every API: it is observed, counted, noted in the log and settled.
+
+Takes the work of a request and what the run reports of itself. An API's run generates within `running`, with
+what may fail within `failing`, so that its last events can follow either end. It must not know an API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from gpt_oss_server.caller.record import note_answer
+from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.errors import ApiError, from_exception
+from gpt_oss_server.runs.counters import Outcome, outcome
+from gpt_oss_server.runs.observed import Api, TurnStatus
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.runs.usage import Usage
+from gpt_oss_server.runs.work import Work
+from gpt_oss_server.turns.debug import log_turn
+from gpt_oss_server.turns.prompt import SamplingRequest, ignored_fields
+from gpt_oss_server.turns.transcript import Transcript
+from inference.engine import Finish
+
+_TITLES = {"responses": "The response", "chat": "The chat completion", "completions": "The completion"}
+
+
+class SampledRequest(SamplingRequest, Protocol):
+    @property
+    def model(self) -> str | None: ...
+
+
+class Life:
+    def __init__(
+        self,
+        served: Served,
+        work: Work,
+        api: Api,
+        run_id: str,
+        request: SampledRequest,
+        *,
+        logprobs: int | None,
+        usage: Callable[[], Usage],
+        finish: Callable[[], str],
+        spending: Spending | None = None,
+        outlives: bool = False,
+    ) -> None:
+        """`logprobs`: as many as are wanted. `finish`: the word for the log. `spending`: what is reserved."""
+        self.id = run_id
+        self.model = request.model or work.model.name
+        # The request's fields without effect on this engine.
+        self.ignored = ignored_fields(request, work.model.info, logprobs=logprobs)
+        self.error: ApiError | None = None
+        self.observed = served.observed(api, run_id, request.model, work.caller, outlives=outlives)
+        self.observed.usage = usage
+        self._title = f"{_TITLES[api]} {run_id}"
+        self._usage = usage
+        self._finish = finish
+        self._spending = spending or no_spending()
+        self._encoding = work.model.encoding
+        self._logs_text = served.settings.log_prompts
+
+    @contextmanager
+    def running(self, *, notes: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """The time in which the run generates. If it `notes` its end here, the log gets it."""
+        with self.observed.running():
+            try:
+                yield
+            finally:
+                if notes():
+                    self.note()
+                self.settle()
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """An error in the block ends it, and is the error of the run."""
+        try:
+            yield
+        except Exception as error:
+            self.error = from_exception(error, self._title)
+
+    def outcome(self, finish: Finish | None) -> Outcome:
+        return outcome(finish, self.error)
+
+    def note(self) -> None:
+        """Notes the end of the answer in the log."""
+        finish, usage = "failed" if self.error is not None else self._finish(), self._usage()
+        note_answer(
+            response_id=self.id,
+            model=self.model,
+            finish=finish,
+            input_tokens=usage.input,
+            cached_tokens=usage.cached,
+            output_tokens=usage.output,
+            error=self.error,
+        )
+
+    def settle(self) -> None:
+        self._spending.settle(self._usage().total)
+
+    def begins(self, turn: Transcript) -> None:
+        self.observed.add(turn)
+
+    def ends(self, turn: Transcript, finish: Finish | None = None, status: TurnStatus | None = None) -> None:
+        """A turn has ended: with this `status`, or that of its finish and the run's error."""
+        self.observed.turn_ended(status or self.outcome(finish), turn.departures, self.error)
+        self.log(turn)
+
+    def log(self, turn: Transcript, part: str = "") -> None:
+        """`part` names a turn that is not the answer's."""
+        log_turn(f"{self.id}{part}", self._encoding, turn, with_text=self._logs_text)
