@@ -24,12 +24,12 @@ from gpt_oss_server.apis.chat.api import chat_router
 from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.completions.api import completions_router
 from gpt_oss_server.apis.containers.api import containers_router
+from gpt_oss_server.apis.conversations.api import conversations_router
 from gpt_oss_server.apis.models.api import models_router
 from gpt_oss_server.apis.responses.api import responses_router
-from gpt_oss_server.apis.responses.conversations_api import conversations_router
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.api import socket_router
-from gpt_oss_server.apis.responses.traces import traces_router
+from gpt_oss_server.apis.traces.api import traces_router
 from gpt_oss_server.caller.guesses import Guesses
 from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
 from gpt_oss_server.http.answers import error_answer

@@ -18,7 +18,7 @@ from gpt_oss_server.apis.chat.stored import UpdateCompletion
 from gpt_oss_server.apis.completions.request import CreateCompletion
 from gpt_oss_server.apis.completions.tokens import DetokenizeRequest, TokenizeOptions
 from gpt_oss_server.apis.containers.request import CreateContainer
-from gpt_oss_server.apis.responses.conversations import (
+from gpt_oss_server.apis.conversations.conversations import (
     CreateConversation,
     CreateItems,
     UpdateConversation,

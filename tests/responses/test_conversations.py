@@ -10,7 +10,7 @@ import pytest
 from openai.types.conversations import Conversation, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
-from gpt_oss_server.apis.responses.conversations import appended
+from gpt_oss_server.apis.responses.storage import appended
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.items.table import Kinds

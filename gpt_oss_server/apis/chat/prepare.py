@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpt_oss_server.apis.chat.engines import Engines, check_beams_alone
-from gpt_oss_server.apis.chat.messages import Begun, read_messages
+from gpt_oss_server.apis.chat.messages import Begun, ReadMessages, read_messages
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat
@@ -59,17 +59,7 @@ def prepare(
     answer, wanted = form
     model = work.model
     settings, renderer = model.settings, model.renderer
-    if request.truncate_prompt_tokens is None:
-        parts = (request.messages, request.tools, request.response_format)
-        check_can_fit(engines.info.context_length, "messages", *parts)
-    conversation = read_messages(
-        request.messages,
-        renderer,
-        hosted.kinds,
-        continues_last=bool(request.continue_final_message),
-        servers=hosted.names,
-        missing=hosted.missing.values(),
-    )
+    conversation = _read(request, engines, hosted, renderer)
     prefill = _prefill(_begun(request, conversation.begun, wanted), renderer)
     approved = tuple(conversation.consents.approved)
     if approved:
@@ -98,6 +88,22 @@ def prepare(
         approved=approved,
         wanted=wanted,
         thinking=thinking,
+    )
+
+
+def _read(
+    request: CreateChatCompletion, engines: Engines, hosted: HostedTools, renderer: Renderer
+) -> ReadMessages:
+    if request.truncate_prompt_tokens is None:
+        parts = (request.messages, request.tools, request.response_format)
+        check_can_fit(engines.info.context_length, "messages", *parts)
+    return read_messages(
+        request.messages,
+        renderer,
+        hosted.kinds,
+        continues_last=bool(request.continue_final_message),
+        servers=hosted.names,
+        missing=hosted.missing.values(),
     )
 
 

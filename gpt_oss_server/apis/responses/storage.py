@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gpt_oss_server.apis.responses.conversations import appended
+from gpt_oss_server.apis.responses.input.reader import with_own_ids
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.stream import ResponseStream
@@ -22,9 +22,11 @@ from gpt_oss_server.errors import ApiError, GenerationFailed, StoreUnavailable
 from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import CUT_OFF, NOT_AWAITED, Renderer, unanswered
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredResponse
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
 from gpt_oss_server.traces.document import origin_of
 from gpt_oss_server.traces.packed import packed
@@ -136,6 +138,16 @@ def begin_trace(
         request = prepared.request.model_dump(exclude_unset=True, mode="json")
         record = TraceRecord(request, response, prepared.recipients, turn, owner=owner)
         traces.begin(response["id"], record)
+
+
+def appended(conversation_id: str, parts: Sequence[ConversationPart], kinds: Kinds, ids: Ids) -> Append:
+    """Parts to append to a conversation. Items whose ids it already has get new ones."""
+
+    def new_id(item: Item) -> str:
+        [renamed] = with_own_ids(kinds, [item], {item["id"]}, ids)
+        return str(renamed["id"])
+
+    return Append(conversation_id, tuple(parts), new_id)
 
 
 async def packed_trace(

@@ -6,18 +6,18 @@ them, or raises an `ApiError`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from gpt_oss_server.apis.responses.continuing import Continuing
-from gpt_oss_server.apis.responses.conversations import listed
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import EventsForgotten, InvalidRequest, ResponseNotFound
-from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list, page
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
 from gpt_oss_server.stores.keep import Keep
+from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
 from gpt_oss_server.traces.records import Traces
 
 
@@ -48,11 +48,6 @@ class StoredResponses:
                 param="response_id",
             )
         return stored
-
-    async def input_items(self, response_id: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """A page of a response's input."""
-        shown = await listed(lambda wanted: self._keep.responses.input_page(response_id, wanted), query)
-        return page((await self.retrieve(response_id)).input_items, query) if shown is None else shown
 
     async def delete(self, response_id: str) -> dict[str, Any]:
         await self.retrieve(response_id)
@@ -96,6 +91,12 @@ class StoredResponses:
             raise past_the_end(after)
         return log
 
+    async def input_items(self, response_id: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """A page of a response's input."""
+        store = self._keep.responses
+        shown = await listed(lambda wanted: store.input_page(response_id, wanted), query)
+        return page((await self.retrieve(response_id)).input_items, query) if shown is None else shown
+
     async def is_running(self, response_id: str) -> bool:
         if self._background.running(response_id, self._keep.owner) is not None:
             return True
@@ -105,3 +106,15 @@ class StoredResponses:
         """Returns when the run has ended, whichever process it is in."""
         await self._background.stop(response_id, self._keep.owner)
         await self._continuing.ended(response_id, self._keep.owner)
+
+
+async def listed(
+    read: Callable[[Wanted], Awaitable[ItemPage | None]], query: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """The API's list of a page of stored items; None where `read` returns no page."""
+    wanted = Wanted(limit_of(query), query.get("after"), newest_first=newest_first(query))
+    try:
+        shown = await read(wanted)
+    except UnknownItem as error:
+        raise not_in_list(str(error)) from error
+    return None if shown is None else list_of(shown.items, has_more=shown.has_more)

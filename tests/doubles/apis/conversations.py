@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpt_oss_server.apis.responses.conversations import Conversations
+from gpt_oss_server.apis.conversations.conversations import Conversations
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 

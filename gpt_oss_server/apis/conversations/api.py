@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.responses.conversations import (
+from gpt_oss_server.apis.conversations.conversations import (
     Conversations,
     CreateConversation,
     CreateItems,

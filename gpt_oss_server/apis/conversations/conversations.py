@@ -7,29 +7,28 @@ renders the other items of its part again. `append` builds a response's addition
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpt_oss_server.apis.responses.input.reader import read_input, with_own_ids
+from gpt_oss_server.apis.responses.input.reader import read_input
 from gpt_oss_server.apis.responses.past import (
     CONVERSATION,
     Past,
     no_conversation,
     past_from,
 )
+from gpt_oss_server.apis.responses.storage import appended
+from gpt_oss_server.apis.responses.stored import listed
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.http.fields import Body, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
-from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list
+from gpt_oss_server.http.paging import list_of
 from gpt_oss_server.http.shared_fields import check_metadata
-from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.conversation import Conversation
-from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation
+from gpt_oss_server.stores.base import ConversationPart, Item, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
-from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
 
 _NOT_ADDABLE = {
     "compaction_trigger": "It requests a response: send it as a response's input.",
@@ -202,28 +201,6 @@ class Conversations:
             calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
             changed[0] = ConversationPart(changed[0].items, calls)
         return changed
-
-
-def appended(conversation_id: str, parts: Sequence[ConversationPart], kinds: Kinds, ids: Ids) -> Append:
-    """Parts to append to a conversation. Items whose ids it already has get new ones."""
-
-    def new_id(item: Item) -> str:
-        [renamed] = with_own_ids(kinds, [item], {item["id"]}, ids)
-        return str(renamed["id"])
-
-    return Append(conversation_id, tuple(parts), new_id)
-
-
-async def listed(
-    read: Callable[[Wanted], Awaitable[ItemPage | None]], query: Mapping[str, str]
-) -> dict[str, Any] | None:
-    """The API's list of a page of stored items; None where `read` returns no page."""
-    wanted = Wanted(limit_of(query), query.get("after"), newest_first=newest_first(query))
-    try:
-        shown = await read(wanted)
-    except UnknownItem as error:
-        raise not_in_list(str(error)) from error
-    return None if shown is None else list_of(shown.items, has_more=shown.has_more)
 
 
 def _kind_of(item: Any) -> Any:

@@ -1,0 +1,1 @@
+"""The conversations API: conversations that are kept, and their items."""

@@ -1,0 +1,1 @@
+"""The traces API: everything that is known of a response, down to its tokens."""
