@@ -7,7 +7,7 @@ this module does not import torch.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -41,6 +41,7 @@ from gpt_oss_server.http.guards.origins import OriginGuard, Origins
 from gpt_oss_server.http.not_found import intended_path, methods_of
 from gpt_oss_server.http.openapi.document import describe
 from gpt_oss_server.ids import Ids, random_ids
+from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.observe.health.api import health_router
 from gpt_oss_server.observe.health.counted_engine import checked
 from gpt_oss_server.observe.health.state import Health
@@ -51,6 +52,7 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds.table import stores_of
 from gpt_oss_server.toolset.offered import ToolsetMaker
+from gpt_oss_server.toolset.outside import known_kinds
 from inference.callable_engine import CallableEngine
 from inference.engine import Engine
 
@@ -66,6 +68,7 @@ def create_app(
     settings: Settings | None = None,
     *,
     store: Store | None = None,
+    tools: Iterable[HostedTool] = (),
     ids: Ids = random_ids,
     clock: Callable[[], float] = time.time,
     tracer_provider: TracerProvider | None = None,
@@ -73,20 +76,21 @@ def create_app(
 ) -> FastAPI:
     """A server for `engine`, which it closes when it shuts down.
 
-    OpenTelemetry's spans and metrics go to the providers, where they are given.
+    `tools` join those of the server and of installed packages. OpenTelemetry's spans and metrics go to the
+    providers, where they are given.
     """
     settings = settings or Settings()
     observation = Observation(settings, tracer_provider, meter_provider)
-    tools = ToolsetMaker(settings, on_call=observation.on_tool_call)
+    toolset = ToolsetMaker(settings, known_kinds(tools), on_call=observation.on_tool_call)
     stores = observation.measured(stores_of(settings, store))
-    served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=tools)
+    served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=toolset)
     health = Health(served.model.engine, interval=settings.engine_check_interval)
     service, chat = ResponsesService(served), ChatService(served)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         served.keys.start()
-        tools.start()
+        toolset.start()
         served.model.make_ready()
         served.stores.start()
         service.continuing.start()
@@ -102,7 +106,7 @@ def create_app(
     app.state.service, app.state.health = service, health
     _add_routes(app, service, chat, origins := Origins(settings))
     app.include_router(health_router(served, health))
-    app.include_router(containers_router(service, tools, clock))
+    app.include_router(containers_router(service, toolset, clock))
     observation.watch(app, service)
     app.include_router(pages_router(served))
     describe(app)

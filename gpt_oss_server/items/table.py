@@ -7,8 +7,7 @@ line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.content.dialect import FLAT, Dialect
@@ -56,18 +55,27 @@ class Kinds:
     items: Mapping[str, ItemType]  # by `type`
     tools: Mapping[str, ToolType]  # by `type`
     hosted: Mapping[str, HostedTool]  # by namespace
+    origins: Mapping[str, str] = field(default_factory=dict)  # namespace of a tool from outside → its package
 
     @classmethod
     def of(cls, *tools: HostedTool) -> Kinds:
-        """The kinds of the table, and these tools, which replace those of their namespaces."""
-        own = {tool.namespace for tool in tools}
-        rows = [row for row in BUILT_IN if not (isinstance(row, HostedTool) and row.namespace in own)]
-        kinds = [hosted_kind(row) if isinstance(row, HostedTool) else row for row in (*rows, *tools)]
-        hosted = [row for row in (*rows, *tools) if isinstance(row, HostedTool)]
-        return cls(
-            MappingProxyType({item.name: item for kind in kinds for item in kind.items}),
-            MappingProxyType({tool.name: tool for kind in kinds for tool in kind.tools}),
-            MappingProxyType({row.namespace: row for row in hosted}),
+        """The kinds of the table. These tools replace those of their namespaces."""
+        kinds = cls({}, {}, {})
+        for row in (*BUILT_IN, *tools):
+            kinds = kinds._with(row)
+        return kinds
+
+    def adding(self, tool: HostedTool, origin: str) -> Kinds:
+        """The same kinds and a tool from outside, whose package is `origin`."""
+        return replace(self._with(tool), origins={**self.origins, tool.namespace: origin})
+
+    def _with(self, row: ItemKind | HostedTool) -> Kinds:
+        kind = hosted_kind(row) if isinstance(row, HostedTool) else row
+        return replace(
+            self,
+            items={**self.items, **{item.name: item for item in kind.items}},
+            tools={**self.tools, **{tool.name: tool for tool in kind.tools}},
+            hosted={**self.hosted, row.namespace: row} if isinstance(row, HostedTool) else self.hosted,
         )
 
     @property

@@ -49,6 +49,9 @@ class Toolset:
         """The conversation of an open container; "" if there is none, or only that of another key's owner."""
         return conversation_of(container, self.toolbox.conversations(namespace, caller.owner or None))
 
+    def refuse(self, name: str, why: str) -> None:
+        self.refusals[name] = f"The {name} tool cannot be used here. {why}"
+
     def close_later(self, closing: Coroutine[Any, Any, None]) -> None:
         """Closes a request's own tools in the background, as an MCP server may take long to close."""
         task = asyncio.get_running_loop().create_task(closing)
@@ -81,7 +84,7 @@ class ToolsetMaker:
         self._settings = settings
         self._on_call = on_call
         try:
-            makers = [(tool, tool.maker(settings)) for tool in self.kinds.hosted.values()]
+            makers = [(tool, self._maker(tool)) for tool in self.kinds.hosted.values()]
             self._servers = _operator_servers(settings)
         except ImportError as error:
             raise SettingsError(how_to_install(error)) from error
@@ -93,9 +96,22 @@ class ToolsetMaker:
         self._retrying: asyncio.Task[None] | None = None
         self._retry_from = 0.0
 
+    def _maker(self, tool: HostedTool) -> Maker | None:
+        origin = self.kinds.origins.get(tool.namespace)
+        try:
+            return tool.maker(self._settings)
+        except Exception as error:
+            if origin is None:
+                raise
+            raise SettingsError(
+                f"{origin} cannot make its tool {tool.namespace!r}: {type(error).__name__}: {error}."
+            ) from error
+
     def start(self) -> None:
         """Begins in the background, so that the first request that needs a tool finds it ready."""
         if self._making is None:
+            for name, origin in self.kinds.origins.items():
+                _log.info("%s adds the tool %s.", origin, name)
             self._making = asyncio.get_running_loop().create_task(self._make())
 
     async def ready(self) -> Toolset:
@@ -157,15 +173,21 @@ class ToolsetMaker:
         name = tool.namespace
         try:
             offer = await make()
+            if offer is not None and (declared := offer.tool.declaration.namespace) != name:
+                raise ToolUnavailable(f"It declares itself as {declared!r}.")
         except ImportError as error:
-            toolset.refusals[name] = f"The {name} tool cannot be used here. {how_to_install(error)}"
-            return
+            toolset.refuse(name, how_to_install(error))
         except ToolUnavailable as error:
-            toolset.refusals[name] = f"The {name} tool cannot be used here. {error}"
-            return
-        if offer is not None:
-            toolset.local.add(name)
-            offers.append(offer)
+            toolset.refuse(name, str(error))
+        except Exception:
+            if name not in self.kinds.origins:
+                raise
+            _log.exception("%s cannot make its tool %s", self.kinds.origins[name], name)
+            toolset.refuse(name, "The server's log says why.")
+        else:
+            if offer is not None:
+                toolset.local.add(name)
+                offers.append(offer)
 
     def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
         from tools.mcp.client import McpTool

@@ -73,7 +73,7 @@ def item_route(
         if recipient is None:
             return to_user(header.channel)
         namespace, _, function = recipient.partition(".")
-        label, name = hosted.names.get(recipient, (namespace, function))
+        label, name = hosted.names.get(recipient, (namespace, function or namespace))
         approval = next((call for call in hosted.approved if call[0] == recipient), None)
         if approval is not None:
             hosted.approved.remove(approval)

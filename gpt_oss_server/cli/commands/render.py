@@ -94,12 +94,13 @@ def _tools(settings: Settings) -> ToolsetMaker:
     from gpt_oss_server.items.table import Kinds
     from gpt_oss_server.items.web_search import WebSearch
     from gpt_oss_server.toolset.offered import ToolsetMaker
+    from gpt_oss_server.toolset.outside import known_kinds
     from tools.browser.backends.local import LocalBackend
     from tools.python.sandboxes.bounds.limits import SandboxLimits
     from tools.python.sandboxes.unsafe_local import UnsafeLocal
 
     sandbox = UnsafeLocal(SandboxLimits(), interpreter=sys.executable)
-    kinds = Kinds.of(WebSearch(LocalBackend(Path())), CodeInterpreter(sandbox))
+    kinds = known_kinds(own=Kinds.of(WebSearch(LocalBackend(Path())), CodeInterpreter(sandbox)))
     return ToolsetMaker(settings, kinds)
 
 

@@ -16,7 +16,6 @@ from gpt_oss_server.cli.server.tools import count_tools, hosted_tool
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.http.connections.tls import tls_of
 from gpt_oss_server.ids import random_ids
-from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.served import keyring_of
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.shown import without_secrets
@@ -24,6 +23,7 @@ from gpt_oss_server.settings.sources import file_of
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.kinds.places import kept_where
 from gpt_oss_server.stores.kinds.table import stores_of
+from gpt_oss_server.toolset.outside import known_kinds
 from inference.registry import repo_of
 from tools.addresses import is_of_this_machine
 from tools.extras import how_to_install
@@ -164,7 +164,7 @@ async def keys(settings: Settings) -> Finding:
             needed=False,
         )
     try:
-        owners = keyring_of(settings, Kinds.of()).owners
+        owners = keyring_of(settings, known_kinds()).owners
     except SettingsError as error:
         return missing(str(error), needed=True)
     sentence = f"{_count(len(owners), 'key')} of {_count(len(set(owners)), 'owner')}."

@@ -62,13 +62,13 @@ class Start:
 
 
 def check_start(settings: Settings) -> None:
-    from gpt_oss_server.items.table import Kinds
     from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
     from gpt_oss_server.runs.served import keyring_of
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.toolset.offered import ToolsetMaker
+    from gpt_oss_server.toolset.outside import known_kinds
 
-    kinds = Kinds.of()
+    kinds = known_kinds()
     check_context(settings.context, settings)
     if settings.needs_keys:
         keyring_of(settings, kinds)
