@@ -50,7 +50,7 @@ from gpt_oss_server.playground.router import pages_router
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.kinds.table import stores_of
+from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from gpt_oss_server.toolset.outside import known_kinds
 from inference.callable_engine import CallableEngine
@@ -82,7 +82,7 @@ def create_app(
     settings = settings or Settings()
     observation = Observation(settings, tracer_provider, meter_provider)
     toolset = ToolsetMaker(settings, known_kinds(tools), on_call=observation.on_tool_call)
-    stores = observation.measured(stores_of(settings, store))
+    stores = observation.measured(open_stores(settings, store))
     served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=toolset)
     health = Health(served.model.engine, interval=settings.engine_check_interval)
     service, chat = ResponsesService(served), ChatService(served)

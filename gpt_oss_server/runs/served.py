@@ -26,7 +26,7 @@ from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.keep import Keep, Stores
-from gpt_oss_server.stores.kinds.table import stores_of
+from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from gpt_oss_server.traces.records import Traces
 from inference.engine import Engine
@@ -56,7 +56,7 @@ class Served:
     ) -> None:
         self.settings = settings or Settings()
         self.model = Model.of(engine, self.settings, encoding)
-        self.stores = stores or stores_of(self.settings, store)
+        self.stores = stores or open_stores(self.settings, store)
         self.kinds = Kinds.of() if tools is None else tools.kinds
         self.keys = keyring_of(self.settings, self.kinds) if keys is None else keys
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)

@@ -1,7 +1,7 @@
 """The contract of a store of allowances, and the one in memory.
 
-An allowance is a limit per minute: it may be used up at once, and grows again steadily, by its sixtieth part
-a second. Takes charges on allowances by their names. Returns what is left of each. A new store passes
+An allowance is a limit per minute: it may be used up in one moment, and grows again steadily, by its sixtieth
+part a second. Takes charges on allowances by their names. Returns what is left of each. A new store passes
 `tests/contracts/allowances_contract.py`.
 """
 
@@ -96,13 +96,13 @@ class MemoryAllowances:
         self._allowances: dict[str, Allowance] = {}
 
     async def take(self, charges: Sequence[Charge]) -> list[Left]:
-        found = [self._grown(charge) for charge in charges]
-        for charge, allowance in zip(charges, found, strict=True):
+        allowances = [self._grown(charge) for charge in charges]
+        for charge, allowance in zip(charges, allowances, strict=True):
             if allowance.amount < charge.amount:
                 raise Refused(charge, Left(charge, allowance.amount))
-        for charge, allowance in zip(charges, found, strict=True):
+        for charge, allowance in zip(charges, allowances, strict=True):
             allowance.amount -= charge.amount
-        return [Left(charge, allowance.amount) for charge, allowance in zip(charges, found, strict=True)]
+        return [Left(charge, allowance.amount) for charge, allowance in zip(charges, allowances, strict=True)]
 
     async def give_back(self, charges: Sequence[Charge]) -> None:
         for charge in charges:
@@ -110,13 +110,13 @@ class MemoryAllowances:
 
     def _grown(self, charge: Charge) -> Allowance:
         now = self._clock()
-        found = self._allowances.get(charge.name)
-        if found is None:
+        allowance = self._allowances.get(charge.name)
+        if allowance is None:
             if len(self._allowances) >= _MOST_NAMES:
                 self._drop_full(now)
-            found = self._allowances[charge.name] = Allowance.full(charge.limit, now)
-        found.grow(charge.limit, now)
-        return found
+            allowance = self._allowances[charge.name] = Allowance.full(charge.limit, now)
+        allowance.grow(charge.limit, now)
+        return allowance
 
     def _drop_full(self, now: float) -> None:
         for name, allowance in list(self._allowances.items()):

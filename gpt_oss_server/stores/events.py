@@ -18,7 +18,7 @@ from gpt_oss_server.stores.chain import Position
 
 
 class LeaseLost(Exception):
-    """Another process has claimed the run, or it was deleted. This process must not go on with it."""
+    """Another process has claimed the run, or it was deleted. This process must not continue it."""
 
 
 class TooManyRuns(Exception):
@@ -46,7 +46,7 @@ class EventLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What another process needs to continue a run, beside its records."""
+    """What another process needs to continue a run, besides its records."""
 
     request: bytes
     parent: Position | None  # the end of the history that the run continues; kept as long as the run
@@ -75,7 +75,7 @@ class EventLogs(Protocol):
 
     @property
     def linger(self) -> float:
-        """Seconds between appends that are worth their cost; 0: append each event at once."""
+        """Seconds between appends that are worth their cost; 0: append each event immediately."""
         ...
 
     async def begin(

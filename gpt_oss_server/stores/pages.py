@@ -18,7 +18,7 @@ class UnknownItem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A page: so many items, after the one with this id or from the beginning of the list."""
+    """A page: at most this many items, after the one with this id or from the beginning of the list."""
 
     most: int
     after: str | None = None
@@ -36,14 +36,14 @@ class Wanted:
         """Items in the order of the list, in that of the page."""
         return list(items)[::-1] if self.newest_first else list(items)
 
-    def page(self, found: Sequence[Item]) -> ItemPage:
-        """The page of `found`, which has one item more than is wanted if there are more."""
-        return ItemPage(tuple(found[: self.most]), has_more=len(found) > self.most)
+    def page(self, items: Sequence[Item]) -> ItemPage:
+        """The page of `items`, which are one more than is wanted if there are more."""
+        return ItemPage(tuple(items[: self.most]), has_more=len(items) > self.most)
 
     def of(self, items: Sequence[Item]) -> ItemPage:
         """The page of a list that is in memory."""
-        after = None if self.after is None else place_of(items, self.after)
-        some = items[slice_of(self.places(len(items), after, self.most + 1))]
+        after = None if self.after is None else find_place(items, self.after)
+        some = items[as_slice(self.places(len(items), after, self.most + 1))]
         return self.page(self.ordered(some))
 
 
@@ -53,13 +53,13 @@ class ItemPage:
     has_more: bool
 
 
-def slice_of(places: range) -> slice:
+def as_slice(places: range) -> slice:
     return slice(places.start, places.stop)
 
 
-def place_of(items: Sequence[Item], item_id: str) -> int:
+def find_place(items: Sequence[Item], item_id: str) -> int:
     """Raises `UnknownItem`."""
-    found = next((place for place, item in enumerate(items) if item.get("id") == item_id), None)
-    if found is None:
+    place = next((place for place, item in enumerate(items) if item.get("id") == item_id), None)
+    if place is None:
         raise UnknownItem(item_id)
-    return found
+    return place

@@ -61,11 +61,11 @@ class Sealer:
         from cryptography.exceptions import InvalidTag
 
         try:
-            whole = base64.b64decode(sealed.encode("ascii"), altchars=b"-_", validate=True)
+            decoded = base64.b64decode(sealed.encode("ascii"), altchars=b"-_", validate=True)
         except (UnicodeEncodeError, binascii.Error):
             return None
-        salt, content = whole[1 : 1 + _SALT], whole[1 + _SALT :]
-        if whole[:1] != _VERSION or len(salt) < _SALT:
+        salt, content = decoded[1 : 1 + _SALT], decoded[1 + _SALT :]
+        if decoded[:1] != _VERSION or len(salt) < _SALT:
             return None
         try:
             return self._cipher(purpose, salt).decrypt(_NONCE, content, _VERSION)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpt_oss_server.stores.completions import Completions, StoredCompletion
 
 
@@ -19,8 +21,11 @@ class CompletionsContract:
     async def make(self) -> Completions:
         raise NotImplementedError
 
-    async def test_a_completion_is_kept_whole_until_it_is_deleted(self) -> None:
-        store = await self.make()
+    @pytest.fixture
+    async def store(self) -> Completions:
+        return await self.make()
+
+    async def test_a_completion_is_kept_whole_until_it_is_deleted(self, store: Completions) -> None:
         await store.put(completion(1))
         assert await store.get("chatcmpl-1") == completion(1)
         assert await store.get("chatcmpl-2") is None
@@ -28,8 +33,7 @@ class CompletionsContract:
         assert await store.get("chatcmpl-1") is None
         assert await store.delete("chatcmpl-1") is False
 
-    async def test_pages_follow_each_other_in_both_orders(self) -> None:
-        store = await self.make()
+    async def test_pages_follow_each_other_in_both_orders(self, store: Completions) -> None:
         for number in range(5):
             await store.put(completion(number))
         assert await ids(store, None, 2, newest_first=False) == ["0", "1"]
@@ -39,16 +43,14 @@ class CompletionsContract:
         assert await ids(store, "chatcmpl-3", 9, newest_first=True) == ["2", "1", "0"]
         assert await ids(store, "chatcmpl-9", 9, newest_first=True) is None
 
-    async def test_setting_metadata_changes_nothing_else(self) -> None:
-        store = await self.make()
+    async def test_setting_metadata_changes_nothing_else(self, store: Completions) -> None:
         await store.put(completion(1))
         changed = await store.set_metadata("chatcmpl-1", {"topic": "demo"})
         assert changed == completion(1).with_metadata({"topic": "demo"})
         assert await store.get("chatcmpl-1") == changed
         assert await store.set_metadata("chatcmpl-2", {}) is None
 
-    async def test_an_owner_finds_its_own_completions_alone(self) -> None:
-        store = await self.make()
+    async def test_an_owner_finds_its_own_completions_alone(self, store: Completions) -> None:
         alice, bob = store.of("alice"), store.of("bob")
         for number in range(4):
             await (alice if number % 2 else bob).put(completion(number))

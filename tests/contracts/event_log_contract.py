@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -29,8 +30,13 @@ class EventLogContract:
     async def make(self) -> EventLogs:
         raise NotImplementedError
 
-    async def test_an_ended_log_is_read_from_any_number_on(self) -> None:
+    @pytest.fixture
+    async def logs(self) -> AsyncIterator[EventLogs]:
         logs = await self.make()
+        yield logs
+        await logs.close()
+
+    async def test_an_ended_log_is_read_from_any_number_on(self, logs: EventLogs) -> None:
         await logs.begin("run")
         await logs.append("run", 0, events(0, 3))
         await logs.append("run", 3, events(3, 7))
@@ -39,20 +45,20 @@ class EventLogContract:
             log = await opened(logs, "run")
             await log.check(after)
             assert await read(log, after) == events(after + 1, 7)
-        await logs.close()
 
-    async def test_an_unknown_run_has_no_log_and_a_run_without_events_has_an_empty_one(self) -> None:
-        logs = await self.make()
+    async def test_an_unknown_run_has_no_log_and_a_run_without_events_has_an_empty_one(
+        self, logs: EventLogs
+    ) -> None:
         assert await logs.open("run") is None
         await logs.begin("run")
         await logs.end("run")
         assert await read(await opened(logs, "run")) == []
-        await logs.close()
 
     @pytest.mark.parametrize("seed", range(20))
-    async def test_concurrent_readers_get_every_event_once_and_in_order(self, seed: int) -> None:
+    async def test_concurrent_readers_get_every_event_once_and_in_order(
+        self, logs: EventLogs, seed: int
+    ) -> None:
         rng = random.Random(seed)
-        logs = await self.make()
         log = await logs.begin("run")
         total = rng.randrange(1, 40)
         readers = [asyncio.create_task(read(log, after)) for after in (-1, -1, total // 2, total)]
@@ -66,29 +72,23 @@ class EventLogContract:
         await logs.end("run")
         got = await asyncio.wait_for(asyncio.gather(*readers), 20)
         assert got == [events(0, total), events(0, total), events(total // 2 + 1, total), []]
-        await logs.close()
 
-    async def test_events_that_are_appended_again_are_skipped(self) -> None:
-        logs = await self.make()
+    async def test_events_that_are_appended_again_are_skipped(self, logs: EventLogs) -> None:
         await logs.begin("run")
         await logs.append("run", 0, events(0, 3))
         await logs.append("run", 0, events(0, 3))
         await logs.append("run", 1, events(1, 5))
         await logs.end("run")
         assert await read(await opened(logs, "run")) == events(0, 5)
-        await logs.close()
 
-    async def test_a_gap_is_refused(self) -> None:
-        logs = await self.make()
+    async def test_a_gap_is_refused(self, logs: EventLogs) -> None:
         await logs.begin("run")
         with pytest.raises(ValueError, match="missing"):
             await logs.append("run", 1, events(1, 2))
         await logs.end("run")
         assert await read(await opened(logs, "run")) == []
-        await logs.close()
 
-    async def test_append_returns_whether_to_cancel_the_run(self) -> None:
-        logs = await self.make()
+    async def test_append_returns_whether_to_cancel_the_run(self, logs: EventLogs) -> None:
         for run_id in ("run", "other"):
             await logs.begin(run_id)
             assert await logs.append(run_id, 0, events(0, 1)) is False
@@ -99,10 +99,8 @@ class EventLogContract:
         for run_id in ("run", "other"):
             await logs.end(run_id)
             assert await read(await opened(logs, run_id)) == events(0, 2)
-        await logs.close()
 
-    async def test_deleting_a_log_keeps_the_others(self) -> None:
-        logs = await self.make()
+    async def test_deleting_a_log_keeps_the_others(self, logs: EventLogs) -> None:
         for run_id in ("run", "other"):
             await logs.begin(run_id)
             await logs.append(run_id, 0, events(0, 2))
@@ -111,10 +109,8 @@ class EventLogContract:
         await logs.delete("unknown")
         assert await logs.open("run") is None
         assert await read(await opened(logs, "other")) == events(0, 2)
-        await logs.close()
 
-    async def test_an_owner_finds_its_own_logs_alone(self) -> None:
-        logs = await self.make()
+    async def test_an_owner_finds_its_own_logs_alone(self, logs: EventLogs) -> None:
         alice, bob = logs.of("alice"), logs.of("bob")
         await alice.begin("run")
         await logs.append("run", 0, events(0, 3))
@@ -131,10 +127,8 @@ class EventLogContract:
         assert await read(log) == events(0, 5)
         await alice.delete("run")
         assert await alice.open("run") is None
-        await logs.close()
 
-    async def test_an_owner_has_no_more_runs_than_it_may(self) -> None:
-        logs = await self.make()
+    async def test_an_owner_has_no_more_runs_than_it_may(self, logs: EventLogs) -> None:
 
         async def begin(number: int) -> bool:
             try:
@@ -150,4 +144,3 @@ class EventLogContract:
         await logs.end(first)
         assert await begin(12) is True
         assert await begin(13) is False
-        await logs.close()

@@ -8,11 +8,7 @@ from tests.doubles.stored import append, conversation, ids, item, part, stored, 
 
 
 class OwnersContract:
-    async def make(self) -> Store:
-        raise NotImplementedError
-
-    async def test_an_owner_finds_its_own_records_alone(self) -> None:
-        store = await self.make()
+    async def test_an_owner_finds_its_own_records_alone(self, store: Store) -> None:
         alice, bob = store.of("alice"), store.of("bob")
         await alice.put(turn("resp_1", None))
         await alice.put_conversation(conversation("conv_1"), [part("msg_1")])
@@ -43,10 +39,8 @@ class OwnersContract:
         assert await alice.get("resp_1") == kept
         assert await alice.get_conversation("conv_1") == named
         assert await ids(alice, "conv_1") == ["msg_1"]
-        await store.close()
 
-    async def test_items_of_one_id_are_each_owners_own(self) -> None:
-        store = await self.make()
+    async def test_items_of_one_id_are_each_owners_own(self, store: Store) -> None:
         for owner in ("alice", "bob"):
             given = StoredResponse(
                 {"id": f"resp_{owner}", "output": [item("ws_1", owner)]}, results={"ws_1": f"of {owner}"}
@@ -58,10 +52,8 @@ class OwnersContract:
         await store.of("bob").delete("resp_bob")
         assert await store.of("bob").item("ws_1") is None
         assert await store.of("alice").item("ws_1") == item("ws_1", "alice")
-        await store.close()
 
-    async def test_the_bytes_of_an_owner_are_those_of_its_records(self) -> None:
-        store = await self.make()
+    async def test_the_bytes_of_an_owner_are_those_of_its_records(self, store: Store) -> None:
         alice, bob = store.of("alice"), store.of("bob")
         assert await alice.used_bytes() == 0
         await alice.put(stored("resp_1", tokens=10_000))
@@ -75,4 +67,3 @@ class OwnersContract:
         await alice.delete("resp_1")
         await alice.delete_conversation("conv_1")
         assert await alice.used_bytes() == 0
-        await store.close()

@@ -17,12 +17,10 @@ _ALL = [name for names in _PARTS for name in names]
 
 
 class PagesContract:
-    async def make(self) -> Store:
-        raise NotImplementedError
-
     @pytest.mark.parametrize("newest_first", [True, False])
-    async def test_pages_of_a_conversation_are_those_of_its_list(self, newest_first: bool) -> None:
-        store = await self.make()
+    async def test_pages_of_a_conversation_are_those_of_its_list(
+        self, store: Store, newest_first: bool
+    ) -> None:
         await store.put_conversation(conversation("conv_1"), [part(*names) for names in _PARTS[:2]])
         for names in _PARTS[2:]:
             await store.append(append("conv_1", part(*names)))
@@ -37,11 +35,9 @@ class PagesContract:
             with pytest.raises(UnknownItem):
                 await store.conversation_page("conv_1", Wanted(1, after))
         assert await store.conversation_page("conv_2", Wanted(1)) is None
-        await store.close()
 
     @pytest.mark.parametrize("newest_first", [True, False])
-    async def test_pages_of_an_input_are_those_of_its_list(self, newest_first: bool) -> None:
-        store = await self.make()
+    async def test_pages_of_an_input_are_those_of_its_list(self, store: Store, newest_first: bool) -> None:
         given = tuple(item(name, "é\0🙂") for name in _ALL)
         await store.put(StoredResponse({"id": "resp_1", "text": "[é", "output": [item("out")]}, given))
         ordered = given[::-1] if newest_first else given
@@ -59,10 +55,8 @@ class PagesContract:
         empty = await store.input_page("resp_3", Wanted(1))
         assert empty is not None
         assert (empty.items, empty.has_more) == ((), False)
-        await store.close()
 
-    async def test_one_item_of_a_conversation_is_found_by_its_id(self) -> None:
-        store = await self.make()
+    async def test_one_item_of_a_conversation_is_found_by_its_id(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("m0", "m1"), part("m2")])
         await store.put_conversation(conversation("conv_2"), [part("m0")])
         await store.append(append("conv_1", part("m0", "m4")))
@@ -70,10 +64,8 @@ class PagesContract:
             assert await store.conversation_item("conv_1", name) == item(name)
         assert await store.conversation_item("conv_2", "m1") is None
         assert await store.conversation_item("conv_3", "m0") is None
-        await store.close()
 
-    async def test_the_calls_of_a_conversation_are_those_of_its_history(self) -> None:
-        store = await self.make()
+    async def test_the_calls_of_a_conversation_are_those_of_its_history(self, store: Store) -> None:
         call = ("server.tool", "{}")
         added = [
             Addition(part("a").added.segments, {"call_1": "functions.f"}, {"mcpr_1": call, "mcpr_2": call}),
@@ -92,10 +84,8 @@ class PagesContract:
             assert (calls.session, calls.position) == (history.session, history.position)
             assert calls.segments == ()
         assert await store.conversation_calls("conv_2") is None
-        await store.close()
 
-    async def test_a_page_costs_what_it_contains(self) -> None:
-        store = await self.make()
+    async def test_a_page_costs_what_it_contains(self, store: Store) -> None:
         reads = counted(store)
         large = [item(f"large_{number}", "x" * 20_000) for number in range(50)]
         await store.put_conversation(conversation("conv_1"))
@@ -114,4 +104,3 @@ class PagesContract:
         before = reads.read
         assert await store.conversation_item("conv_1", "large_7_7") is not None
         assert reads.read - before < 20_500
-        await store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -31,6 +32,12 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def make(self) -> Store:
         raise NotImplementedError
 
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        store = await self.make()
+        yield store
+        await store.close()
+
     async def make_small(self, most: int) -> Store:
         """A store that keeps at most `most` responses and `most` conversations."""
         raise NotImplementedError
@@ -38,39 +45,30 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def settle(self, store: Store) -> None:
         """Called before what is evicted is looked for: a store that evicts between requests does so now."""
 
-    async def test_get_returns_the_whole_record(self) -> None:
-        store = await self.make()
+    async def test_get_returns_the_whole_record(self, store: Store) -> None:
         await store.put(stored("resp_1"))
         assert await store.get("resp_1") == stored("resp_1")
-        await store.close()
 
-    async def test_an_unknown_id_returns_none_and_cannot_be_deleted(self) -> None:
-        store = await self.make()
+    async def test_an_unknown_id_returns_none_and_cannot_be_deleted(self, store: Store) -> None:
         assert await store.get("resp_1") is None
         assert await store.history("resp_1") is None
         assert await store.delete("resp_1") is False
-        await store.close()
 
-    async def test_deleting_a_response_keeps_the_others(self) -> None:
-        store = await self.make()
+    async def test_deleting_a_response_keeps_the_others(self, store: Store) -> None:
         await store.put(stored("resp_1"))
         await store.put(stored("resp_2"))
         assert await store.delete("resp_1") is True
         assert await store.get("resp_1") is None
         assert await store.get("resp_2") is not None
-        await store.close()
 
-    async def test_putting_an_existing_id_replaces_the_response(self) -> None:
-        store = await self.make()
+    async def test_putting_an_existing_id_replaces_the_response(self, store: Store) -> None:
         await store.put(stored("resp_1", text="old"))
         await store.put(stored("resp_1", text="new"))
         got = await store.get("resp_1")
         assert got is not None
         assert got.response["text"] == "new"
-        await store.close()
 
-    async def test_items_of_responses_are_found_by_their_ids(self) -> None:
-        store = await self.make()
+    async def test_items_of_responses_are_found_by_their_ids(self, store: Store) -> None:
         given = StoredResponse(
             {"id": "resp_1", "output": [item("msg_2")]}, (item("msg_1"),), results={"msg_2": "all of it"}
         )
@@ -83,10 +81,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         await store.delete("resp_1")
         assert await store.item("msg_1") is None
         assert await store.result("msg_2") is None
-        await store.close()
 
-    async def test_the_newest_stored_item_with_an_id_is_found(self) -> None:
-        store = await self.make()
+    async def test_the_newest_stored_item_with_an_id_is_found(self, store: Store) -> None:
         for number in range(3):
             await store.put(StoredResponse({"id": f"resp_{number}", "output": [item("msg", str(number))]}))
         assert await store.item("msg") == item("msg", "2")
@@ -96,12 +92,10 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await store.item("msg") == item("msg", "1")
         await store.delete("resp_1")
         assert await store.item("msg") is None
-        await store.close()
 
     # --- chains ------------------------------------------------------------------------------------
 
-    async def test_a_history_contains_the_whole_chain_in_order(self) -> None:
-        store = await self.make()
+    async def test_a_history_contains_the_whole_chain_in_order(self, store: Store) -> None:
         parent = None
         for name in ("a", "b", "c"):
             await store.put(turn(name, parent, recipients={f"call_{name}": f"functions.{name}"}))
@@ -113,10 +107,10 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         # The order matters: it matches results to calls.
         assert list(history.recipients.items()) == [(f"call_{n}", f"functions.{n}") for n in "abc"]
         assert history.session == "session"
-        await store.close()
 
-    async def test_a_history_is_read_by_its_position_after_its_response_is_deleted(self) -> None:
-        store = await self.make()
+    async def test_a_history_is_read_by_its_position_after_its_response_is_deleted(
+        self, store: Store
+    ) -> None:
         await store.put(turn("a", None))
         await store.put(turn("b", parent := await position(store, "a")))
         await store.delete("a")
@@ -124,10 +118,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert [segment.text for segment in history.segments] == ["a"]
         assert (history.session, history.position) == ("session", parent)
         assert (await store.history_at(None, "")).segments == ()
-        await store.close()
 
-    async def test_calls_wait_until_a_later_turn_answers_them(self) -> None:
-        store = await self.make()
+    async def test_calls_wait_until_a_later_turn_answers_them(self, store: Store) -> None:
         call = ("server.tool", "{}")
         await store.put(turn("a", None, approvals={"mcpr_1": call, "mcpr_2": call}))
         await store.put(turn("b", await position(store, "a"), answered=("mcpr_1",)))
@@ -140,10 +132,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         }
         assert waiting["b"] is not None
         assert waiting["b"].approvals["mcpr_2"] == call
-        await store.close()
 
-    async def test_branches_share_their_past(self) -> None:
-        store = await self.make()
+    async def test_branches_share_their_past(self, store: Store) -> None:
         await store.put(turn("a", None))
         parent = await position(store, "a")
         for name in ("b", "c"):
@@ -154,19 +144,15 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         await store.delete("b")
         assert await texts(store, "c") == ["a", "c"]
         assert await texts(store, "d") == ["a", "b", "d"]
-        await store.close()
 
-    async def test_a_turn_without_a_parent_stands_for_everything_before_it(self) -> None:
-        store = await self.make()
+    async def test_a_turn_without_a_parent_stands_for_everything_before_it(self, store: Store) -> None:
         await store.put(turn("a", None))
         await store.put(turn("b", None, segments=[segment("summary"), segment("answer")]))
         await store.put(turn("c", await position(store, "b")))
         assert await texts(store, "c") == ["summary", "answer", "c"]
-        await store.close()
 
     @pytest.mark.parametrize("deleted", ["a", "b", "abc", "cba"])
-    async def test_the_children_of_deleted_responses_continue(self, deleted: str) -> None:
-        store = await self.make()
+    async def test_the_children_of_deleted_responses_continue(self, store: Store, deleted: str) -> None:
         parent = None
         for name in ("a", "b", "c", "d"):
             await store.put(turn(name, parent))
@@ -178,10 +164,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await texts(store, "d") == ["a", "b", "c", "d"]
         await store.put(turn("e", await position(store, "d")))
         assert await texts(store, "e") == ["a", "b", "c", "d", "e"]
-        await store.close()
 
-    async def test_a_deleted_parent_is_refused_and_nothing_is_stored(self) -> None:
-        store = await self.make()
+    async def test_a_deleted_parent_is_refused_and_nothing_is_stored(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"))
         await store.put(turn("a", None))
         parent = await position(store, "a")
@@ -190,21 +174,17 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
             await store.put(turn("b", parent), append("conv_1", part("msg_1")))
         assert await store.get("b") is None
         assert await ids(store, "conv_1") == []
-        await store.close()
 
-    async def test_replacing_a_response_does_not_change_its_children(self) -> None:
-        store = await self.make()
+    async def test_replacing_a_response_does_not_change_its_children(self, store: Store) -> None:
         await store.put(turn("a", None))
         await store.put(turn("b", await position(store, "a")))
         await store.put(turn("a", None, segments=[segment("other")]))
         assert await texts(store, "a") == ["other"]
         assert await texts(store, "b") == ["a", "b"]
-        await store.close()
 
     # --- conversations -----------------------------------------------------------------------------
 
-    async def test_a_conversation_is_kept_whole_until_it_is_deleted(self) -> None:
-        store = await self.make()
+    async def test_a_conversation_is_kept_whole_until_it_is_deleted(self, store: Store) -> None:
         parts = (part("msg_1"), part("msg_2", "msg_3"))
         await store.put_conversation(conversation("conv_1"), parts)
         assert await store.get_conversation("conv_1") == conversation("conv_1")
@@ -223,10 +203,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await store.conversation_history("conv_1") is None
         assert await store.delete_conversation("conv_1") is False
         assert await store.item("msg_2") is None
-        await store.close()
 
-    async def test_setting_metadata_changes_nothing_else(self) -> None:
-        store = await self.make()
+    async def test_setting_metadata_changes_nothing_else(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         changed = await store.set_metadata("conv_1", {"topic": "other"})
         assert changed is not None
@@ -234,10 +212,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await store.get_conversation("conv_1") == changed
         assert await ids(store, "conv_1") == ["msg_1"]
         assert await store.set_metadata("conv_2", {}) is None
-        await store.close()
 
-    async def test_parts_are_appended_with_unique_item_ids(self) -> None:
-        store = await self.make()
+    async def test_parts_are_appended_with_unique_item_ids(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         twice = append("conv_1", part("msg_2", "msg_1"), part("msg_2"))
         items = await store.append(twice)
@@ -246,10 +222,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await ids(store, "conv_1") == ["msg_1", "msg_2", "msg_1_again_1", "msg_2_again_2"]
         assert await store.item("msg_2_again_2") is not None
         assert await store.append(append("conv_2", part("msg_1"))) is None
-        await store.close()
 
-    async def test_a_response_and_its_part_of_a_conversation_are_stored_together(self) -> None:
-        store = await self.make()
+    async def test_a_response_and_its_part_of_a_conversation_are_stored_together(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         history = await store.conversation_history("conv_1")
         assert history is not None
@@ -261,10 +235,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         await store.put(turn("b", None), append("conv_1", part("msg_3")))
         assert await store.get("b") is not None
         assert await store.get_conversation("conv_1") is None
-        await store.close()
 
-    async def test_concurrent_appends_are_atomic_and_all_take_effect(self) -> None:
-        store = await self.make()
+    async def test_concurrent_appends_are_atomic_and_all_take_effect(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("first")])
         history = await store.conversation_history("conv_1")
         assert history is not None
@@ -278,10 +250,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         pairs = [listed[place : place + 2] for place in range(1, len(listed), 2)]
         assert sorted(pairs) == sorted([f"q{n}", f"a{n}"] for n in range(16))
         assert await texts(store, "resp_7") == ["first", "resp_7"]
-        await store.close()
 
-    async def test_rewriting_a_conversation_fails_if_it_has_changed(self) -> None:
-        store = await self.make()
+    async def test_rewriting_a_conversation_fails_if_it_has_changed(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1"), part("msg_2")])
         history = await store.conversation_history("conv_1")
         assert history is not None
@@ -307,13 +277,11 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
             await change
             assert await store.rewrite_conversation("conv_1", found.version, []) is False
         assert await ids(store, "conv_1") == ["msg_2", "msg_3"]
-        await store.close()
 
-    async def test_an_append_that_fails_changes_nothing(self) -> None:
+    async def test_an_append_that_fails_changes_nothing(self, store: Store) -> None:
         def fails(item: Item) -> str:
             raise ValueError("no")
 
-        store = await self.make()
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         with pytest.raises(ValueError, match="no"):
             await store.append(Append("conv_1", (part("msg_2"), part("msg_1")), fails))
@@ -322,7 +290,6 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
             await store.put(turn("a", None), Append("conv_1", (part("msg_2"), part("msg_1")), fails))
         assert await ids(store, "conv_1") == ["msg_1"]
         assert await store.get("a") is None
-        await store.close()
 
     # --- eviction ----------------------------------------------------------------------------------
 
@@ -370,8 +337,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
     # --- the cost of a turn ------------------------------------------------------------------------
 
     @pytest.mark.parametrize("of", ["responses", "a conversation"])
-    async def test_the_cost_of_a_turn_does_not_grow_with_its_history(self, of: str) -> None:
-        store = await self.make()
+    async def test_the_cost_of_a_turn_does_not_grow_with_its_history(self, store: Store, of: str) -> None:
         await store.put_conversation(conversation("conv_1"))
         costs: list[int] = []
         for number in range(1_000):
@@ -389,4 +355,3 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert past is not None
         assert len(past.segments) == 999
         assert 0 < costs[999] <= costs[9]
-        await store.close()

@@ -10,8 +10,8 @@ from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.chain import UnknownParent
+from gpt_oss_server.stores.sql.responses import SqlTraces
 from gpt_oss_server.stores.sql.store import SqlStore
-from gpt_oss_server.stores.sql.traces import SqlTraces
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
@@ -22,11 +22,8 @@ _HEAD, _CUE = tuple(range(50)), (200_006, 7)
 
 
 class TracesContract:
-    async def make(self) -> Store:
-        raise NotImplementedError
-
-    async def test_a_trace_costs_what_its_turn_added(self) -> None:
-        store, traces = await self.make(), Traces(enabled=True, most_bytes=2**30)
+    async def test_a_trace_costs_what_its_turn_added(self, store: Store) -> None:
+        traces = Traces(enabled=True, most_bytes=2**30)
         writes, tokens = counted(store), _tokens()
         costs: list[tuple[int, int, int]] = []
         for number in range(301):
@@ -35,10 +32,11 @@ class TracesContract:
             costs.append((writes.rows - before[0], writes.written - before[1], record.size))
         for early, late in zip(costs[10], costs[300], strict=True):
             assert late <= 1.03 * early
-        await store.close()
 
-    async def test_a_trace_has_its_whole_prompt_also_after_its_parents_are_deleted(self) -> None:
-        store, traces = await self.make(), Traces(enabled=True, most_bytes=2**30)
+    async def test_a_trace_has_its_whole_prompt_also_after_its_parents_are_deleted(
+        self, store: Store
+    ) -> None:
+        traces = Traces(enabled=True, most_bytes=2**30)
         tokens, prompts = _tokens(), []
         for number in range(10):
             await self._put(store, traces, number, tokens, prompts)
@@ -53,11 +51,12 @@ class TracesContract:
             body = await SqlTraces(store.database).get("resp_9")
             assert body is not None
             assert unpacked(body, {}).tokens.prompt.tokens(history.segments) == prompts[9]
-        await store.close()
 
-    async def test_a_turn_that_is_stored_with_its_whole_history_has_its_whole_prompt(self) -> None:
+    async def test_a_turn_that_is_stored_with_its_whole_history_has_its_whole_prompt(
+        self, store: Store
+    ) -> None:
         """As one whose parent was deleted while it was generated."""
-        store, traces = await self.make(), Traces(enabled=True, most_bytes=2**30)
+        traces = Traces(enabled=True, most_bytes=2**30)
         tokens, prompts = _tokens(), []
         for number in range(3):
             await self._put(store, traces, number, tokens, prompts, gone=number == 2)
@@ -66,7 +65,6 @@ class TracesContract:
         assert history is not None
         assert record is not None
         assert record.tokens.prompt.tokens(history.segments) == prompts[2]
-        await store.close()
 
     async def _put(
         self,

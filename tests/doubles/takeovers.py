@@ -85,7 +85,7 @@ class Process:
         await SqlEventLogs.begin(self.logs, appended.run_id, appended.continuation)
         for batch in appended.batches[:batches]:
             await SqlEventLogs.append(self.logs, appended.run_id, *batch)
-        await self.logs._database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
+        await self.logs.database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
 
     async def events(self, run_id: str) -> list[dict[str, Any]]:
         log = await self.logs.open(run_id)

@@ -123,7 +123,7 @@ async def test_a_turn_of_a_conversation_joins_it_once(making: Making) -> None:
     made = await conversations_of(first.service).create({})
     appended, events = await first.run_to_its_end(conversation=made["id"])
     before = await conversations_of(first.service).items(made["id"], {})
-    await first.logs._database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
+    await first.logs.database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
     await making("shared", "dead").dies_after(appended, len(appended.batches) - 1)
     second = making("shared", "second")
     await second.takes_over()
@@ -143,7 +143,7 @@ async def test_one_that_is_stored_and_not_yet_logged_repeats_all_of_its_text(mak
 
     first.stores.responses.put = counting  # type: ignore[method-assign]
     appended, events = await first.run_to_its_end()
-    await first.logs._database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
+    await first.logs.database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
     await making("shared", "dead").dies_after(appended, logged[0])
     second = making("shared", "second")
     await second.takes_over()
@@ -166,7 +166,7 @@ async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> No
     run = await slow.service.start(LOCAL, {"input": "Hi", "background": True, "conversation": made["id"]})
     await slow.service.run_in_background(run)
     await blocked.wait()
-    await slow.logs._database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
+    await slow.logs.database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
     fast = making("shared", "fast")
     await fast.takes_over()
     events = await fast.events(run.id)

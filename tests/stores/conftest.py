@@ -1,11 +1,14 @@
-"""One Postgres server for all tests of stores."""
+"""One Postgres server for all tests of stores, and a store in a file of SQLite."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
+from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.doubles.postgres import Postgres, running_postgres
 
 
@@ -13,3 +16,20 @@ from tests.doubles.postgres import Postgres, running_postgres
 def postgres() -> Iterator[Postgres]:
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[SqliteDatabase]:
+    database = SqliteDatabase(path)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def store(database: SqliteDatabase) -> SqlStore:
+    return SqlStore(database)

@@ -13,8 +13,8 @@ from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.events import EventLogs
 from gpt_oss_server.stores.memory.connection import ConnectionStore
-from gpt_oss_server.stores.memory.database import MemoryDatabase
 from gpt_oss_server.stores.memory.events import MemoryEventLogs
+from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.completions import SqlCompletions
@@ -50,7 +50,8 @@ class OnEachDatabase:
         await self.database.close()
 
 
-class TestStore(OnEachDatabase, StoreContract):
+class SqlStoreContract(StoreContract):
+    database: Database
     bounds = Bounds()
 
     async def make(self) -> Store:
@@ -64,10 +65,15 @@ class TestStore(OnEachDatabase, StoreContract):
         await Sweeper(self.database, self.bounds).sweep()
 
 
-class TestConnectionStore(TestStore):
+class TestStore(OnEachDatabase, SqlStoreContract):
+    """The store of a server."""
+
+
+class TestConnectionStore(SqlStoreContract):
     """A WebSocket's own store over that of the server."""
 
     async def make(self) -> Store:
+        self.database = MemoryDatabase(Bounds())
         return ConnectionStore(await super().make())
 
 

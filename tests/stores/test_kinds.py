@@ -7,7 +7,7 @@ import pytest
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import OPTIONS, Settings, SettingsError, read_settings
 from gpt_oss_server.stores.kinds.table import KINDS, open_store
-from gpt_oss_server.stores.memory.database import MemoryDatabase
+from gpt_oss_server.stores.memory.store import MemoryDatabase
 from tests.contracts.completions_contract import completion
 from tests.doubles.serving import scripted
 from tests.doubles.stored import stored

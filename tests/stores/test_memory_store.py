@@ -16,7 +16,7 @@ from gpt_oss_server.stores.base import Append, Item, StoredResponse
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory.connection import ConnectionStore
-from gpt_oss_server.stores.sql.commands.statistics import Statistics, statistics
+from gpt_oss_server.stores.sql.sizes import Statistics, statistics
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted

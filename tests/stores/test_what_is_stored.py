@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
@@ -12,87 +11,19 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.base import Append, Store, StoredResponse
+from gpt_oss_server.stores.base import Append, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
-from gpt_oss_server.stores.sql.links import Links
-from inference.engine import EngineInfo, Finish, Sampling, Step
 from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 
 FINAL = "<|channel|>final<|message|>Fine.<|return|>"
-CALL = (
-    "<|channel|>analysis<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
-    '<|constrain|>json<|message|>{"a": 1}<|call|>'
-)
-JSON = '<|channel|>final<|message|>{"a": 1}<|return|>'
-TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
-
-
-class Decoding(MemoryStore):
-    """Decodes each history from its bytes, as another process would."""
-
-    @property
-    def _links(self) -> Links:
-        return Links()
-
-    @_links.setter
-    def _links(self, links: Links) -> None:
-        """Nothing is remembered."""
-
-
-class Replies:
-    """An engine that returns its replies in order and records its prompts."""
-
-    def __init__(self, encoding: Encoding, *replies: str) -> None:
-        self._replies = [encoding.encode_special(reply) for reply in replies]
-        self.info = EngineInfo(name="replies", context_length=131_072)
-        self.prompts: list[list[int]] = []
-
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        self.prompts.append(list(tokens))
-        yield Step(tuple(self._replies[len(self.prompts) - 1]), Finish.STOP)
-
-    async def close(self) -> None:
-        pass
 
 
 async def completed(service: ResponsesService, **body: Any) -> dict[str, Any]:
     response = await (await service.start(LOCAL, {"input": "Hi", **body})).wait()
     assert response["status"] == "completed"
     return response
-
-
-async def prompts_with(store: Store, encoding: Encoding, *, in_conversation: bool) -> list[list[int]]:
-    """The prompts of three turns: a call, its result with a JSON answer, and a question."""
-    engine = Replies(encoding, CALL, JSON, FINAL)
-    service = responses_service(engine, Settings(), encoding=encoding, store=store)
-    past: dict[str, Any] = {}
-    if in_conversation:
-        past["conversation"] = (await conversations_of(service).create({}))["id"]
-    given: list[dict[str, Any]] = [
-        {"role": "developer", "content": "Be kind."},
-        {"role": "user", "content": "?"},
-    ]
-    json_answer = {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}}
-    for body in ({}, {"text": json_answer, "metadata": {"a": "b"}}, {"reasoning": {"effort": "low"}}):
-        response = await completed(service, input=given, tools=[TOOL], **body, **past)
-        assert (await service.stored(LOCAL).retrieve(response["id"])).response == response
-        if not in_conversation:
-            past["previous_response_id"] = response["id"]
-        calls = [item["call_id"] for item in response["output"] if item["type"] == "function_call"]
-        results = [{"type": "function_call_output", "call_id": call, "output": "1"} for call in calls]
-        given = results or [{"role": "user", "content": "And now?"}]
-    await service.close()
-    return engine.prompts
-
-
-@pytest.mark.parametrize("in_conversation", [True, False])
-async def test_a_serialized_chain_yields_the_same_prompts(encoding: Encoding, in_conversation: bool) -> None:
-    kept = await prompts_with(MemoryStore(), encoding, in_conversation=in_conversation)
-    written = await prompts_with(Decoding(), encoding, in_conversation=in_conversation)
-    assert written == kept
-    assert len(kept) == 3
 
 
 class Counting(MemoryStore):

@@ -14,9 +14,10 @@ import pytest
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.sql.codec import pack, unpack
+from gpt_oss_server.stores.sql.responses import SqlTraces
+from gpt_oss_server.stores.sql.sizes import trace_bytes
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
-from gpt_oss_server.stores.sql.traces import SqlTraces, trace_bytes
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord

@@ -17,12 +17,12 @@ from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.kinds.table import open_database
 from gpt_oss_server.stores.sql.codec import key_of
-from gpt_oss_server.stores.sql.commands.statistics import statistics
-from gpt_oss_server.stores.sql.commands.transfer import FORMAT, Export, import_records
 from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.responses import delete_response
+from gpt_oss_server.stores.sql.sizes import statistics
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
+from gpt_oss_server.stores.sql.transfer import FORMAT, Export, import_records
 
 
 def act(action: str, names: list[str], settings: Settings) -> int:

@@ -22,7 +22,7 @@ from gpt_oss_server.settings.shown import without_secrets
 from gpt_oss_server.settings.sources import file_of
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.kinds.places import kept_where
-from gpt_oss_server.stores.kinds.table import stores_of
+from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.outside import known_kinds
 from inference.registry import repo_of
 from tools.addresses import is_of_this_machine
@@ -107,7 +107,7 @@ async def store(settings: Settings) -> Finding:
     """Stores a response, reads it and deletes it."""
     shown = without_secrets(settings.store)
     try:
-        stores = await asyncio.to_thread(stores_of, settings)
+        stores = await asyncio.to_thread(open_stores, settings)
     except SettingsError as error:
         return missing(str(error), needed=True)
     response_id = random_ids("resp")

@@ -14,25 +14,24 @@ from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store, StoreSize
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.kinds.places import sqlite_file
-from gpt_oss_server.stores.memory.database import MemoryDatabase
 from gpt_oss_server.stores.memory.events import MemoryEventLogs
+from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sealing import Sealer, new_secret, saved_secret, server_sealer
 from gpt_oss_server.stores.sql.allowances import SqlAllowances
-from gpt_oss_server.stores.sql.commands.statistics import statistics
 from gpt_oss_server.stores.sql.completions import SqlCompletions
-from gpt_oss_server.stores.sql.database import Database
+from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
-from gpt_oss_server.stores.sql.secrets import shared_secret
+from gpt_oss_server.stores.sql.responses import SqlTraces
+from gpt_oss_server.stores.sql.sizes import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
-from gpt_oss_server.stores.sql.traces import SqlTraces
 
 _MOST_IN_MEMORY = 10_000
 _BYTES_IN_MEMORY = 512 * 2**20
 
 
-def stores_of(settings: Settings, responses: Store | None = None) -> Stores:
+def open_stores(settings: Settings, responses: Store | None = None) -> Stores:
     """The stores that the settings name, or the caller's own store of responses with all others in memory."""
     if responses is None:  # compared with None, as an empty store may be falsy
         return open_store(settings.store, settings)
@@ -85,7 +84,7 @@ def _in_database(place: str, settings: Settings) -> Stores:
     if settings.sealing_key_file is None:
         # A server that changes from memory to a database continues with its key.
         candidate = saved_secret() or new_secret()
-        sealer = Sealer(database.write_now(lambda tx: shared_secret(tx, "sealing", candidate)))
+        sealer = Sealer(database.write_now(partial(_shared_secret, candidate)))
     else:
         sealer = server_sealer(settings.sealing_key_file)
     return Stores(
@@ -99,6 +98,14 @@ def _in_database(place: str, settings: Settings) -> Stores:
         size=partial(_size, database),
         traces=SqlTraces(database),
     )
+
+
+def _shared_secret(candidate: bytes, tx: Transaction) -> bytes:
+    """The secret of all servers on a database: the candidate of the first one."""
+    sql = "INSERT INTO secrets (name, secret) VALUES ('sealing', ?) ON CONFLICT (name) DO NOTHING"
+    tx.run(sql, candidate)
+    [[secret]] = tx.rows("SELECT secret FROM secrets WHERE name = 'sealing'")
+    return bytes(secret)
 
 
 async def _size(database: Database) -> StoreSize:

@@ -33,7 +33,7 @@ class _Log:
         self._first = 0  # the number of the oldest event that is kept
         self._ended = False
         self._news = asyncio.Event()
-        self.cancelled = False  # somebody requested to cancel the run
+        self.cancelled = False  # whether a client requested to cancel the run
         self.bytes = 0
 
     def append(self, first: int, events: Sequence[bytes]) -> None:

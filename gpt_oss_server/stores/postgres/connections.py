@@ -56,7 +56,7 @@ class PostgresTransaction:
         self._cursor.executemany(_spelt(sql), rows)
 
 
-def conninfo_of(url: str) -> str:
+def read_url(url: str) -> str:
     """The URL with the waits that it does not set. Raises `SettingsError` for one that cannot be read."""
     try:
         import psycopg
@@ -66,22 +66,22 @@ def conninfo_of(url: str) -> str:
             "--store postgres://… needs the psycopg package: install gpt-oss-server[postgres]."
         ) from error
     try:
-        given = conninfo_to_dict(url)
+        options = conninfo_to_dict(url)
     except psycopg.Error as error:
         raise SettingsError(
             f"--store must be a URL such as postgres://user@host/database: {str(error).strip()}."
         ) from error
-    return make_conninfo("", **{**_WAITS, **given})
+    return make_conninfo("", **{**_WAITS, **options})
 
 
-def place_of(conninfo: str) -> str:
+def shown_place(conninfo: str) -> str:
     """Host and database, without user and password."""
     from psycopg.conninfo import conninfo_to_dict
 
-    given = conninfo_to_dict(conninfo)
-    host = given.get("host") or given.get("hostaddr") or "localhost"
-    port = f":{given['port']}" if "port" in given else ""
-    return f"postgres://{host}{port}/{given.get('dbname') or given.get('user') or ''}"
+    options = conninfo_to_dict(conninfo)
+    host = options.get("host") or options.get("hostaddr") or "localhost"
+    port = f":{options['port']}" if "port" in options else ""
+    return f"postgres://{host}{port}/{options.get('dbname') or options.get('user') or ''}"
 
 
 def connect(conninfo: str) -> psycopg.Connection[Any]:
@@ -102,8 +102,8 @@ def prepare(conninfo: str, place: str) -> None:
     try:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
-            found = connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
-            if found == (None,):
+            schema = connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
+            if schema == (None,):
                 connection.execute(f"CREATE SCHEMA {SCHEMA}")
             migrate(PostgresTransaction(connection), place)
     finally:

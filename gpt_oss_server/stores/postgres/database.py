@@ -20,9 +20,9 @@ from gpt_oss_server.settings import SettingsError
 from gpt_oss_server.stores.postgres.connections import (
     PostgresTransaction,
     connect,
-    conninfo_of,
-    place_of,
     prepare,
+    read_url,
+    shown_place,
 )
 from gpt_oss_server.stores.postgres.listener import Listener
 from gpt_oss_server.stores.sql.database import Work
@@ -50,10 +50,10 @@ class _InDoubt(Exception):
 
 class PostgresDatabase:
     def __init__(self, url: str, *, patience: float = _PATIENCE) -> None:
-        self._conninfo = conninfo_of(url)  # first: it states that the package is missing
+        self._conninfo = read_url(url)  # first: it states that the package is missing
         import psycopg
 
-        self._place = place_of(self._conninfo)
+        self._place = shown_place(self._conninfo)
         self._patience = patience
         self._closing = threading.Event()
         self._local = threading.local()

@@ -2,7 +2,7 @@
 
 Takes a connection string. Calls back with the topic of each announcement, and knows whether announcements
 arrive at all: the database may be down, or a pool in between may swallow them. What is announced while it
-does not hear is lost, so nothing may depend on it but the time until somebody looks.
+does not hear is lost, so nothing may depend on it but the time until the next look.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ class SqlAllowances:
         def work(tx: Transaction) -> dict[str, Left]:
             return {charge.name: _take(tx, charge) for charge in ordered}
 
-        found = await self._database.write(work)
-        return [found[charge.name] for charge in charges]
+        left = await self._database.write(work)
+        return [left[charge.name] for charge in charges]
 
     async def give_back(self, charges: Sequence[Charge]) -> None:
         def work(tx: Transaction) -> None:
-            for charge in sorted(charges, key=lambda each: each.name):
+            for charge in sorted(charges, key=lambda charge: charge.name):
                 sql = "UPDATE allowances SET amount = amount + ? WHERE name = ?"
                 tx.run(sql, float(charge.amount), charge.name)
 

@@ -8,7 +8,7 @@ from typing import Any
 from gpt_oss_server.stores.completions import Completion, StoredCompletion
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction
-from gpt_oss_server.stores.sql.owned import completion_bytes_of_owner
+from gpt_oss_server.stores.sql.sizes import owner_completion_bytes
 
 
 class SqlCompletions:
@@ -20,7 +20,7 @@ class SqlCompletions:
         return SqlCompletions(self._database, owner)
 
     async def used_bytes(self) -> int:
-        return await self._database.read(lambda tx: completion_bytes_of_owner(tx, self._owner))
+        return await self._database.read(lambda tx: owner_completion_bytes(tx, self._owner))
 
     async def put(self, stored: StoredCompletion) -> None:
         key, body = key_of(stored.id), to_bytes(stored.completion)
@@ -81,11 +81,11 @@ def _page(
         sql = f"SELECT body FROM completions WHERE owner = ? ORDER BY position {order} LIMIT ?"
         return [from_bytes(body) for [body] in tx.rows(sql, owner, most)]
     sql = "SELECT position FROM completions WHERE id = ? AND owner = ?"
-    found = tx.rows(sql, key_of(after), owner)
-    if not found:
+    rows = tx.rows(sql, key_of(after), owner)
+    if not rows:
         return None
     sql = (
         f"SELECT body FROM completions WHERE owner = ? AND position {sign} ?"
         f" ORDER BY position {order} LIMIT ?"
     )
-    return [from_bytes(body) for [body] in tx.rows(sql, owner, found[0][0], most)]
+    return [from_bytes(body) for [body] in tx.rows(sql, owner, rows[0][0], most)]

@@ -32,16 +32,39 @@ def put_conversation(
     tx: Transaction, conversation: StoredConversation, parts: Sequence[ConversationPart]
 ) -> list[Added]:
     delete_conversation(tx, key_of(conversation.id))
-    tx.run(
+    insert_conversation(tx, conversation)
+    return _extend(tx, conversation.id, conversation.owner, None, parts)
+
+
+def insert_conversation(
+    tx: Transaction, conversation: StoredConversation, changed_at: float | None = None
+) -> bool:
+    """Stores a conversation without parts, unless one of its id exists."""
+    is_new = tx.run(
         "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata, owner)"
-        " VALUES (?, ?, {now}, ?, NULL, 0, ?, ?)",
+        " VALUES (?, ?, COALESCE(?, {now}), ?, NULL, 0, ?, ?) ON CONFLICT (id) DO NOTHING",
         key_of(conversation.id),
         conversation.created_at,
+        changed_at,
         conversation.version,
         to_bytes(dict(conversation.metadata)),
         conversation.owner,
     )
-    return _extend(tx, conversation.id, conversation.owner, None, parts)
+    return bool(is_new)
+
+
+def insert_part(tx: Transaction, key: str, owner: str, position: int, items: Sequence[Item]) -> int:
+    """Stores the items of a part whose link is in the table, and returns their bytes."""
+    body, places = encode_items(items)
+    sql = "INSERT INTO parts (position, conversation, items, places) VALUES (?, ?, ?, ?)"
+    tx.run(sql, position, key, body, places)
+    add_items(tx, item_places(items), position, owner)
+    return len(body)
+
+
+def end_at(tx: Transaction, key: str, tip: int, size: int) -> None:
+    """Moves the end of a conversation to its last part, after parts of this size."""
+    tx.run("UPDATE conversations SET tip = ?, size = size + ? WHERE id = ?", tip, size, key)
 
 
 def get_conversation(tx: Transaction, conversation_id: str, owner: str) -> StoredConversation | None:
@@ -50,7 +73,7 @@ def get_conversation(tx: Transaction, conversation_id: str, owner: str) -> Store
     return _record(conversation_id, rows[0]) if rows else None
 
 
-def items_of(tx: Transaction, conversation_id: str, owner: str) -> tuple[Item, ...] | None:
+def read_items(tx: Transaction, conversation_id: str, owner: str) -> tuple[Item, ...] | None:
     if end_of_conversation(tx, conversation_id, owner) is None:
         return None
     sql = "SELECT items FROM parts WHERE conversation = ? ORDER BY position"
@@ -58,7 +81,7 @@ def items_of(tx: Transaction, conversation_id: str, owner: str) -> tuple[Item, .
     return tuple(item for [items] in rows for item in from_bytes(items))
 
 
-def parts_of(tx: Transaction, conversation_id: str, owner: str) -> tuple[ConversationPart, ...] | None:
+def read_parts(tx: Transaction, conversation_id: str, owner: str) -> tuple[ConversationPart, ...] | None:
     if end_of_conversation(tx, conversation_id, owner) is None:
         return None
     rows = tx.rows(
@@ -114,14 +137,10 @@ def rewrite_conversation(
     return _extend(tx, conversation_id, owner, None, parts)
 
 
-def delete_own_conversation(tx: Transaction, key: str, owner: str) -> bool:
-    is_own = bool(tx.rows("SELECT 1 FROM conversations WHERE id = ? AND owner = ?", key, owner))
-    return is_own and delete_conversation(tx, key)
-
-
-def delete_conversation(tx: Transaction, key: str) -> bool:
-    """Deletes it, whoever the owner is."""
-    rows = tx.rows("DELETE FROM conversations WHERE id = ? RETURNING tip", key)
+def delete_conversation(tx: Transaction, key: str, owner: str | None = None) -> bool:
+    """Deletes a conversation of this owner; without one, of any owner."""
+    sql = "DELETE FROM conversations WHERE id = ? AND owner = COALESCE(?, owner) RETURNING tip"
+    rows = tx.rows(sql, key, owner)
     for [tip] in rows:
         _clear(tx, key, tip)
     return bool(rows)
@@ -144,15 +163,12 @@ def _extend(
     key, size = key_of(conversation_id), 0
     links: list[Added] = []
     for part in parts:
-        body, (items, places) = encode_addition(part.added), encode_items(part.items)
+        body = encode_addition(part.added)
         parent, tip = tip, insert_link(tx, tip, body)
-        sql = "INSERT INTO parts (position, conversation, items, places) VALUES (?, ?, ?, ?)"
-        tx.run(sql, tip, key, items, places)
-        add_items(tx, item_places(part.items), tip, owner)
+        size += insert_part(tx, key, owner, tip, part.items)
         links.append((tip, parent, part.added, len(body)))
-        size += len(items)
-    if parts:
-        tx.run("UPDATE conversations SET tip = ?, size = size + ? WHERE id = ?", tip, size, key)
+    if links:
+        end_at(tx, key, links[-1][0], size)
     return links
 
 

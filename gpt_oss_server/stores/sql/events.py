@@ -1,7 +1,7 @@
 """Event logs in a database, for readers in any process.
 
-Takes events of the runs that this process holds. A reader in the same process wakes at once; one in another
-looks when `elsewhere` says so.
+Takes events of the runs that this process holds. A reader in the same process wakes when they are stored; one
+in another process looks when `elsewhere` lets it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpt_oss_server.stores.sql import runs
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.elsewhere import Elsewhere, Watched
-from gpt_oss_server.stores.sql.links import number_of
+from gpt_oss_server.stores.sql.links import link_number
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.runs import Batch
 
@@ -50,43 +50,43 @@ class SqlEventLogs:
     linger = _LINGER
 
     def __init__(self, database: Database, held: Held, replica: Replica, *, lease: float = LEASE) -> None:
-        self._database = database
+        self.database = database
+        self.owner = ""
+        self.news: dict[str, asyncio.Event] = {}  # of the runs that are held here
+        self.elsewhere = Elsewhere(database)
         self._held = held
         self._here = replica
         self._replica = str(replica)
         self._lease = lease
-        self._news: dict[str, asyncio.Event] = {}  # of the runs that are held here
-        self._elsewhere = Elsewhere(database)
-        self._owner = ""
 
     def of(self, owner: str) -> SqlEventLogs:
-        if owner == self._owner:
+        if owner == self.owner:
             return self
-        seen = copy.copy(self)  # shares all but the owner
-        seen._owner = owner
-        return seen
+        view = copy.copy(self)  # shares all but the owner
+        view.owner = owner
+        return view
 
     def start(self, wake: Callable[[], None]) -> None:
-        self._elsewhere.start(wake)
+        self.elsewhere.start(wake)
 
     async def begin(
         self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
         request = None if continuation is None else continuation.request
-        parent = None if continuation is None else number_of(continuation.parent)
-        run = runs.NewRun(run_id, parent, request, self._owner, most)
-        fence = await self._database.write(
+        parent = None if continuation is None else link_number(continuation.parent)
+        run = runs.NewRun(run_id, parent, request, self.owner, most)
+        fence = await self.database.write(
             lambda tx: runs.begin_run(tx, run, self._replica, self._lease), durable=True
         )
         self._take(run_id, fence)
-        return self._log(run_id)
+        return SqlEventLog(self, run_id)
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
     ) -> bool:
         fence = self._held.fences[run_id]
         batch = Batch(first, tuple(events), records.first, tuple(records.added))
-        cancel = await self._database.write(
+        cancel = await self.database.write(
             lambda tx: runs.append_batch(tx, run_id, fence, self._lease, batch)
         )
         self._wake(run_id)
@@ -94,18 +94,18 @@ class SqlEventLogs:
 
     async def end(self, run_id: str) -> None:
         fence = self._held.fences[run_id]
-        await self._database.write(lambda tx: runs.end_run(tx, run_id, fence))
+        await self.database.write(lambda tx: runs.end_run(tx, run_id, fence))
         self._let_go(run_id)
 
     async def open(self, run_id: str) -> EventLog | None:
-        state = await self._database.read(lambda tx: runs.log_state(tx, run_id, self._owner))
-        return None if state is None else self._log(run_id)
+        state = await self.database.read(lambda tx: runs.log_state(tx, run_id, self.owner))
+        return None if state is None else SqlEventLog(self, run_id)
 
     async def request_cancel(self, run_id: str) -> None:
-        await self._database.write(lambda tx: runs.request_cancel(tx, run_id, self._owner))
+        await self.database.write(lambda tx: runs.request_cancel(tx, run_id, self.owner))
 
     async def delete(self, run_id: str) -> None:
-        await self._database.write(lambda tx: runs.delete_own_ended(tx, key_of(run_id), self._owner))
+        await self.database.write(lambda tx: runs.delete_ended(tx, key_of(run_id), self.owner))
 
     # --- which process runs what ---------------------------------------------------------------------
 
@@ -114,101 +114,80 @@ class SqlEventLogs:
             return runs.has_free_run(tx, self._replica) or any(map(self._here.knows_dead, runs.holders(tx)))
 
         def work(tx: Transaction) -> tuple[Claimed, int] | None:
-            runs.free_runs_of(tx, filter(self._here.knows_dead, runs.holders(tx)))
+            runs.free_runs(tx, filter(self._here.knows_dead, runs.holders(tx)))
             return runs.claim_run(tx, self._replica, self._lease)
 
         # An idle server looks twice a second: without a run to claim, it writes nothing.
-        if not await self._database.read(is_due):
+        if not await self.database.read(is_due):
             return None
-        if (found := await self._database.write(work, durable=True)) is None:
+        if (claim := await self.database.write(work, durable=True)) is None:
             return None
-        claimed, fence = found
+        claimed, fence = claim
         if claimed.run_id in self._held.fences:  # this process has yet to notice that it had lost the run
-            await self._database.write(lambda tx: runs.give_back(tx, claimed.run_id, fence))
+            await self.database.write(lambda tx: runs.give_back(tx, claimed.run_id, fence))
             return None
         self._take(claimed.run_id, fence)
         return claimed
 
     async def give_back(self, run_id: str) -> None:
         fence = self._held.fences[run_id]
-        await self._database.write(lambda tx: runs.give_back(tx, run_id, fence))
+        await self.database.write(lambda tx: runs.give_back(tx, run_id, fence))
         self._let_go(run_id)
 
     async def renew(self) -> None:
-        await self._database.write(lambda tx: runs.renew_leases(tx, self._replica, self._lease))
+        await self.database.write(lambda tx: runs.renew_leases(tx, self._replica, self._lease))
 
     async def cancelled(self) -> list[str]:
-        return await self._database.read(lambda tx: runs.cancelled_runs(tx, self._replica))
+        return await self.database.read(lambda tx: runs.cancelled_runs(tx, self._replica))
 
     async def is_running(self, run_id: str, owner: str = "") -> bool:
-        state = await self._database.read(lambda tx: runs.log_state(tx, run_id, owner))
+        state = await self.database.read(lambda tx: runs.log_state(tx, run_id, owner))
         return state is not None and not state.ended
 
     async def request(self, run_id: str, owner: str = "") -> bytes | None:
-        return await self._database.read(lambda tx: runs.request_of(tx, run_id, owner))
+        return await self.database.read(lambda tx: runs.unended_request(tx, run_id, owner))
 
     async def logged(self, run_id: str) -> list[bytes]:
-        return await self._database.read(lambda tx: runs.read_events(tx, run_id, -1, runs.ALL))
+        return await self.database.read(lambda tx: runs.read_events(tx, run_id, -1, runs.ALL))
 
     async def close(self) -> None:
         """The database is closed by the store of responses."""
 
-    def _log(self, run_id: str) -> SqlEventLog:
-        news = self._news.get
-        return SqlEventLog(self._database, run_id, self._owner, lambda: news(run_id), self._elsewhere)
-
     def _take(self, run_id: str, fence: int) -> None:
         self._held.fences[run_id] = fence
-        self._news[run_id] = asyncio.Event()
+        self.news[run_id] = asyncio.Event()
 
     def _let_go(self, run_id: str) -> None:
         self._wake(run_id)
-        del self._news[run_id]
+        del self.news[run_id]
         del self._held.fences[run_id]
 
     def _wake(self, run_id: str) -> None:
-        self._news[run_id].set()
-        self._news[run_id] = asyncio.Event()
+        self.news[run_id].set()
+        self.news[run_id] = asyncio.Event()
 
 
 class SqlEventLog:
-    def __init__(
-        self,
-        database: Database,
-        run_id: str,
-        owner: str,
-        news: Callable[[], asyncio.Event | None],
-        elsewhere: Elsewhere,
-    ) -> None:
-        self._database = database
+    def __init__(self, logs: SqlEventLogs, run_id: str) -> None:
+        self._logs = logs
         self._run_id = run_id
-        self._owner = owner
-        self._news = news
-        self._elsewhere = elsewhere
 
     async def check(self, after: int) -> None:
-        if await self._database.read(lambda tx: runs.log_state(tx, self._run_id, self._owner)) is None:
+        state, _ = await self._look(_FORGOTTEN)
+        if state is None:
             raise events_forgotten(_FORGOTTEN)
 
     async def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
-        with self._elsewhere.reading(self._run_id) as watched:
+        with self._logs.elsewhere.reading(self._run_id) as watched:
             async with aclosing(self._batches(after, watched)) as batches:
                 async for batch in batches:
                     yield batch
 
-    async def _batches(self, after: int, watched: Watched) -> AsyncGenerator[list[bytes], None]:
-        at = after
+    async def _batches(self, at: int, watched: Watched) -> AsyncGenerator[list[bytes], None]:
         while True:
-            news = self._news()  # before the look: what comes later wakes this reader
+            news = self._logs.news.get(self._run_id)  # before the look: later events wake this reader
             watched.before_look()
-
-            def look(tx: Transaction, at: int = at) -> tuple[runs.LogState | None, list[bytes]]:
-                state = runs.log_state(tx, self._run_id, self._owner)
-                if state is None or state.next_event <= at + 1:
-                    return state, []
-                return state, runs.read_events(tx, self._run_id, at)
-
-            state, events = await self._database.read(look)
+            state, events = await self._look(at)
             if events:
                 at += len(events)
                 yield events
@@ -219,5 +198,16 @@ class SqlEventLog:
             elif news is None:
                 await watched.wait()
             else:
-                with suppress(TimeoutError):  # the run may go on elsewhere
+                with suppress(TimeoutError):  # another process may have continued the run
                     await asyncio.wait_for(news.wait(), _LOST_SECONDS)
+
+    async def _look(self, after: int) -> tuple[runs.LogState | None, list[bytes]]:
+        """The state of the log, and some events after number `after`."""
+
+        def work(tx: Transaction) -> tuple[runs.LogState | None, list[bytes]]:
+            state = runs.log_state(tx, self._run_id, self._logs.owner)
+            if state is None or state.next_event <= after + 1:
+                return state, []
+            return state, runs.read_events(tx, self._run_id, after)
+
+        return await self._logs.database.read(work)

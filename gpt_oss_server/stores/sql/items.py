@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpt_oss_server.stores.pages import Item, ItemPage, UnknownItem, Wanted, place_of, slice_of
+from gpt_oss_server.stores.pages import Item, ItemPage, UnknownItem, Wanted, as_slice, find_place
 from gpt_oss_server.stores.sql.codec import decode_tokens, from_bytes, key_of
 from gpt_oss_server.stores.sql.database import Transaction
 
@@ -29,26 +29,26 @@ class _Holder:
         if not places:
             return []
         starts = decode_tokens(self._bytes(tx, "places", _WIDTH * places.start, _WIDTH * (len(places) + 1)))
-        found = self._bytes(tx, self.column, starts[0], starts[-1] - 1 - starts[0])
-        items: list[Item] = from_bytes(b"[" + found + b"]")
+        encoded = self._bytes(tx, self.column, starts[0], starts[-1] - 1 - starts[0])
+        items: list[Item] = from_bytes(b"[" + encoded + b"]")
         return items
 
-    def whole(self, tx: Transaction) -> list[Item]:
+    def read_all(self, tx: Transaction) -> list[Item]:
         [[body]] = tx.rows(f"SELECT {self.column} FROM {self.table} WHERE position = ?", self.position)
-        found = from_bytes(body)
-        return list(found[1] if self.table == "responses" else found)
+        content = from_bytes(body)
+        return list(content[1] if self.table == "responses" else content)
 
     def some(self, tx: Transaction, wanted: Wanted, after: int | None, most: int) -> list[Item]:
         """Up to `most` items after the one at place `after`, in the order of the page."""
         if self.count is not None:
             return wanted.ordered(self.read(tx, wanted.places(self.count, after, most)))
-        items = self.whole(tx)
-        return wanted.ordered(items[slice_of(wanted.places(len(items), after, most))])
+        items = self.read_all(tx)
+        return wanted.ordered(items[as_slice(wanted.places(len(items), after, most))])
 
     def place(self, tx: Transaction, item_id: str) -> int:
         """Where an item is that this row may hold. Raises `UnknownItem`."""
         if self.count is None:
-            return place_of(self.whole(tx), item_id)
+            return find_place(self.read_all(tx), item_id)
         sql = "SELECT place FROM items WHERE id = ? AND position = ? AND place IS NOT NULL"
         rows = tx.rows(sql, key_of(item_id), self.position)
         if not rows:
@@ -57,24 +57,24 @@ class _Holder:
 
     def _bytes(self, tx: Transaction, column: str, start: int, length: int) -> bytes:
         sql = f"SELECT substr({column}, ?, ?) FROM {self.table} WHERE position = ?"
-        [[found]] = tx.rows(sql, start + 1, length, self.position)
-        return bytes(found)
+        [[content]] = tx.rows(sql, start + 1, length, self.position)
+        return bytes(content)
 
 
 def page_of_conversation(tx: Transaction, conversation_id: str, owner: str, wanted: Wanted) -> ItemPage:
     """Raises `UnknownItem`."""
-    key, found, at, place = key_of(conversation_id), list[Item](), None, None
+    key, items, at, place = key_of(conversation_id), list[Item](), None, None
     if wanted.after is not None:
         holder = part_with(tx, key, owner, wanted.after)
         if holder is None:
             raise UnknownItem(wanted.after)
         at, place = holder.position, holder.place(tx, wanted.after)
-        found += holder.some(tx, wanted, place, wanted.most + 1)
+        items += holder.some(tx, wanted, place, wanted.most + 1)
     for holder in _parts(tx, key, at, wanted):
-        if len(found) > wanted.most:
+        if len(items) > wanted.most:
             break
-        found += holder.some(tx, wanted, None, wanted.most + 1 - len(found))
-    return wanted.page(found)
+        items += holder.some(tx, wanted, None, wanted.most + 1 - len(items))
+    return wanted.page(items)
 
 
 def page_of_input(tx: Transaction, response_id: str, owner: str, wanted: Wanted) -> ItemPage | None:
@@ -94,7 +94,7 @@ def item_of_conversation(tx: Transaction, conversation_id: str, owner: str, item
         return None
     place = holder.place(tx, item_id)
     if holder.count is None:
-        return holder.whole(tx)[place]
+        return holder.read_all(tx)[place]
     [item] = holder.read(tx, range(place, place + 1))
     return item
 

@@ -1,4 +1,4 @@
-"""Links of chains in a table, and those that were read lately in memory.
+"""Links of chains in a table, and those that were read recently in memory.
 
 Takes additions and their parents within a transaction. Returns the history up to a link. A link never changes
 and its position is never used again, so that a copy in memory stays right, and so does a whole history: the
@@ -65,12 +65,12 @@ class Links:
             size += link.size
             at = link.parent
         named = None if position is None else str(position)
-        found = history_of(reversed(chain), session=session, position=named, after=before or History())
+        history = history_of(reversed(chain), session=session, position=named, after=before or History())
         if position is not None and chain:
             if at is not None:  # the next turn continues the longer one
                 size += self._histories.drop(at)
-            self._histories.keep(position, found, size)
-        return found
+            self._histories.keep(position, history, size)
+        return history
 
     def calls(self, tx: Transaction, position: int | None, session: str) -> History:
         """The history of the chain that ends here without its segments, whose tokens are not even read."""
@@ -81,7 +81,7 @@ class Links:
             if at not in read and (link := self._recent.find(at)) is not None:
                 read[at] = link.parent, link.added
             if at not in read:
-                read = _calls_of(tx, at)
+                read = _read_calls(tx, at)
             at, added = read[at]
             chain.append(replace(added, segments=()))
         named = None if position is None else str(position)
@@ -95,22 +95,22 @@ class Links:
         }
 
 
-def _calls_of(tx: Transaction, position: int) -> dict[int, tuple[int | None, Addition]]:
+def _read_calls(tx: Transaction, position: int) -> dict[int, tuple[int | None, Addition]]:
     """Links of the chain that ends here, without segments: of each body, the beginning is read."""
     sql = _CHAIN.format(body=f"substr(links.body, 1, {_BEGINNING})")
-    found: dict[int, tuple[int | None, Addition]] = {}
+    links: dict[int, tuple[int | None, Addition]] = {}
     for at, parent, beginning in tx.rows(sql, position, _AT_ONCE):
         added = decode_calls(beginning)
         if added is None:
             [[body]] = tx.rows("SELECT body FROM links WHERE position = ?", at)
             added = decode_calls(body)
         assert added is not None
-        found[at] = parent, added
-    return found
+        links[at] = parent, added
+    return links
 
 
 class _Recent(Generic[T]):
-    """What was used lately, by position, within a bound of bytes."""
+    """What was used recently, by position, within a bound of bytes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[T, int]] = OrderedDict()
@@ -140,7 +140,7 @@ class _Recent(Generic[T]):
         return size
 
 
-def number_of(position: Position | None) -> int | None:
+def link_number(position: Position | None) -> int | None:
     if position is None:
         return None
     if not position.isdecimal():  # another store's

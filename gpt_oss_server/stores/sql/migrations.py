@@ -41,4 +41,4 @@ def migrate(tx: Transaction, place: str, known: list[tuple[int, str]] | None = N
 def statements(script: str) -> list[str]:
     """The statements of a script. No migration has a semicolon inside of a statement."""
     lines = [line for line in script.splitlines() if not line.startswith("--")]
-    return [each.strip() for each in "\n".join(lines).split(";") if each.strip()]
+    return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 
 def _machine() -> str:
-    """The host, and on Linux its space of process ids: containers of one name are told apart."""
+    """The host, and on Linux its space of process ids: containers of one name differ in it."""
     try:
         space = os.readlink("/proc/self/ns/pid")
     except OSError:

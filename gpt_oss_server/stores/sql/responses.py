@@ -18,9 +18,8 @@ from gpt_oss_server.stores.sql.codec import (
     key_of,
     to_bytes,
 )
-from gpt_oss_server.stores.sql.database import Transaction
-from gpt_oss_server.stores.sql.links import add_link, number_of, release
-from gpt_oss_server.stores.sql.traces import delete_trace, put_trace
+from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.links import add_link, link_number, release
 
 ItemPlaces = Mapping[str, int | None]
 """Places in the input or the part, by the keys of items."""
@@ -42,13 +41,14 @@ class EncodedResponse:
 
     @classmethod
     def of(cls, stored: StoredResponse, owner: str) -> EncodedResponse:
-        body, places = encode_body(stored.response, stored.input_items, stored.results)
+        head = b"[" + to_bytes(stored.response) + b","
+        input_items, places = encode_items(stored.input_items, len(head))
         return cls(
             id=key_of(stored.id),
-            parent=number_of(stored.parent),
+            parent=link_number(stored.parent),
             added=encode_addition(stored.added),
             session=stored.session.encode("utf-8", "surrogatepass"),
-            body=body,
+            body=head + input_items + b"," + to_bytes(dict(stored.results)) + b"]",
             places=places,
             items=item_places(stored.input_items, stored.response["output"]),
             trace=stored.trace,
@@ -56,30 +56,37 @@ class EncodedResponse:
         )
 
 
-def put_response(tx: Transaction, given: EncodedResponse) -> int:
+def put_response(tx: Transaction, encoded: EncodedResponse) -> int:
     """Stores or replaces a response and returns its position."""
-    position = add_link(tx, given.parent, given.added)
-    sql = (
-        "INSERT INTO responses (id, position, stored_at, session, size, body, places, owner)"
-        " VALUES (?, ?, {now}, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
-    )
-    values = (given.id, position, given.session, len(given.body), given.body, given.places, given.owner)
-    if not tx.run(sql, *values):
-        delete_response(tx, given.id)
-        tx.run(sql, *values)
-    add_items(tx, given.items, position, given.owner)
-    if given.trace:
-        put_trace(tx, given.id, given.trace)
+    position = add_link(tx, encoded.parent, encoded.added)
+    if not insert_response(tx, encoded, position):
+        delete_response(tx, encoded.id)
+        insert_response(tx, encoded, position)
     return position
 
 
-def encode_body(
-    response: object, input_items: Iterable[Item], results: Mapping[str, str]
-) -> tuple[bytes, bytes]:
-    """The body of a response's row, and the places of its input in it."""
-    head = b"[" + to_bytes(response) + b","
-    given, places = encode_items(input_items, len(head))
-    return head + given + b"," + to_bytes(dict(results)) + b"]", places
+def insert_response(
+    tx: Transaction, encoded: EncodedResponse, position: int, stored_at: float | None = None
+) -> bool:
+    """Stores a response whose link is in the table, unless one of its id exists."""
+    is_new = tx.run(
+        "INSERT INTO responses (id, position, stored_at, session, size, body, places, owner)"
+        " VALUES (?, ?, COALESCE(?, {now}), ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        encoded.id,
+        position,
+        stored_at,
+        encoded.session,
+        len(encoded.body),
+        encoded.body,
+        encoded.places,
+        encoded.owner,
+    )
+    if is_new:
+        add_items(tx, encoded.items, position, encoded.owner)
+        if encoded.trace:
+            sql = "INSERT INTO traces (id, size, body) VALUES (?, ?, ?)"
+            tx.run(sql, encoded.id, len(encoded.trace), encoded.trace)
+    return bool(is_new)
 
 
 def get_response(tx: Transaction, response_id: str, owner: str) -> StoredResponse | None:
@@ -111,14 +118,10 @@ def end_of_response(tx: Transaction, response_id: str, owner: str) -> tuple[int,
     return (int(rows[0][0]), rows[0][1].decode("utf-8", "surrogatepass")) if rows else None
 
 
-def delete_own_response(tx: Transaction, key: str, owner: str) -> bool:
-    is_own = bool(tx.rows("SELECT 1 FROM responses WHERE id = ? AND owner = ?", key, owner))
-    return is_own and delete_response(tx, key)
-
-
-def delete_response(tx: Transaction, key: str) -> bool:
-    """Deletes it, whoever the owner is."""
-    rows = tx.rows("DELETE FROM responses WHERE id = ? RETURNING position", key)
+def delete_response(tx: Transaction, key: str, owner: str | None = None) -> bool:
+    """Deletes a response of this owner; without one, of any owner."""
+    sql = "DELETE FROM responses WHERE id = ? AND owner = COALESCE(?, owner) RETURNING position"
+    rows = tx.rows(sql, key, owner)
     for [position] in rows:
         tx.run("DELETE FROM items WHERE position = ?", position)
         delete_trace(tx, key)
@@ -153,8 +156,8 @@ def find_item(tx: Transaction, item_id: str, owner: str) -> Item | None:
         owner,
     )
     for body, of_part in rows:
-        found = from_bytes(of_part) if body is None else _items_in(body)
-        newest: Item = next(item for item in reversed(found) if item.get("id") == item_id)
+        items = from_bytes(of_part) if body is None else _items_in(body)
+        newest: Item = next(item for item in reversed(items) if item.get("id") == item_id)
         return newest
     return None
 
@@ -174,3 +177,20 @@ def find_result(tx: Transaction, item_id: str, owner: str) -> str | None:
 def _items_in(body: bytes) -> list[dict[str, Any]]:
     response, input_items, _ = from_bytes(body)
     return [*input_items, *response["output"]]
+
+
+# --- traces, which end with their responses --------------------------------------------------------
+
+
+class SqlTraces:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, response_id: str) -> bytes | None:
+        sql = "SELECT body FROM traces WHERE id = ?"
+        rows = await self._database.read(lambda tx: tx.rows(sql, key_of(response_id)))
+        return bytes(rows[0][0]) if rows else None
+
+
+def delete_trace(tx: Transaction, key: str) -> bool:
+    return bool(tx.run("DELETE FROM traces WHERE id = ?", key))

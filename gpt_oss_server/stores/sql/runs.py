@@ -138,15 +138,10 @@ def watch(tx: Transaction, run_id: str, seconds: float) -> None:
     tx.run(sql, seconds, key_of(run_id))
 
 
-def delete_own_ended(tx: Transaction, key: str, owner: str) -> bool:
-    """Deletes the log of an owner's run that has ended."""
-    is_own = bool(tx.rows("SELECT 1 FROM runs WHERE id = ? AND owner = ?", key, owner))
-    return is_own and delete_ended(tx, key)
-
-
-def delete_ended(tx: Transaction, key: str) -> bool:
-    """Deletes the log of a run that has ended, whoever the owner is."""
-    deleted = tx.run("DELETE FROM runs WHERE id = ? AND ended_at IS NOT NULL", key)
+def delete_ended(tx: Transaction, key: str, owner: str | None = None) -> bool:
+    """Deletes the log of a run of this owner that has ended; without an owner, of any."""
+    sql = "DELETE FROM runs WHERE id = ? AND owner = COALESCE(?, owner) AND ended_at IS NOT NULL"
+    deleted = tx.run(sql, key, owner)
     if deleted:
         tx.run("DELETE FROM events WHERE run = ?", key)
     return bool(deleted)
@@ -175,8 +170,8 @@ def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int
         [[fence, request, next_event, attempts, cancel, owner]] = claimed
         batches = tx.rows("SELECT body FROM records WHERE run = ? ORDER BY first", key)
         records = tuple(record for [body] in batches for record in unpack(body))
-        found = Claimed(key, request, records, int(next_event), int(attempts), bool(cancel), owner)
-        return found, int(fence)
+        run = Claimed(key, request, records, int(next_event), int(attempts), bool(cancel), owner)
+        return run, int(fence)
     return None
 
 
@@ -192,7 +187,7 @@ def renew_leases(tx: Transaction, replica: str, lease: float) -> None:
     tx.run("UPDATE runs SET lease_until = {now} + ? WHERE replica = ? AND ended_at IS NULL", lease, replica)
 
 
-def free_runs_of(tx: Transaction, replicas: Iterable[str]) -> None:
+def free_runs(tx: Transaction, replicas: Iterable[str]) -> None:
     """Ends the leases of processes that are known to be dead."""
     for replica in replicas:
         tx.run("UPDATE runs SET lease_until = 0 WHERE replica = ? AND ended_at IS NULL", replica)
@@ -232,7 +227,7 @@ def log_state(tx: Transaction, run_id: str, owner: str) -> LogState | None:
     return LogState(rows[0][0] is not None, int(rows[0][1])) if rows else None
 
 
-def request_of(tx: Transaction, run_id: str, owner: str) -> bytes | None:
+def unended_request(tx: Transaction, run_id: str, owner: str) -> bytes | None:
     """The request of a run that has not ended."""
     sql = "SELECT request FROM runs WHERE id = ? AND owner = ? AND ended_at IS NULL"
     rows = tx.rows(sql, key_of(run_id), owner)
@@ -250,14 +245,14 @@ def read_events(tx: Transaction, run_id: str, after: int, most: int = 64) -> lis
         after + 1,
         most,
     )
-    found: list[bytes] = []
+    wanted: list[bytes] = []
     for first, body in rows:
         events = unpack(body)
-        found += events[max(0, after + 1 - first) :]
-    return found
+        wanted += events[max(0, after + 1 - first) :]
+    return wanted
 
 
-def _new(first: int, given: Sequence[bytes], known: int, name: str) -> Sequence[bytes]:
-    if given and first > known:
+def _new(first: int, added: Sequence[bytes], known: int, name: str) -> Sequence[bytes]:
+    if added and first > known:
         raise ValueError(f"{name} {first} is too early: {first - known} before it are missing.")
-    return given[known - first :] if given else ()
+    return added[known - first :] if added else ()

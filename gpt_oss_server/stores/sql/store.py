@@ -18,17 +18,17 @@ from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.conversations import Added
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.items import item_of_conversation, page_of_conversation, page_of_input
-from gpt_oss_server.stores.sql.links import Links, number_of
-from gpt_oss_server.stores.sql.owned import bytes_of_owner
+from gpt_oss_server.stores.sql.links import Links, link_number
 from gpt_oss_server.stores.sql.responses import (
     EncodedResponse,
-    delete_own_response,
+    delete_response,
     end_of_response,
     find_item,
     find_result,
     get_response,
     put_response,
 )
+from gpt_oss_server.stores.sql.sizes import owner_bytes
 
 Guard = Callable[[Transaction, str], None]
 
@@ -53,19 +53,19 @@ class SqlStore:
         return seen
 
     async def used_bytes(self) -> int:
-        return await self.database.read(lambda tx: bytes_of_owner(tx, self._owner))
+        return await self.database.read(lambda tx: owner_bytes(tx, self._owner))
 
     # --- responses ---------------------------------------------------------------------------------
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
-        given = EncodedResponse.of(stored, self._owner)
+        encoded = EncodedResponse.of(stored, self._owner)
 
         def work(tx: Transaction) -> list[Added]:
             self._guard(tx, stored.id)
-            position = put_response(tx, given)
+            position = put_response(tx, encoded)
             appended = None if append is None else conversations.append_parts(tx, append, self._owner)
             of_parts = [] if appended is None else appended[1]
-            return [*of_parts, (position, given.parent, stored.added, len(given.added))]
+            return [*of_parts, (position, encoded.parent, stored.added, len(encoded.added))]
 
         self._remember(await self.database.write(work))
 
@@ -84,10 +84,10 @@ class SqlStore:
 
     async def history_at(self, position: Position | None, session: str) -> History:
         """The history up to a position that is held."""
-        return await self.database.read(lambda tx: self._links.history(tx, number_of(position), session))
+        return await self.database.read(lambda tx: self._links.history(tx, link_number(position), session))
 
     async def delete(self, response_id: str) -> bool:
-        return await self.database.write(lambda tx: delete_own_response(tx, key_of(response_id), self._owner))
+        return await self.database.write(lambda tx: delete_response(tx, key_of(response_id), self._owner))
 
     async def item(self, item_id: str) -> Item | None:
         return await self.database.read(lambda tx: find_item(tx, item_id, self._owner))
@@ -109,7 +109,7 @@ class SqlStore:
         )
 
     async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
-        return await self.database.read(lambda tx: conversations.items_of(tx, conversation_id, self._owner))
+        return await self.database.read(lambda tx: conversations.read_items(tx, conversation_id, self._owner))
 
     async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
         def work(tx: Transaction) -> ItemPage | None:
@@ -128,7 +128,7 @@ class SqlStore:
         return await self.database.read(work)
 
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
-        return await self.database.read(lambda tx: conversations.parts_of(tx, conversation_id, self._owner))
+        return await self.database.read(lambda tx: conversations.read_parts(tx, conversation_id, self._owner))
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         def work(tx: Transaction) -> History | None:
@@ -170,7 +170,7 @@ class SqlStore:
 
     async def delete_conversation(self, conversation_id: str) -> bool:
         return await self.database.write(
-            lambda tx: conversations.delete_own_conversation(tx, key_of(conversation_id), self._owner)
+            lambda tx: conversations.delete_conversation(tx, key_of(conversation_id), self._owner)
         )
 
     async def close(self) -> None:

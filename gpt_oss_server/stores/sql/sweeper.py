@@ -1,7 +1,7 @@
 """The sweeper: deletes what exceeds the store's bounds, in small transactions between those of requests.
 
 Takes the bounds. Deletes the oldest responses and conversations, the logs of runs that ended long ago, and
-the links that no turn needs any more. It runs beside the requests and never within one.
+the links that no turn needs any more. It runs between the requests and never within one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpt_oss_server.stores.sql.completions import delete_completion
 from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.links import delete_unheld
-from gpt_oss_server.stores.sql.responses import delete_response
+from gpt_oss_server.stores.sql.responses import delete_response, delete_trace
 from gpt_oss_server.stores.sql.runs import delete_ended, end_abandoned
-from gpt_oss_server.stores.sql.traces import delete_trace, trace_bytes
+from gpt_oss_server.stores.sql.sizes import log_bytes, trace_bytes, used_bytes
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
@@ -89,7 +89,7 @@ class Bounds:
         if self.bytes is not None:
             yield partial(_excess, _OLDEST, used_bytes, self.bytes)
         if self.log_bytes is not None:
-            yield partial(_excess, _OLDEST_LOGS, _logged_bytes, self.log_bytes)
+            yield partial(_excess, _OLDEST_LOGS, log_bytes, self.log_bytes)
         if self.trace_bytes is not None:
             yield partial(_excess, _OLDEST_TRACES, trace_bytes, self.trace_bytes)
 
@@ -97,8 +97,8 @@ class Bounds:
 def sweep(tx: Transaction, bounds: Bounds) -> None:
     """Deletes all that exceeds the bounds in one transaction, while nothing else uses the store."""
     for find in bounds.finders():
-        while found := find(tx):
-            _delete_each(found, tx)
+        while keys := find(tx):
+            _delete_each(keys, tx)
     while _unheld(tx):
         pass
 
@@ -116,8 +116,8 @@ class Sweeper:
         """Deletes all that exceeds the bounds now, and returns how many entries."""
         deleted = 0
         for find in self._bounds.finders():
-            while found := await self._database.read(find):
-                count = await self._delete(found)
+            while keys := await self._database.read(find):
+                count = await self._delete(keys)
                 deleted += count
                 if not count:  # another server deletes the same
                     break
@@ -127,11 +127,11 @@ class Sweeper:
                 await asyncio.sleep(0)  # waiting writes come first
         return deleted
 
-    async def _delete(self, found: Sequence[_Key]) -> int:
+    async def _delete(self, keys: Sequence[_Key]) -> int:
         """By id, so that servers that sweep simultaneously delete nothing that only one of them should."""
         deleted = 0
-        for at in range(0, len(found), _AT_ONCE):
-            some = found[at : at + _AT_ONCE]
+        for at in range(0, len(keys), _AT_ONCE):
+            some = keys[at : at + _AT_ONCE]
             deleted += await self._database.write(partial(_delete_each, some))
             await asyncio.sleep(0)  # waiting writes come first
         return deleted
@@ -143,20 +143,6 @@ def _delete_each(keys: Sequence[_Key], tx: Transaction) -> int:
 
 def _unheld(tx: Transaction) -> int:
     return delete_unheld(tx, 10 * _AT_ONCE)
-
-
-def used_bytes(tx: Transaction) -> int:
-    """The bytes of all records, links that only children need included."""
-    [[responses]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM responses")
-    [[conversations]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM conversations")
-    [[links]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM links")
-    [[completions]] = tx.rows("SELECT COALESCE(SUM(size), 0) FROM completions")
-    return int(responses + conversations + links + completions)
-
-
-def _logged_bytes(tx: Transaction) -> int:
-    [[logged]] = tx.rows("SELECT COALESCE(SUM(bytes), 0) FROM runs WHERE ended_at IS NOT NULL")
-    return int(logged)
 
 
 def _aged(kind: int, age: float, tx: Transaction) -> list[_Key]:
@@ -184,10 +170,10 @@ def _excess(
     excess = used(tx) - most
     if excess <= 0:
         return []
-    found: list[_Key] = []
+    keys: list[_Key] = []
     for _, kind, key, size in sorted(row for sql in oldest for row in tx.rows(sql, _FOUND))[:_FOUND]:
         if excess <= 0:
             break
-        found.append((kind, key))
+        keys.append((kind, key))
         excess -= size
-    return found[: 1 + len(found) // 8]
+    return keys[: 1 + len(keys) // 8]

@@ -1,6 +1,6 @@
 """Connections to a file of SQLite, and transactions on them.
 
-Takes a path. Returns connections that commit only where they are told to.
+Takes a path. Returns connections that commit only where a statement commits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SqliteTransaction:
         return self._connection.execute(_spelt(sql), values).rowcount
 
     def announce(self, topic: str) -> None:
-        """One process writes the file, so there is nobody else to hear it."""
+        """One process writes the file, so no other process can hear it."""
 
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None:
         self._connection.executemany(_spelt(sql), rows)

@@ -177,7 +177,7 @@ def _deliver(writes: Sequence[_Write]) -> None:
     for write in writes:
         loops.setdefault(write.loop, []).append(write)
     for loop, done in loops.items():
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended, and no caller waits any more
             loop.call_soon_threadsafe(_settle, done)
 
 

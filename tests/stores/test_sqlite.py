@@ -20,11 +20,6 @@ from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.doubles.stored import position, stored, texts, turn
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.sqlite"
-
-
 async def test_what_is_stored_outlives_the_process(path: Path) -> None:
     first = SqlStore(SqliteDatabase(path))
     await first.put(turn("a", None))
@@ -49,14 +44,12 @@ def test_only_its_owner_may_read_the_file(path: Path) -> None:
         os.umask(before)
 
 
-async def test_a_position_is_never_used_again(path: Path) -> None:
-    store = SqlStore(SqliteDatabase(path))
+async def test_a_position_is_never_used_again(store: SqlStore) -> None:
     await store.put(turn("a", None))
     before = await position(store, "a")
     await store.delete("a")
     await store.put(turn("b", None))
     assert await position(store, "b") != before
-    await store.close()
 
 
 async def test_sqlite_without_a_path_is_in_the_state_folder(tmp_path: Path) -> None:
@@ -83,23 +76,16 @@ async def test_a_newer_schema_is_refused_with_a_sentence(path: Path) -> None:
         SqliteDatabase(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"), [(b"not a database, but a text of a file. " * 99, "it is no SQLite database")]
-)
-def test_another_file_is_refused(path: Path, content: bytes, sentence: str) -> None:
-    path.write_bytes(content)
-    with pytest.raises(SettingsError, match=sentence):
+def test_another_file_and_a_missing_folder_are_refused(path: Path) -> None:
+    path.write_bytes(content := b"not a database, but a text of a file. " * 99)
+    with pytest.raises(SettingsError, match="it is no SQLite database"):
         SqliteDatabase(path)
     assert path.read_bytes() == content
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file or directory"):
-        SqliteDatabase(tmp_path / "missing" / "store.sqlite")
+        SqliteDatabase(path.parent / "missing" / "store.sqlite")
 
 
-async def test_a_full_disk_is_a_clear_error_and_passes(path: Path) -> None:
-    store = SqlStore(database := SqliteDatabase(path))
+async def test_a_full_disk_is_a_clear_error_and_passes(database: SqliteDatabase, store: SqlStore) -> None:
     await store.put(stored("resp_1"))
     [[pages]] = await database.write(lambda tx: tx.rows("PRAGMA page_count"))
     await database.write(lambda tx: tx.rows(f"PRAGMA max_page_count = {pages + 4}"))
@@ -113,32 +99,30 @@ async def test_a_full_disk_is_a_clear_error_and_passes(path: Path) -> None:
     await database.write(lambda tx: tx.rows("PRAGMA max_page_count = 100000"))
     await store.put(stored("resp_big_0", tokens=100_000))
     assert await store.get("resp_big_0") is not None
-    await store.close()
 
 
-async def test_writes_that_waited_with_a_failing_one_are_stored(path: Path) -> None:
-    store = SqlStore(database := SqliteDatabase(path))
+async def test_writes_that_waited_with_a_failing_one_are_stored(
+    database: SqliteDatabase, store: SqlStore
+) -> None:
     [[pages]] = await database.write(lambda tx: tx.rows("PRAGMA page_count"))
     await database.write(lambda tx: tx.rows(f"PRAGMA max_page_count = {pages + 30}"))
     given = [stored("resp_1"), stored("resp_big", tokens=500_000), stored("resp_2")]
     results = await asyncio.gather(*map(store.put, given), return_exceptions=True)
     assert [type(result) for result in results] == [type(None), StoreUnavailable, type(None)]
     assert await store.get("resp_2") == stored("resp_2")
-    await store.close()
 
 
-async def test_a_read_only_file_is_a_clear_error(path: Path) -> None:
-    store = SqlStore(database := SqliteDatabase(path))
+async def test_a_read_only_file_is_a_clear_error(database: SqliteDatabase, store: SqlStore) -> None:
     await store.put(stored("resp_1"))
     database._writer.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreUnavailable, match="read-only"):
         await store.put(stored("resp_2"))
     assert await store.get("resp_1") is not None
-    await store.close()
 
 
-async def test_a_locked_file_is_a_clear_error_and_passes(path: Path) -> None:
-    store = SqlStore(database := SqliteDatabase(path))
+async def test_a_locked_file_is_a_clear_error_and_passes(
+    path: Path, database: SqliteDatabase, store: SqlStore
+) -> None:
     database._writer.execute("PRAGMA busy_timeout = 50")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -147,7 +131,6 @@ async def test_a_locked_file_is_a_clear_error_and_passes(path: Path) -> None:
     other.execute("COMMIT")
     other.close()
     await store.put(stored("resp_1"))
-    await store.close()
 
 
 def test_a_corrupt_file_is_a_clear_error(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +23,18 @@ from gpt_oss_server.stores.sql.store import SqlStore
 from tests.doubles.postgres import Postgres
 from tests.doubles.stored import append, conversation, ids, item, part, position, stored, texts, turn
 from tests.doubles.waiting import until_found
+
+
+@pytest.fixture
+async def database(postgres: Postgres) -> AsyncIterator[PostgresDatabase]:
+    database = PostgresDatabase(postgres.new_database())
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def store(database: PostgresDatabase) -> SqlStore:
+    return SqlStore(database)
 
 
 async def test_two_servers_share_their_responses_and_conversations(postgres: Postgres) -> None:
@@ -76,18 +88,17 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("odd", ["nul \x00", "long " * 2_000, "\\escape", "ü🙂", "lone \ud800"])
-async def test_ids_of_any_characters_are_kept(postgres: Postgres, odd: str) -> None:
-    store = SqlStore(PostgresDatabase(postgres.new_database()))
+async def test_ids_of_any_characters_are_kept(store: SqlStore, odd: str) -> None:
     await store.put_conversation(conversation("conv_1"), [part(odd)])
     assert await store.item(odd) == item(odd)
     assert await store.get(odd) is None
     assert await ids(store, "conv_1") == [odd]
-    await store.close()
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_restart_in_mid_traffic_costs_retries_and_nothing_else(postgres: Postgres, mode: str) -> None:
-    store = SqlStore(PostgresDatabase(postgres.new_database()))
+async def test_a_restart_in_mid_traffic_costs_retries_and_nothing_else(
+    postgres: Postgres, store: SqlStore, mode: str
+) -> None:
     await store.put_conversation(conversation("conv_1"))
     stops = asyncio.Event()
     kept: list[str] = []
@@ -121,7 +132,6 @@ async def test_a_restart_in_mid_traffic_costs_retries_and_nothing_else(postgres:
         stops.set()
     assert [name for name in kept if await store.get(name) is None] == []
     assert sorted(await ids(store, "conv_1")) == sorted(name.replace("resp", "msg") for name in kept)
-    await store.close()
 
 
 class _BreaksAtCommit:
@@ -151,20 +161,19 @@ class _BreaksAtCommit:
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_commit_whose_answer_is_lost_takes_effect_once(postgres: Postgres, after: bool) -> None:
-    store = SqlStore(database := PostgresDatabase(postgres.new_database()))
+async def test_a_commit_whose_answer_is_lost_takes_effect_once(
+    database: PostgresDatabase, store: SqlStore, after: bool
+) -> None:
     await store.put_conversation(conversation("conv_1"))
     broken = _BreaksAtCommit(database, after=after)
     items = await store.append(append("conv_1", part("msg_1")))
     assert broken.breaks.is_set()
     assert items == (item("msg_1"),)
     assert await ids(store, "conv_1") == ["msg_1"]
-    await store.close()
 
 
-async def test_a_connection_that_is_stuck_in_a_pipeline_is_replaced(postgres: Postgres) -> None:
+async def test_a_connection_that_is_stuck_in_a_pipeline_is_replaced(database: PostgresDatabase) -> None:
     """Seen as the database stopped: the connection stays open, and no statement succeeds on it any more."""
-    database = PostgresDatabase(postgres.new_database(), patience=5)
     runs = 0
 
     def work(tx: Transaction) -> list[tuple[int, ...]]:
@@ -179,7 +188,6 @@ async def test_a_connection_that_is_stuck_in_a_pipeline_is_replaced(postgres: Po
 
     assert await database.write(work) == [(7,)]
     assert runs == 2
-    await database.close()
 
 
 async def test_a_database_that_stays_away_is_a_clear_error(postgres: Postgres) -> None:
@@ -194,8 +202,7 @@ async def test_a_database_that_stays_away_is_a_clear_error(postgres: Postgres) -
     await store.close()
 
 
-async def test_transactions_in_each_other_s_way_run_again(postgres: Postgres) -> None:
-    database = PostgresDatabase(postgres.new_database())
+async def test_transactions_in_each_other_s_way_run_again(database: PostgresDatabase) -> None:
     await database.write(lambda tx: tx.run("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)"))
     await database.write(lambda tx: tx.run_each("INSERT INTO t VALUES (?, 0)", [(1,), (2,)]))
     meet = threading.Barrier(2)
@@ -215,7 +222,6 @@ async def test_transactions_in_each_other_s_way_run_again(postgres: Postgres) ->
 
     await asyncio.gather(database.write(crossing(1, 2)), database.write(crossing(2, 1)))
     assert await database.read(lambda tx: tx.rows("SELECT n FROM t")) == [(2,), (2,)]
-    await database.close()
 
 
 async def test_servers_of_one_database_share_the_sealing_key(postgres: Postgres) -> None:

@@ -1,6 +1,6 @@
 """Exports a store as lines of JSON and imports them, into this or any other database.
 
-Takes a transaction. Returns records that anybody can read: links, each after its parent, then what refers to
+Takes a transaction. Returns records in plain JSON: links, each after its parent, then what refers to
 them. An import gives the links new positions, so that the same conversations continue on another machine.
 """
 
@@ -13,18 +13,12 @@ from typing import Any
 
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import SettingsError
+from gpt_oss_server.stores.base import StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import Addition
-from gpt_oss_server.stores.sql.codec import (
-    decode_addition,
-    encode_addition,
-    encode_items,
-    from_bytes,
-    key_of,
-    to_bytes,
-)
+from gpt_oss_server.stores.sql.codec import decode_addition, encode_addition, from_bytes, key_of
+from gpt_oss_server.stores.sql.conversations import end_at, insert_conversation, insert_part
 from gpt_oss_server.stores.sql.database import Transaction
-from gpt_oss_server.stores.sql.responses import add_items, encode_body, item_places
-from gpt_oss_server.stores.sql.traces import put_trace
+from gpt_oss_server.stores.sql.responses import EncodedResponse, insert_response
 
 FORMAT = {"format": "gpt-oss-server store", "version": 1}
 _PAGE = 100
@@ -52,18 +46,18 @@ class Export:
         )
         if not rows:
             return self._conversations(tx)
-        links, found = set(self.links), []
+        links, records = set(self.links), []
         for key, position, stored_at, session, body, owner, trace in rows:
             if self._wants(key):
                 response = _response(position, stored_at, session, body, owner)
                 if trace is not None:
                     response["trace"] = b64encode(trace).decode("ascii")
-                found += [*_links_of(tx, position, links), response]
-        return found, replace(self, links=frozenset(links), response=rows[-1][1])
+                records += [*_new_links(tx, position, links), response]
+        return records, replace(self, links=frozenset(links), response=rows[-1][1])
 
     def _conversations(self, tx: Transaction) -> tuple[list[Record], Export]:
         links: set[int] = set(self.links)
-        found: list[Record] = []
+        records: list[Record] = []
         rows = tx.rows(
             "SELECT id, created_at, changed_at, version, tip, metadata, owner FROM conversations WHERE id > ?"
             " ORDER BY id LIMIT ?",
@@ -72,11 +66,11 @@ class Export:
         )
         for key, created_at, changed_at, version, tip, metadata, owner in rows:
             if self._wants(key):
-                found += _links_of(tx, tip, links)
+                records += _new_links(tx, tip, links)
                 named = {"id": key, "created_at": created_at, "metadata": from_bytes(metadata)}
-                found.append(_conversation(tx, {**named, "version": version, "owner": owner}, changed_at))
+                records.append(_conversation(tx, {**named, "version": version, "owner": owner}, changed_at))
         last = rows[-1][0] if rows else self.conversation
-        return found, replace(self, links=frozenset(links), conversation=last, ended=not rows)
+        return records, replace(self, links=frozenset(links), conversation=last, ended=not rows)
 
     def _wants(self, key: str) -> bool:
         return not self.ids or key in self.ids
@@ -114,15 +108,15 @@ def import_records(tx: Transaction, records: Iterable[Record]) -> Imported:
     return done
 
 
-def _links_of(tx: Transaction, position: int | None, exported: set[int]) -> Iterator[Record]:
+def _new_links(tx: Transaction, position: int | None, exported: set[int]) -> Iterator[Record]:
     """The links of a chain that are not exported yet, the oldest first."""
-    found: list[Record] = []
+    records: list[Record] = []
     while position is not None and position not in exported:
         [[parent, body]] = tx.rows("SELECT parent, body FROM links WHERE position = ?", position)
-        found.append({"link": position, "parent": parent, **asdict(decode_addition(body))})
+        records.append({"link": position, "parent": parent, **asdict(decode_addition(body))})
         exported.add(position)
         position = parent
-    return reversed(found)
+    return reversed(records)
 
 
 def _response(position: int, stored_at: float, session: bytes, body: bytes, owner: str) -> Record:
@@ -147,8 +141,8 @@ def _conversation(tx: Transaction, named: Record, changed_at: float) -> Record:
 def _add_link(tx: Transaction, parent: int | None, record: Record) -> int:
     """Adds a link that nothing holds yet. The sweeper deletes it if that remains so."""
     segments = [
-        Segment(**{**each, "tokens": tuple(each["tokens"]), "tools": tuple(each["tools"])})
-        for each in record["segments"]
+        Segment(**{**fields, "tokens": tuple(fields["tokens"]), "tools": tuple(fields["tools"])})
+        for fields in record["segments"]
     ]
     approvals = {key: (call[0], call[1]) for key, call in record["approvals"].items()}
     added = Addition(tuple(segments), record["recipients"], approvals, tuple(record["answered"]))
@@ -161,59 +155,40 @@ def _add_link(tx: Transaction, parent: int | None, record: Record) -> int:
 
 def _add_response(tx: Transaction, position: int | None, record: Record) -> bool:
     assert position is not None
-    response, given = record["response"], record["input_items"]
-    body, places = encode_body(response, given, record["results"])
-    session, owner = record["session"].encode("utf-8", "surrogatepass"), _owner_of(record)
-    trace = b64decode(record.get("trace", ""), validate=True)  # exports of earlier versions have none
-    is_new = tx.run(
-        "INSERT INTO responses (id, position, stored_at, session, size, body, places, owner)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        key_of(response["id"]),
-        position,
-        float(record["stored_at"]),
-        session,
-        len(body),
-        body,
-        places,
-        owner,
+    encoded = EncodedResponse.of(
+        StoredResponse(
+            record["response"],
+            tuple(record["input_items"]),
+            session=record["session"],
+            results=record["results"],
+            trace=b64decode(record.get("trace", ""), validate=True),  # exports of earlier versions have none
+        ),
+        _owner(record),
     )
+    is_new = insert_response(tx, encoded, position, float(record["stored_at"]))
     if is_new:
         _hold(tx, position)
-        add_items(tx, item_places(given, response["output"]), position, owner)
-        if trace:
-            put_trace(tx, key_of(response["id"]), trace)
-    return bool(is_new)
+    return is_new
 
 
 def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], record: Record) -> bool:
-    conversation, parts = record["conversation"], record["parts"]
-    key, owner = key_of(conversation["id"]), _owner_of(conversation)
-    tip = positions[parts[-1]["link"]] if parts else None
-    bodies = [(positions[part["link"]], part["items"], *encode_items(part["items"])) for part in parts]
-    is_new = tx.run(
-        "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata, owner)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        key,
-        conversation["created_at"],
-        float(record["changed_at"]),
-        conversation["version"],
-        tip,
-        sum(len(body) for _, _, body, _ in bodies),
-        to_bytes(conversation["metadata"]),
-        owner,
+    fields, parts = record["conversation"], record["parts"]
+    key, owner = key_of(fields["id"]), _owner(fields)
+    named = StoredConversation(
+        fields["id"], fields["created_at"], fields["metadata"], fields["version"], owner
     )
-    if not is_new:
+    if not insert_conversation(tx, named, float(record["changed_at"])):
         return False
-    _hold(tx, tip)
-    sql = "INSERT INTO parts (position, conversation, items, places) VALUES (?, ?, ?, ?)"
-    for position, items, body, places in bodies:
+    position = None
+    for part in parts:
+        position = positions[part["link"]]
         assert position is not None
-        tx.run(sql, position, key, body, places)
-        add_items(tx, item_places(items), position, owner)
+        end_at(tx, key, position, insert_part(tx, key, owner, position, part["items"]))
+    _hold(tx, position)
     return True
 
 
-def _owner_of(record: Record) -> str:
+def _owner(record: Record) -> str:
     """Exports of servers that knew no owners have none."""
     owner = record.get("owner", "")
     if not isinstance(owner, str):
