@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.caller.access import OPEN, Access, KeyLimits
-from gpt_oss_server.caller.limiter import Admission
-from gpt_oss_server.caller.reservation import Spending, no_spending
+from gpt_oss_server.caller.limiter import Admission, Spending, no_spending
 from tools.tool import Client
 
 ASSUMED_OUTPUT = 1024  # tokens that are reserved for the output of a request that sets no limit

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpt_oss_server.caller.access import Access
-from gpt_oss_server.caller.limit_headers import duration, limit_headers
-from gpt_oss_server.caller.reservation import Spending, no_spending
 from gpt_oss_server.errors import RateLimitExceeded, StoreUnavailable, TokenLimitExceeded
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.allowances import Allowances, Charge, Left, Refused
@@ -162,3 +161,42 @@ def _refusal(refused: Refused) -> RateLimitExceeded:
         f"{duration(refused.seconds)}.",
         retry_after=refused.seconds,
     )
+
+
+Settle = Callable[[int, int], None]  # the tokens that were reserved, and those that were used
+
+
+class Spending:
+    def __init__(self, reserved: int = 0, settle: Settle | None = None) -> None:
+        self._reserved = reserved
+        self._settle = settle
+
+    def settle(self, used: int) -> None:
+        """Counts what was used in place of what was reserved. Only the first call counts."""
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            settle(self._reserved, used)
+
+
+def no_spending() -> Spending:
+    """Of a run whose tokens have no limit."""
+    return Spending()
+
+
+def limit_headers(kind: str, left: Left) -> dict[str, str]:
+    return {
+        f"x-ratelimit-limit-{kind}": str(left.charge.limit),
+        f"x-ratelimit-remaining-{kind}": str(max(0, math.floor(left.amount))),
+        f"x-ratelimit-reset-{kind}": duration(left.seconds_until_full),
+    }
+
+
+def duration(seconds: float) -> str:
+    """A time as OpenAI's service spells it: 250ms, 7.66s, 6m0s."""
+    milliseconds = math.ceil(seconds * 1000)
+    if milliseconds < 1000:
+        return f"{milliseconds}ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:g}s"
+    minutes, rest = divmod(math.ceil(milliseconds / 1000), 60)
+    return f"{minutes}m{rest}s"

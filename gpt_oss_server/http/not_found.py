@@ -10,7 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match
+
+from gpt_oss_server.errors import ApiError, InvalidRequest, MethodNotAllowed, NotFound
+from gpt_oss_server.http.answers import error_answer
 
 _METHODS = ("GET", "HEAD", "POST", "DELETE")  # the methods of this server's routes
 
@@ -46,3 +53,31 @@ def template_of(routes: Sequence[BaseRoute], path: str, method: str) -> str | No
 def _matches(route: BaseRoute, method: str, path: str) -> bool:
     scope = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
     return route.matches(scope)[0] is Match.FULL
+
+
+def add_error_answers(app: FastAPI) -> None:
+    """Errors of this server, and Starlette's own, are answered in the error body of this server."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+async def _api_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return error_answer(error)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    """No such path, or the wrong method."""
+    assert isinstance(error, HTTPException)
+    path, method, routes = request.scope["path"], request.method, request.app.routes
+    if error.status_code == 404:
+        other = intended_path(routes, path, method)
+        advice = (
+            f"did you mean {other}? A client's base URL ends in /v1"
+            if other
+            else "/openapi.json lists all paths"
+        )
+        return error_answer(NotFound(f"This server has no {path}; {advice}."))
+    if error.status_code == 405:
+        return error_answer(MethodNotAllowed(path, method, methods_of(routes, path)))
+    return error_answer(InvalidRequest(str(error.detail)))

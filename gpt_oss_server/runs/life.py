@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from gpt_oss_server.caller.limiter import Spending, no_spending
 from gpt_oss_server.caller.record import note_answer
-from gpt_oss_server.caller.reservation import Spending, no_spending
 from gpt_oss_server.errors import ApiError, from_exception
-from gpt_oss_server.runs.counters import Outcome, outcome
-from gpt_oss_server.runs.observed import Api, TurnStatus
+from gpt_oss_server.runs.observed import Api, Outcome, TurnStatus, outcome
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work

@@ -7,16 +7,17 @@ counters. A run has one turn, or one for each choice. It must not know what beco
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.runs.counters import Counters
 from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.watch import UNWATCHED, MeasuredSpan, Watch
+from inference.engine import Finish
 
 Api = Literal["responses", "chat", "completions"]
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled", "disconnected", "handed_over"]
@@ -112,3 +113,31 @@ class ObservedRun:
         for turn in self.turns:
             for span in turn.generations:
                 span.take_reads()  # a trace may keep the spans, and nobody needs these
+
+
+Outcome = Literal["completed", "incomplete", "failed"]
+
+
+def outcome(finish: Finish | None, error: ApiError | None) -> Outcome:
+    """The outcome of a response or a choice, from the engine's finish and the error that ended it, if any."""
+    if error is not None:
+        return "failed"
+    return "incomplete" if finish is Finish.LENGTH else "completed"
+
+
+class Counters:
+    def __init__(self) -> None:
+        self.responses: Counter[str] = Counter()  # by status
+        self.slips: Counter[str] = Counter()  # by kind
+        self.cancelled = 0  # by clients that disconnected before the end
+
+    def count(self, status: str, slips: Iterable[str]) -> None:
+        self.responses[status] += 1
+        self.slips.update(slips)
+
+    def snapshot(self) -> dict[str, object]:
+        return {
+            "responses": dict(self.responses),
+            "harmony_slips": dict(self.slips),
+            "cancelled": self.cancelled,
+        }

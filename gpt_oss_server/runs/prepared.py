@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from gpt_oss_server.caller.caller import Caller
-from gpt_oss_server.caller.reservation import Spending
+from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.tools import RequestTools

@@ -19,17 +19,17 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
-from gpt_oss_server.runs.counters import Counters
-from gpt_oss_server.runs.debugging import allows_debugging
-from gpt_oss_server.runs.observed import Api, ObservedRun, RunObserver
+from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.settings.options import AUTO
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.keep import Keep, Stores
 from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from gpt_oss_server.traces.records import Traces
 from inference.engine import Engine
+from tools.addresses import is_of_this_machine
 
 _MOST_CHOICES = 128
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
@@ -136,3 +136,9 @@ async def check_stored(caller: Caller, keep: Keep) -> None:
             "conversations or chat completions, or send `store: false`.",
             param="store",
         )
+
+
+def allows_debugging(settings: Settings) -> bool:
+    if settings.debug_api != AUTO:
+        return settings.debug_api == "on"
+    return is_of_this_machine(settings.host)

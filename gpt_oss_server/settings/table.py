@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from gpt_oss_server.settings.access import AccessSettings
 from gpt_oss_server.settings.network import NetworkSettings
-from gpt_oss_server.settings.observation import ObservationSettings
-from gpt_oss_server.settings.operations import OperationsSettings
+from gpt_oss_server.settings.operations import ObservationSettings, OperationsSettings
 from gpt_oss_server.settings.options import (
     AUTO,
     ENV_PREFIX,

@@ -29,9 +29,12 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), local={"python"})
     tools = Ready(toolset)
     service = responses_service(
-        scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding, tools=tools
+        scripted("<|channel|>final<|message|>Hi<|return|>"),
+        encoding=encoding,
+        tools=tools,
+        clock=lambda: clock.now,
     )
-    containers = Containers(service, tools, lambda: clock.now)
+    containers = Containers(service.served)
     kept = (await containers.create("a", "kept", ME)).id
     left = (await containers.create("b", "left", ME)).id
     await containers.create("c", "another's", Caller(client="you"))

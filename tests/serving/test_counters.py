@@ -9,8 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from gpt_oss_server.errors import ApiError, GenerationFailed
-from gpt_oss_server.runs.counters import Counters, outcome
-from gpt_oss_server.runs.observed import ObservedRun
+from gpt_oss_server.runs.observed import Counters, ObservedRun, outcome
 from inference.engine import Finish
 
 

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.conversation import RESULT_LOST
+from gpt_oss_server.items.hosted import past_segments
+from gpt_oss_server.items.table import Kinds
 
 _FUNCTION = "functions."
 
@@ -105,3 +109,23 @@ def is_object(arguments: str) -> bool:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def ran_here(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    ran = message.get("executed_tools")
+    return [each for each in ran if isinstance(each, dict)] if isinstance(ran, list) else []
+
+
+def executed_type(kinds: Kinds, recipient: str) -> str:
+    """The `type` of a call in `executed_tools`."""
+    tool = kinds.called(recipient)
+    return tool.types[0] if tool is not None and tool.types else "mcp"
+
+
+def segments_of(ran: Sequence[Mapping[str, Any]], renderer: Renderer, kinds: Kinds) -> Iterator[Segment]:
+    """Skips entries that name no recipient: other servers use a field of this name too."""
+    for each in ran:
+        name, arguments, output = (each.get(key) for key in ("name", "arguments", "output"))
+        if not (isinstance(name, str) and name and isinstance(arguments, str) and isinstance(output, str)):
+            continue
+        yield from past_segments(renderer, kinds.called(name), name, arguments, output)

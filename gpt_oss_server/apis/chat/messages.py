@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.apis.chat.answers import answered_by, answers_of
-from gpt_oss_server.apis.chat.consents import Consents, EarlierCall
-from gpt_oss_server.apis.chat.executed import ran_here, segments_of
+from gpt_oss_server.apis.chat.consents import Consents, EarlierCall, ran_here, segments_of
 from gpt_oss_server.content.pairing import in_order_of_calls
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField

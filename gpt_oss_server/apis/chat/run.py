@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from gpt_oss_server.apis.chat.executed import executed_type
+from gpt_oss_server.apis.chat.consents import executed_type
 from gpt_oss_server.apis.chat.fold import Folded
 from gpt_oss_server.apis.chat.prepare import PreparedChat
 from gpt_oss_server.apis.chat.stream import ChoiceStream, Form
 from gpt_oss_server.apis.chat.writers import ChunkPart
-from gpt_oss_server.caller.reservation import Spending
+from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.shared_fields import shown_metadata

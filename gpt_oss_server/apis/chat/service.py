@@ -13,8 +13,7 @@ from gpt_oss_server.apis.chat.prepare import PreparedChat, prepare
 from gpt_oss_server.apis.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.apis.chat.run import ChatRun
 from gpt_oss_server.apis.chat.stored import StoredCompletions
-from gpt_oss_server.apis.chat.structured import read_form
-from gpt_oss_server.apis.chat.tools import read_tools
+from gpt_oss_server.apis.chat.tools import read_form, read_tools
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.http.large_work import in_thread_if_large

@@ -15,12 +15,12 @@ from typing import Any
 
 from gpt_oss_server.apis.completions.request import CreateCompletion
 from gpt_oss_server.apis.completions.text import LegacyLogprobs, PlainText
-from gpt_oss_server.caller.reservation import Spending
+from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.runs.chunks import shown_usage
-from gpt_oss_server.runs.counters import outcome
 from gpt_oss_server.runs.life import Life
+from gpt_oss_server.runs.observed import outcome
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work

@@ -6,8 +6,6 @@ files in /mnt/data, so the bytes are served as an attachment that no browser int
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
@@ -16,31 +14,28 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.containers.request import CreateContainer, parse_container
 from gpt_oss_server.apis.containers.sessions import Containers
-from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload
-from gpt_oss_server.toolset.offered import ToolsetMaker
+from gpt_oss_server.runs.served import Served
 
 
-def containers_router(
-    service: ResponsesService, tools: ToolsetMaker, clock: Callable[[], float] = time.time
-) -> APIRouter:
+def containers_router(served: Served) -> APIRouter:
     router = APIRouter(prefix="/v1/containers")
-    containers = Containers(service, tools, clock)
-    _add_containers(router, containers, service)
-    _add_files(router, containers, service)
+    containers = Containers(served)
+    _add_containers(router, containers, served)
+    _add_files(router, containers, served)
     return router
 
 
-def _add_containers(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
+def _add_containers(router: APIRouter, containers: Containers, served: Served) -> None:
     @router.post("", openapi_extra=documented(CreateContainer))
     async def create(request: Request) -> Response:
-        caller, body = await read_json(request, service.served.settings.max_body_bytes)
+        caller, body = await read_json(request, served.settings.max_body_bytes)
         wanted = parse_container(body)
-        created = await containers.create(service.served.ids("cntr"), wanted.name, caller)
+        created = await containers.create(served.ids("cntr"), wanted.name, caller)
         return JSONResponse(created.as_json())
 
     @router.get("")
@@ -62,7 +57,7 @@ def _add_containers(router: APIRouter, containers: Containers, service: Response
         return JSONResponse({"id": container, "object": "container.deleted", "deleted": True})
 
 
-def _add_files(router: APIRouter, containers: Containers, service: ResponsesService) -> None:
+def _add_files(router: APIRouter, containers: Containers, served: Served) -> None:
     @router.get("/{container}/files")
     async def files(container: str, request: Request) -> Response:
         found = await containers.find(container, caller_of(request.scope))
@@ -71,7 +66,7 @@ def _add_files(router: APIRouter, containers: Containers, service: ResponsesServ
 
     @router.post("/{container}/files")
     async def upload(container: str, request: Request) -> Response:
-        name, content = await read_upload(request, service.served.settings.max_body_bytes)
+        name, content = await read_upload(request, served.settings.max_body_bytes)
         caller = caller_of(request.scope)
         found = await containers.find_to_fill(container, caller)
         return JSONResponse(found.file_as_json(await found.put(name, content, caller)))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from gpt_oss_server.apis.containers.request import IDLE_MINUTES
-from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import (
     ContainerFileNotFound,
@@ -27,7 +26,8 @@ from gpt_oss_server.errors import (
     TooManyContainers,
 )
 from gpt_oss_server.items.code_interpreter import CodeInterpreter, container_id
-from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.toolset.offered import Toolset
 from tools.sessions import TooManySessions
 from tools.tool import ToolUnavailable
 
@@ -52,16 +52,15 @@ class Metadata:
 class Containers:
     """Finds containers by their ids."""
 
-    def __init__(self, service: ResponsesService, tools: ToolsetMaker, clock: Callable[[], float]) -> None:
-        self._service = service
-        self._tools = tools
-        self._clock = clock
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._clock = served.clock
         self._metadata: WeakKeyDictionary[PythonSession, Metadata] = WeakKeyDictionary()
 
     async def find(self, container: str, caller: Caller) -> Container:
         """Finds a container for use: as with OpenAI's, every use resets the idle time."""
         _check_allowed(caller)
-        toolset = await self._tools.ready()
+        toolset = await self._served.toolset()
         conversation = toolset.conversation_of(container, _PYTHON, caller)
         session = _session(toolset, conversation)
         if session is None:
@@ -72,7 +71,7 @@ class Containers:
         return Container(container, session, metadata, self._clock)
 
     def _why_missing(self, container: str) -> str:
-        is_shared = self._service.served.stores.claims is not None  # other servers may use the same store
+        is_shared = self._served.stores.claims is not None  # other servers may use the same store
         place = " on this server" if is_shared else ""
         why = (
             f"There is no container {container!r}{place}. Its conversation did not use python, has ended, or "
@@ -82,7 +81,7 @@ class Containers:
 
     async def created_by(self, client: str) -> list[Container]:
         """The open containers that this client created, the oldest first."""
-        toolset = await self._tools.ready()
+        toolset = await self._served.toolset()
         own: list[Container] = []
         for conversation in toolset.toolbox.conversations(_PYTHON):
             session = _session(toolset, conversation)
@@ -106,12 +105,12 @@ class Containers:
     async def delete(self, container: str, caller: Caller) -> None:
         """Ends the conversation's python, whose next call starts afresh; its other tools continue."""
         await self.find(container, caller)
-        toolset = await self._tools.ready()
+        toolset = await self._served.toolset()
         toolset.toolbox.forget(toolset.conversation_of(container, _PYTHON, caller), _PYTHON)
 
     async def _ready_with_python(self, caller: Caller) -> Toolset:
         _check_allowed(caller)
-        toolset = await self._tools.ready()
+        toolset = await self._served.toolset()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
         return toolset
@@ -126,7 +125,7 @@ class Containers:
 
     async def _stored_since(self, conversation: str, caller: Caller) -> float | None:
         """When the stored response or conversation of this id was created; None if none is stored."""
-        store = self._service.served.stores.of(caller.owner).responses
+        store = self._served.stores.of(caller.owner).responses
         if (response := await store.get(conversation)) is not None:
             return float(response.response["created_at"])
         named = await store.get_conversation(conversation)

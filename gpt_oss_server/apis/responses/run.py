@@ -19,7 +19,7 @@ from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.apis.responses.storage import FinishedTurn, begin_trace, not_stored, packed_trace
 from gpt_oss_server.apis.responses.stream import Event, Status
-from gpt_oss_server.caller.reservation import Spending
+from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.items.compaction import CompactionBuilder, compaction_item
 from gpt_oss_server.items.mcp import McpListBuilder

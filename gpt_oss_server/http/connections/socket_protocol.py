@@ -10,7 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from gpt_oss_server.http.connections.close_codes import SERVER_STOPS
+from gpt_oss_server.http.connections.sub_protocols import SERVER_STOPS
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):

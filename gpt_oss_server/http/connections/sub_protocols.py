@@ -19,3 +19,6 @@ def key_among(offered: str) -> str | None:
     """The key in the value of a `Sec-WebSocket-Protocol` header."""
     names = (name.strip() for name in offered.split(","))
     return next((name.removeprefix(_KEY) for name in names if name.startswith(_KEY)), None) or None
+
+
+SERVER_STOPS = 1012  # the server is going away in good order

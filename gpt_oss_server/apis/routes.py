@@ -1,0 +1,36 @@
+"""The table of routes: every API, by the router that its folder makes.
+
+Takes what the application has. Returns the routers in the order in which their paths are tried. A new API is
+a folder and a line here.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from gpt_oss_server.apis.chat.api import chat_router
+from gpt_oss_server.apis.chat.service import ChatService
+from gpt_oss_server.apis.completions.api import completions_router
+from gpt_oss_server.apis.containers.api import containers_router
+from gpt_oss_server.apis.conversations.api import conversations_router
+from gpt_oss_server.apis.models.api import models_router
+from gpt_oss_server.apis.responses.api import responses_router
+from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.apis.responses.socket.api import socket_router
+from gpt_oss_server.apis.traces.api import traces_router
+from gpt_oss_server.http.guards.origins import Origins
+from gpt_oss_server.runs.served import Served
+
+
+def api_routers(served: Served, service: ResponsesService, origins: Origins) -> tuple[APIRouter, ...]:
+    chat = ChatService(served)
+    return (
+        responses_router(service),
+        traces_router(served),
+        socket_router(service, origins),
+        conversations_router(served),
+        chat_router(chat),
+        completions_router(served, chat.prompt),
+        models_router(served),
+        containers_router(served),
+    )
