@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from gpt_oss_server.caller.access import MCP
 from gpt_oss_server.caller.caller import Caller
@@ -17,9 +18,8 @@ from gpt_oss_server.errors import ContainerNotFound, InvalidRequest, ToolNotAvai
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.tool_search import search_here
-from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.toolset.bound import HostedTools, ServerTools
 from gpt_oss_server.toolset.offered import Toolset
-from tools.toolbox import Toolbox
 
 
 @asynccontextmanager
@@ -33,64 +33,73 @@ async def bound_tools(
     limit: int | None,
     conversation: str = "",
 ) -> AsyncGenerator[HostedTools, None]:
-    """The built-in tools of a request. If the block raises, they are closed."""
-    hosted = await bind_tools(tools, ready, caller, kinds, ids)
-    hosted.conversation, hosted.limit = conversation, limit
+    """The hosted tools of a request. If the block raises, they are closed.
+
+    Waits until the toolset is `ready`, unless the request has no hosted tools.
+    """
+    hosted = HostedTools(kinds, conversation=conversation, limit=limit, search=search_here(tools))
+    if tools.hosted or tools.servers:
+        toolset = await ready()
+        hosted = await _with_servers(_with_own(hosted, tools, toolset, caller), tools, toolset, ids)
     try:
+        if shared := hosted.namespaces & set(tools.spaces):
+            raise InvalidRequest(
+                f"`tools` has a namespace and an MCP server that are both called {min(shared)!r}.",
+                param="tools",
+            )
         yield hosted
     except BaseException:
         await hosted.close(keeps_conversation=True)
         raise
 
 
-async def bind_tools(
-    tools: RequestTools, ready: Callable[[], Awaitable[Toolset]], caller: Caller, kinds: Kinds, ids: Ids
-) -> HostedTools:
-    """Waits until the toolset is `ready`, unless the request has no hosted tools."""
-    if not tools.hosted and not tools.servers:
-        return HostedTools(Toolbox(), kinds, search=search_here(tools))
-    toolset, access = await ready(), caller.access
+def _with_own(hosted: HostedTools, tools: RequestTools, toolset: Toolset, caller: Caller) -> HostedTools:
+    """Adds the tools of this server."""
+    kinds, access = hosted.kinds.hosted, caller.access
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
-    hosted = HostedTools(toolset.toolbox, kinds, caller.tool_client, search=search_here(tools))
     usable = {name for name in offered if access.allows(name)}
     wanted = list(tools.hosted) if tools.offered else []
     if wanted:
-        wanted += [name for name, tool in kinds.hosted.items() if tool.joins_others and name in usable]
+        wanted += [name for name, tool in kinds.items() if tool.joins_others and name in usable]
     wanted = [name for name in wanted if name in usable or name not in tools.optional]
     if tools.servers and tools.offered:
         access.check_tool(MCP)
-    for namespace in wanted:
-        access.check_tool(namespace)
-        if namespace not in offered:
-            refusal = toolset.refusals.get(namespace) or kinds.hosted[namespace].off
-            raise ToolNotAvailable(
-                refusal or f"This server does not offer the tool {namespace}.", param="tools"
-            )
-    hosted.declarations = tuple(offered[namespace] for namespace in wanted)
-    hosted.options = {name: options for name, options in tools.hosted.items() if name in wanted}
-    for namespace, options in hosted.options.items():
-        if container := kinds.hosted[namespace].container(options):
-            hosted.containers[namespace] = _open_container(container, namespace, toolset, caller)
-    if tools.servers and tools.offered:
-        try:
-            # On a thread, because the first import takes more than a second.
-            add_servers = await asyncio.to_thread(_add_servers)
-            await add_servers(tools.servers, toolset, hosted, ids, tools.listings)
-        except BaseException:
-            await hosted.close(keeps_conversation=True)  # it may hold connections from before the failure
-            raise
-    if shared := hosted.namespaces & set(tools.spaces):
-        await hosted.close(keeps_conversation=True)
-        raise InvalidRequest(
-            f"`tools` has a namespace and an MCP server that are both called {min(shared)!r}.", param="tools"
-        )
-    return hosted
+    for name in wanted:
+        access.check_tool(name)
+        if name not in offered:
+            refusal = toolset.refusals.get(name) or kinds[name].off
+            raise ToolNotAvailable(refusal or f"This server does not offer the tool {name}.", param="tools")
+    options = {name: options for name, options in tools.hosted.items() if name in wanted}
+    named = {name: container for name in options if (container := kinds[name].container(options[name]))}
+    return replace(
+        hosted,
+        toolbox=toolset.toolbox,
+        client=caller.tool_client,
+        declarations=tuple(offered[name] for name in wanted),
+        options=options,
+        containers={name: _open_container(named[name], name, toolset, caller) for name in named},
+    )
 
 
-def _add_servers() -> Callable[..., Awaitable[None]]:
-    from gpt_oss_server.toolset.servers import add_servers
+async def _with_servers(hosted: HostedTools, tools: RequestTools, toolset: Toolset, ids: Ids) -> HostedTools:
+    """Adds the tools of the request's MCP servers."""
+    if not tools.servers or not tools.offered:
+        return hosted
+    # On a thread, because the first import takes more than a second.
+    connect = await asyncio.to_thread(_connect)
+    servers = await connect(tools.servers, toolset, hosted.namespaces, ids, tools.listings)
+    return replace(
+        hosted,
+        declarations=(*hosted.declarations, *servers.declarations),
+        options={**hosted.options, **servers.options},
+        servers=servers,
+    )
 
-    return add_servers
+
+def _connect() -> Callable[..., Awaitable[ServerTools]]:
+    from gpt_oss_server.toolset.servers import connect_servers
+
+    return connect_servers
 
 
 def _open_container(container: str, namespace: str, toolset: Toolset, caller: Caller) -> str:

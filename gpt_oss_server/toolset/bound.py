@@ -6,8 +6,8 @@ decoder, and `TurnTools` for the turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNam
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
+from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.tool_search import ToolSearch
 from tools.tool import NOBODY, Client, Declaration, ToolOutput
@@ -27,27 +28,48 @@ _CARRIED: Final = "system"  # no other segment of a history has this role
 _BEGINNING = 12  # tokens of a result: enough for a cursor's brackets and nine digits
 
 
-@dataclass(slots=True)
-class HostedTools:
-    """Implements `TurnTools` once `conversation` is set."""
+@dataclass(frozen=True, slots=True)
+class ServerTools:
+    """The tools of a request's MCP servers, and what its conversation has from them."""
 
-    toolbox: Toolbox  # the server's
-    kinds: Kinds = field(default_factory=Kinds.of)
-    client: Client = NOBODY  # for whom the calls run
     declarations: tuple[Declaration, ...] = ()
-    options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    listings: list[dict[str, Any]] = field(default_factory=list)  # mcp_list_tools items
-    carries: list[Segment] = field(default_factory=list)  # the same lists, for the conversation's later turns
-    approvals: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
-    names: dict[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
-    missing: dict[str, str] = field(default_factory=dict)  # namespace of an unavailable server → why
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by namespace
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
+    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # those that need consent
+    missing: Mapping[str, str] = field(default_factory=dict)  # namespace of an unavailable server → why
+    listings: tuple[Item, ...] = ()  # mcp_list_tools items
+    carries: tuple[Segment, ...] = ()  # the same lists, for the conversation's later turns
+    toolbox: Toolbox | None = None  # precedes the server's, and ends with the request
+    close: Callable[[], None] = lambda: None  # in the background
+
+
+@dataclass(slots=True)
+class Progress:
+    """What changes while a request runs."""
+
+    calls: int = 0
+    resumed: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # options of new sessions
+
+
+@dataclass(frozen=True, slots=True)
+class HostedTools:
+    """Implements `TurnTools`."""
+
+    kinds: Kinds
+    toolbox: Toolbox = field(default_factory=Toolbox)  # the server's
+    client: Client = NOBODY  # for whom the calls run
     conversation: str = ""
-    containers: dict[str, str] = field(default_factory=dict)  # namespace → the conversation it runs in
+    limit: int | None = None  # of calls
+    declarations: tuple[Declaration, ...] = ()
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by namespace
+    containers: Mapping[str, str] = field(default_factory=dict)  # namespace → the conversation it runs in
     search: ToolSearch | None = None
-    limit: int | None = None
-    own: Toolbox | None = None  # the request's own tools, which precede the server's and end with the request
-    close_later: Callable[[Coroutine[Any, Any, None]], None] | None = None  # closes `own` in the background
-    _calls: int = 0
+    servers: ServerTools = field(default_factory=ServerTools)
+    progress: Progress = field(default_factory=Progress)
+
+    def in_conversation(self, conversation: str) -> HostedTools:
+        """The same tools for a further choice of the request, whose calls count by themselves."""
+        return replace(self, conversation=conversation, progress=Progress(resumed=self.progress.resumed))
 
     @property
     def in_system_message(self) -> tuple[ToolNamespace, ...]:
@@ -89,7 +111,7 @@ class HostedTools:
 
     def _resolve(self, namespace: str, cursor: int, line: int | None) -> tuple[str, str] | None:
         # First the pages of this conversation: its branches share a session, and other servers have theirs.
-        known = self.kinds.hosted[namespace].cited(self.options.get(namespace, {}), cursor, line)
+        known = self.kinds.hosted[namespace].cited(self._options(namespace), cursor, line)
         if known is not None:
             return known
         session = self.toolbox.session(self.conversation, namespace)
@@ -103,7 +125,7 @@ class HostedTools:
         carried = [tool for segment in shown if segment.role == _CARRIED for tool in segment.tools]
         for name in self._hosted:
             if resumed := self.kinds.hosted[name].resumed(results, carried):
-                self.options[name] = {**self.options.get(name, {}), **resumed}
+                self.progress.resumed[name] = resumed
 
     @property
     def left_behind(self) -> list[Segment]:
@@ -111,7 +133,7 @@ class HostedTools:
         left = []
         for name in sorted(self._hosted):
             session = self.toolbox.session(self.conversation_of(name), name)
-            record = self.kinds.hosted[name].carries(session, self.options.get(name, {}))
+            record = self.kinds.hosted[name].carries(session, self._options(name))
             if record is not None:
                 left.append(Segment(_CARRIED, (), tools=(record,)))
         return left
@@ -119,7 +141,7 @@ class HostedTools:
     def runs(self, recipient: str) -> bool:
         if self._searches(recipient):
             return True
-        return recipient.partition(".")[0] in self.namespaces and recipient not in self.approvals
+        return recipient.partition(".")[0] in self.namespaces and recipient not in self.servers.approvals
 
     async def run(self, recipient: str, arguments: str) -> ToolOutput:
         if self.search is not None and self._searches(recipient):
@@ -127,10 +149,10 @@ class HostedTools:
         namespace = recipient.partition(".")[0]
         if namespace not in self.namespaces:  # an approved call from a client's item
             unknown = f"{namespace[:80]!r} is not among the tools of this request."
-            return ToolOutput(self.missing.get(namespace, unknown), failed=True)
-        if recipient not in self.approvals:  # a call that the user approved does not count
-            self._calls += 1
-            if self.limit is not None and self._calls > self.limit:
+            return ToolOutput(self.servers.missing.get(namespace, unknown), failed=True)
+        if recipient not in self.servers.approvals:  # a call that the user approved does not count
+            self.progress.calls += 1
+            if self.limit is not None and self.progress.calls > self.limit:
                 return ToolOutput(
                     f"The limit of {self.limit} tool call(s) in this response is reached, so this one was "
                     "not made. Answer with what you have.",
@@ -139,16 +161,17 @@ class HostedTools:
         return await self._run(namespace, recipient, arguments)
 
     async def _run(self, namespace: str, recipient: str, arguments: str) -> ToolOutput:
-        options = self.options.get(namespace)
-        toolbox = self.own if self.own is not None else self.toolbox
-        return await toolbox.run(
-            self.conversation_of(namespace), recipient, arguments, options, client=self.client
-        )
+        toolbox, conversation = self.servers.toolbox or self.toolbox, self.conversation_of(namespace)
+        options = self._options(namespace)
+        return await toolbox.run(conversation, recipient, arguments, options, client=self.client)
+
+    def _options(self, namespace: str) -> Mapping[str, Any]:
+        return {**self.options.get(namespace, {}), **self.progress.resumed.get(namespace, {})}
 
     def replayed(self, recipient: str) -> None:
         """Counts a call that an earlier attempt of this response made."""
-        if recipient not in self.approvals and not self._searches(recipient):
-            self._calls += 1
+        if recipient not in self.servers.approvals and not self._searches(recipient):
+            self.progress.calls += 1
 
     async def repeat(self, recipient: str, arguments: str) -> None:
         """Makes a call of an earlier attempt again for what it leaves in its session; it does not count."""
@@ -166,8 +189,7 @@ class HostedTools:
     async def close(self, *, keeps_conversation: bool) -> None:
         if not keeps_conversation:
             self.toolbox.forget(self.conversation)
-        if self.own is not None and self.close_later is not None:
-            self.close_later(self.own.close())
+        self.servers.close()
 
 
 def beginnings_of_results(shown: Iterable[Segment], encoding: Encoding) -> list[str]:

@@ -51,7 +51,7 @@ def _guides(tools: RequestTools, hosted: HostedTools) -> dict[str, Mapping[str, 
         for declaration in hosted.declarations
         for function in declaration.functions
     }
-    guides = {to: schema for to, schema in found.items() if schema and to in hosted.names}
+    guides = {to: schema for to, schema in found.items() if schema and to in hosted.servers.names}
     for tool in tools.clients.values():
         if tool.kind == "function" and tool.form is None and tool.declared.parameters:
             guides[tool.recipient] = tool.declared.parameters
@@ -95,8 +95,8 @@ def _recipients(
     kind, name = named.get("type"), named.get("name")
     if kind == "mcp":
         label = named.get("server_label")
-        found = {r for r, (of, n) in hosted.names.items() if of == label and name in (None, n)}
-        why = hosted.missing.get(namespace_word(label)) if isinstance(label, str) else None
+        found = {r for r, (of, n) in hosted.servers.names.items() if of == label and name in (None, n)}
+        why = hosted.servers.missing.get(namespace_word(label)) if isinstance(label, str) else None
         if why is not None and listed:
             return frozenset()  # the prompt leaves it out too
         if why is not None:

@@ -1,6 +1,6 @@
-"""Connects to the MCP servers of a request and adds their tools to its tools.
+"""Connects to the MCP servers of a request.
 
-Takes tools of type `mcp` as the client wrote them. Adds to `HostedTools` their declarations, and an
+Takes tools of type `mcp` as the client wrote them. Returns `ServerTools`: their declarations, and an
 mcp_list_tools item for each server that the conversation has not listed before. If a server cannot list its
 tools, its item holds the error, and the model proceeds without it.
 """
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 
+from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.mcp import Record, carried, carried_listing, list_item, record_of, shown_tools
-from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.toolset.bound import ServerTools
 from gpt_oss_server.toolset.offered import Toolset
 from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import McpSettingsError
@@ -24,56 +26,86 @@ from tools.mcp.request import request_tool
 from tools.mcp.transports import Reach
 from tools.toolbox import Offer, Toolbox, offer_of
 
+Server = McpTool | Narrowed
 
-async def add_servers(
-    servers: Sequence[tuple[str, dict[str, Any]]],
+
+async def connect_servers(
+    servers: Sequence[tuple[str, Tool]],
     toolset: Toolset,
-    hosted: HostedTools,
+    taken: frozenset[str],
     ids: Ids,
     records: Mapping[str, Record],
-) -> None:
-    """`records`: the lists of earlier turns, by server label. A server that has one is not listed again."""
-    known = [carried_listing(written, records) for _, written in servers]
-    made = [
-        _read(where, written, toolset, listing)
-        for (where, written), listing in zip(servers, known, strict=True)
-    ]
-    spaces = [server.declaration.namespace for server in made]
+) -> ServerTools:
+    """`taken`: the namespaces of the request's other tools.
+
+    `records`: the lists of earlier turns, by server label. A server that has one is not listed again.
+    """
+    earlier = [carried_listing(written, records) for _, written in servers]
+    named = [_read(*written, toolset, before) for written, before in zip(servers, earlier, strict=True)]
+    _check_namespaces([server.declaration.namespace for server in named], taken)
+    own = [_offer(server) for server in named if isinstance(server, McpTool)]
+    toolbox = Toolbox(own, parent=toolset.toolbox) if own else None
+    try:
+        listings = await asyncio.gather(*map(_listing, named))  # concurrently: one may not answer at all
+        news = [
+            await _news(server, listing, before, tool.get("server_url"), ids)
+            for server, listing, before, (_, tool) in zip(named, listings, earlier, servers, strict=True)
+        ]
+    except BaseException:
+        _close(toolset, toolbox)  # it may hold connections from before the failure
+        raise
+    answers = list(zip(named, listings, strict=True))
+    listed = [(server, answer) for server, answer in answers if isinstance(answer, McpListing)]
+    tools = {
+        f"{server.declaration.namespace}.{tool.word}": (server, tool.name)
+        for server, listing in listed
+        for tool in listing.tools
+    }
+    return ServerTools(
+        declarations=tuple(server.declaration for server, _ in listed),
+        options={s.declaration.namespace: s.options for s, _ in listed if isinstance(s, Narrowed)},
+        names={to: (server.label, name) for to, (server, name) in tools.items()},
+        approvals={to: (s.label, name) for to, (s, name) in tools.items() if s.needs_approval(name)},
+        missing={s.declaration.namespace: str(why) for s, why in answers if isinstance(why, McpFailure)},
+        listings=tuple(item for item, _ in news if item is not None),
+        carries=tuple(carried(record) for _, record in news if record is not None),
+        toolbox=toolbox,
+        close=partial(_close, toolset, toolbox),
+    )
+
+
+def _check_namespaces(spaces: Sequence[str], taken: frozenset[str]) -> None:
     if len(set(spaces)) < len(spaces):
         raise InvalidRequest("`tools` names an MCP server twice; server_label must be unique.", param="tools")
-    if shared := hosted.namespaces & set(spaces):
+    if shared := taken & set(spaces):
         raise InvalidRequest(
             f"`tools` has an MCP server and a tool of this server that are both called {min(shared)!r}.",
             param="tools",
         )
-    own = [_offer(server) for server in made if isinstance(server, McpTool)]
-    if own:
-        hosted.own, hosted.close_later = Toolbox(own, parent=toolset.toolbox), toolset.close_later
-    listings = await asyncio.gather(*map(_listing, made))  # concurrently: one server may not answer at all
-    for server, listing, carried_over, (_, written) in zip(made, listings, known, servers, strict=True):
-        if isinstance(listing, McpFailure):
-            hosted.missing[server.declaration.namespace] = str(listing)
-            hosted.listings.append({**list_item(ids, server.label), "error": str(listing)})
-            continue
-        _declare(server, listing, hosted)
-        # An operator's server keeps its own list, which may have changed since then.
-        if carried_over is None or carried_over.only(server.permissions).tools != listing.tools:
-            about = {"instructions": listing.instructions} if listing.instructions else {}
-            hosted.listings.append({**list_item(ids, server.label), "tools": shown_tools(listing), **about})
-            record = record_of(server.label, written.get("server_url"), await server.full_listing())
-            hosted.carries.append(carried(record))
+
+
+async def _news(
+    server: Server, listing: McpListing | McpFailure, earlier: McpListing | None, url: str | None, ids: Ids
+) -> tuple[Item | None, Record | None]:
+    """The item that shows a server's list, and what later turns need of it; None if the list is not new."""
+    if isinstance(listing, McpFailure):
+        return {**list_item(ids, server.label), "error": str(listing)}, None
+    # An operator's server keeps its own list, which may have changed since then.
+    if earlier is not None and earlier.only(server.permissions).tools == listing.tools:
+        return None, None
+    about = {"instructions": listing.instructions} if listing.instructions else {}
+    item = {**list_item(ids, server.label), "tools": shown_tools(listing), **about}
+    return item, record_of(server.label, url, await server.full_listing())
 
 
 def _offer(server: McpTool) -> Offer:
     return offer_of(server, server.timeout, counted_as="mcp")
 
 
-def _read(
-    where: str, written: dict[str, Any], toolset: Toolset, listing: McpListing | None
-) -> McpTool | Narrowed:
+def _read(where: str, tool: Tool, toolset: Toolset, listing: McpListing | None) -> Server:
     try:
         return request_tool(
-            written,
+            tool,
             toolset.operators,
             reach=Reach(toolset.allow_private_hosts),
             timeout=toolset.mcp_timeout,
@@ -83,20 +115,14 @@ def _read(
         raise InvalidRequest(f"`{where}`: {error}", param=f"{where}.{error.param}") from None
 
 
-async def _listing(server: McpTool | Narrowed) -> McpListing | McpFailure:
+async def _listing(server: Server) -> McpListing | McpFailure:
     try:
         return await server.list()
     except McpFailure as failure:
         return failure
 
 
-def _declare(server: McpTool | Narrowed, listing: McpListing, hosted: HostedTools) -> None:
-    declaration = server.declaration
-    hosted.declarations += (declaration,)
-    if isinstance(server, Narrowed):
-        hosted.options[declaration.namespace] = server.options
-    for tool in listing.tools:
-        recipient = f"{declaration.namespace}.{tool.word}"
-        hosted.names[recipient] = (server.label, tool.name)
-        if server.needs_approval(tool.name):
-            hosted.approvals[recipient] = (server.label, tool.name)
+def _close(toolset: Toolset, toolbox: Toolbox | None) -> None:
+    """In the background, as an MCP server may take long to close."""
+    if toolbox is not None:
+        toolset.close_later(toolbox.close())

@@ -21,7 +21,7 @@ from gpt_oss_server.content.answer_form import answer_format
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.items.table import Kinds
-from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.toolset.bound import HostedTools, ServerTools
 from gpt_oss_server.toolset.choice import wanted_of
 from inference.engine import Engine
 from inference.local.engine import load_local
@@ -32,7 +32,6 @@ from tests.doubles.inference.smallest import write_smallest
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 from tools.tool import Declaration, Function
-from tools.toolbox import Toolbox
 
 CITY = {
     "type": "object",
@@ -214,13 +213,12 @@ async def test_an_unsupported_form_is_refused_before_generation(
 
 def hosted(*namespaces: str) -> HostedTools:
     """The tools of a request with these hosted tools and an MCP server."""
-    found = HostedTools(Toolbox())
-    found.declarations = (
+    declarations = (
         *(Declaration(name, None, (Function("search"),) if name == "browser" else ()) for name in namespaces),
         Declaration("docs", None, (Function("ask"), Function("find"))),
     )
-    found.names = {"docs.ask": ("docs", "ask"), "docs.find": ("docs", "find")}
-    return found
+    servers = ServerTools(names={"docs.ask": ("docs", "ask"), "docs.find": ("docs", "find")})
+    return HostedTools(Kinds.of(), declarations=declarations, servers=servers)
 
 
 TOOL_CHOICES: list[tuple[Any, set[str]]] = [

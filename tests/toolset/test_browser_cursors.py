@@ -7,18 +7,17 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.toolset.bound import HostedTools
 from tools.tool import Declaration
-from tools.toolbox import Toolbox
 
 BROWSER = Declaration("browser", "", ())
 
 
 def first_cursor(encoding: Encoding, *segments: Segment) -> int:
-    hosted = HostedTools(Toolbox(), declarations=(BROWSER,), options={"browser": {"filters": {}}})
+    hosted = HostedTools(Kinds.of(), declarations=(BROWSER,), options={"browser": {"filters": {}}})
     hosted.resume_from(segments, encoding)
-    assert hosted.options["browser"]["filters"] == {}
-    cursor: int = hosted.options["browser"]["first_cursor"]
+    cursor: int = hosted.progress.resumed["browser"]["first_cursor"]
     return cursor
 
 
@@ -47,7 +46,7 @@ def test_only_results_of_the_browser_count(encoding: Encoding) -> None:
 
 
 def test_without_a_browser_no_cursor_is_set(encoding: Encoding) -> None:
-    hosted = HostedTools(Toolbox())
+    hosted = HostedTools(Kinds.of())
     result = Renderer(encoding).tool_result("browser.open", "[3] A page", channel="analysis")
     hosted.resume_from([result], encoding)
-    assert not hosted.options
+    assert not hosted.progress.resumed

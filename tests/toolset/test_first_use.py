@@ -29,7 +29,7 @@ def test_reading_an_mcp_tool_imports_none_of_mcps_packages() -> None:
 
 
 def test_mcps_packages_are_imported_by_a_function_of_its_own_for_a_thread() -> None:
-    assert bind._add_servers().__name__ == "add_servers"
+    assert bind._connect().__name__ == "connect_servers"
 
 
 @pytest.fixture

@@ -102,8 +102,8 @@ def _read(
         renderer,
         hosted.kinds,
         continues_last=bool(request.continue_final_message),
-        servers=hosted.names,
-        missing=hosted.missing.values(),
+        servers=hosted.servers.names,
+        missing=hosted.servers.missing.values(),
     )
 
 

@@ -143,7 +143,7 @@ class ChatRun:
 
     def _choice(self, index: int) -> _Choice:
         prepared = self._prepared
-        hosted = replace(prepared.hosted, conversation=f"{self._id}_{index}")
+        hosted = prepared.hosted.in_conversation(f"{self._id}_{index}")
         transcript = Transcript(prepared.prompt)
         own = replace(prepared, hosted=hosted, sampling=prepared.sampling_of(index))
         plan = own.plan(
@@ -160,7 +160,7 @@ class ChatRun:
             new_call_id=lambda: self._work.ids("call"),
             runs_here=hosted.runs,
             executed_type=partial(executed_type, hosted.kinds),
-            approvals=hosted.approvals,
+            approvals=hosted.servers.approvals,
             approved=len(self._prepared.approved),
             cite=hosted.cite,
             answers_json=self._prepared.wanted.answer is not None,

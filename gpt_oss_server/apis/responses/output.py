@@ -71,8 +71,8 @@ def _hosted_calls(prepared: PreparedResponse, tape: Tape | None) -> HostedCalls:
     return HostedCalls(
         kinds=hosted.kinds,
         runs=hosted.runs,
-        names=hosted.names,
-        approvals=hosted.approvals,
+        names=hosted.servers.names,
+        approvals=hosted.servers.approvals,
         approved=list(prepared.approval_ids),
         cite=hosted.cite if tape is None else tape.citing(hosted.cite),
         answers_json=prepared.wanted.answer is not None,

@@ -92,7 +92,7 @@ def prepare(
         recipients=past.recipients,
         approvals=past.approvals,
         results=past.results,
-        servers=hosted.names,
+        servers=hosted.servers.names,
         sealer=work.keep.sealer,
         leads=not past.history,
         tools=tools.of_items,

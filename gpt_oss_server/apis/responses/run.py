@@ -146,7 +146,7 @@ class Run:
             # Of a run that is stopped, `stopped` notes the end.
             with self._life.running(notes=lambda: self.ending or not self.outlives):
                 yield stream.start()
-                for listing in self._prepared.hosted.listings:
+                for listing in self._prepared.hosted.servers.listings:
                     yield stream.add(McpListBuilder(listing))
                 with self._life.failing():
                     if self._compaction is not None:

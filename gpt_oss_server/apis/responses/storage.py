@@ -82,7 +82,7 @@ class FinishedTurn:
     def _generated(self) -> tuple[Segment, ...]:
         hosted, renderer = self.prepared.hosted, self.work.model.renderer
         closing = closing_results(self.transcript, self.stream, renderer)
-        return (*hosted.carries, *hosted.left_behind, *self.transcript.segments, *closing)
+        return (*hosted.servers.carries, *hosted.left_behind, *self.transcript.segments, *closing)
 
     async def _put(self, store: Store, append: Append | None) -> None:
         past, prepared = self.prepared.past, self.prepared
