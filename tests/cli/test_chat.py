@@ -1,18 +1,239 @@
-"""The terminal chat: with piped lines, and in a terminal of its own."""
+"""The chat where it is not in a terminal: questions, piped lines, its commands, tools and patches."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import select
-import termios
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.doubles.commands import ANSWER, run, script
-from tests.doubles.terminals import await_text, done, press_until_heeded, shown, terminal
+from tests.doubles.commands import ANSWER, final, run, script
+from tests.doubles.terminals import done, shown
+
+REMEMBERS = final("I remember.", when=r"first line[\s\S]*second line")
+PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"
+CALL = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
+DIFF = "--- a/f.txt\n+++ b/f.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\nApply? [y/N] \n"
+ADD = {
+    "name": "add",
+    "description": "Adds.",
+    "parameters": {"type": "object", "properties": {"a": {}, "b": {}}},
+}
+
+
+def talk(*words: str, stdin: str = "", **options: object) -> str:
+    """What a chat writes that ends well."""
+    ended = run("chat", *words, stdin=stdin, **options)  # type: ignore[arg-type]
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def seeing(folder: Path, *messages: str) -> str:
+    """A model that answers one of these messages with its place in the list, and any other with no."""
+    prompt = r"<\|start\|>user<\|message\|>%s<\|end\|><\|start\|>assistant$"
+    turns = [final(str(n), when=prompt % re.escape(message)) for n, message in enumerate(messages, 1)]
+    return script(folder, *turns, final("no"))
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "answer"),
+    [
+        (["What is it?"], "", "1"),
+        (["What", "is", "it?"], "", "1"),
+        (["-"], "What is it?\n", "1"),
+        (["-"], "two\nlines\n", "2"),
+        (["Read:"], "two\nlines\n", "3"),
+    ],
+)
+def test_a_question_is_answered_and_the_command_ends(
+    tmp_path: Path, words: list[str], stdin: str, answer: str
+) -> None:
+    model = seeing(tmp_path, "What is it?", "two\nlines", "Read:\n\ntwo\nlines")
+    assert talk(model, *words, stdin=stdin) == f"{answer}\n"
+
+
+def test_a_question_that_fails_is_a_failure(tmp_path: Path) -> None:
+    failed = run("chat", script(tmp_path, ANSWER), "--context", "100", "Hello " * 100)
+    assert (failed.returncode, "context" in failed.stdout) == (1, True)
+
+
+def test_piped_lines_are_turns_of_one_conversation(tmp_path: Path) -> None:
+    model = script(tmp_path, REMEMBERS, ANSWER)
+    output = talk("--model", model, stdin="first line\nsecond line\n", fresh=True)
+    assert output == "| Easy.\nHello!\nI remember.\n"
+
+
+@pytest.mark.parametrize("end", ['"""\n', 'c"""\n', ""])
+def test_quotes_make_one_message_of_piped_lines(tmp_path: Path, end: str) -> None:
+    body = "a\n/new\nb" + ("\nc" if end.startswith("c") else "")
+    assert talk("-m", seeing(tmp_path, body), stdin=f'"""\na\n/new\nb\n{end}') == "1\n"
+    assert talk("-m", seeing(tmp_path, "a b"), stdin='"""a b"""\n') == "1\n"
+
+
+@pytest.mark.parametrize("reading", ["utf-8:strict", "utf-8:surrogateescape"])
+def test_a_byte_that_is_not_utf8_spoils_nothing_else(tmp_path: Path, reading: str) -> None:
+    words = ("chat", "--no-reasoning", "--instructions", "caf\udce9", "--model", script(tmp_path, ANSWER))
+    strange = {"PYTHONIOENCODING": reading}
+    chat = run(*words, stdin="hi\ncafé\nhello\n", env=strange, encoding="latin-1")
+    assert (chat.returncode, chat.stderr, chat.stdout) == (0, "", "Hello!\n" * 3)
+
+
+def test_a_demo_model_that_cannot_edit_is_named_at_the_start() -> None:
+    chat = run("chat", "-a", "--default-max-output-tokens", "1", "Hello")
+    assert chat.stderr.startswith("-a: the embedded demo model was not trained to edit files")
+
+
+# --- its commands ----------------------------------------------------------------------------------
+
+
+def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
+    lines = "first line\n/new\nsecond line\n/effort high\nthird\n/effort huge\n/help\n/quit\nnever written\n"
+    model = script(tmp_path, REMEMBERS, final("High.", when="Reasoning: high"), ANSWER)
+    output = talk("--no-reasoning", "--model", model, stdin=lines)
+    assert "I remember." not in output
+    assert output.startswith(
+        "Hello!\n[a new conversation]\nHello!\n[effort: high]\nHigh.\n[/effort takes one of none, minimal"
+    )
+    assert "/quit, Ctrl-D" in output
+
+
+def test_a_file_of_the_user_is_replaced_only_if_the_user_agrees(tmp_path: Path) -> None:
+    kept, replaced, own = (tmp_path / name for name in ("kept.md", "replaced.md", "own.md"))
+    kept.write_text("mine")
+    replaced.write_text("mine")
+    lines = f"hi\n/save {kept}\nn\n/save {replaced}\ny\n/save {own}\n/save {own}\n"
+    output = talk("-m", script(tmp_path, ANSWER), stdin=lines)
+    assert kept.read_text() == "mine"
+    assert replaced.read_text() == own.read_text() == "**You:** hi\n\n> Easy.\n\n**Model:** Hello!\n"
+    assert "kept.md exists. Replace it? [y/N] \n[not saved]\n" in output
+    assert "own.md exists" not in output, "it is this chat's own"
+
+
+def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
+    saved = tmp_path / "talk.json"
+    commands = f"/stats\n/raw\nhi\n/raw\n/tokens\n/stats\n/tools\n/save {saved}\n/save\n/save /no/x\n"
+    model = script(tmp_path, ANSWER)
+    output = talk("-p", "--python", "unsafe-local", "-m", model, stdin=commands)
+    nothing = "there is no answer yet\n"
+    assert output.startswith(f"{nothing * 2}| Easy.\nHello!\n<|start|>system")
+    assert f"<|start|>user<|message|>hi<|end|><|start|>assistant{ANSWER}\n" in output
+    assert "200005  100.00%  <|channel|>\n" in output
+    assert '"final"\n' in output
+    stats = r"\nprompt    \d+ tokens, 0 of them from the cache\noutput    \d+ tokens, [1-9] of them reasoning"
+    assert re.search(stats, output)
+    assert "code_interpreter\n" in output
+    assert "[/save needs the name of a file]" in output
+    assert "[not saved: No such file or directory]" in output
+    [turn] = json.loads(saved.read_text())
+    assert turn["input"][0]["content"] == "hi"
+    assert turn["response"]["metadata"] == {}
+
+
+# --- tools -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "f.txt").write_text("one\ntwo\n")
+    return folder
+
+
+@pytest.fixture
+def patching(tmp_path: Path) -> str:
+    """A model that sends a patch, then reports the result that it read."""
+    escape = CALL.format("apply_patch", "*** Begin Patch\n*** Delete File: /etc/passwd\n*** End Patch")
+    return script(
+        tmp_path,
+        final("I see, applied.", when=r"The patch was applied\. Updated f\.txt\."),
+        final("I see, refused.", when=r"The user did not apply this patch\."),
+        final("I see, wrong.", when=r"The patch was not applied\. .*only paths relative"),
+        final("No such thing.", when=r"There is no function 'apply_patch' here"),
+        {"text": escape, "when": "escape"},
+        CALL.format("apply_patch", json.dumps({"patch": PATCH})),
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "end", "content"),
+    [
+        ("y\n", "[Updated f.txt.]\nI see, applied.\n", "one\n2\n"),
+        *((no, "[not applied]\nI see, refused.\n", "one\ntwo\n") for no in ("n\n", "\n", "yeah\n", "")),
+    ],
+)
+def test_a_patch_is_applied_after_a_yes_alone_and_the_model_learns_of_it(
+    folder: Path, patching: str, answer: str, end: str, content: str
+) -> None:
+    output = talk("-a", "--model", patching, stdin=f"patch it\n{answer}", cwd=folder)
+    assert output == f"[calls apply_patch]\n{DIFF}{end}"
+    assert (folder / "f.txt").read_text() == content
+
+
+def test_a_path_outside_is_refused_without_a_question(folder: Path, patching: str) -> None:
+    output = talk("-a", "--model", patching, stdin="escape\n", cwd=folder)
+    assert "Apply?" not in output
+    assert output.endswith("only paths relative to the current folder can be patched.]\nI see, wrong.\n")
+
+
+def test_a_call_of_a_missing_function_gets_an_output(folder: Path, patching: str) -> None:
+    assert talk("--model", patching, stdin="patch it\n", cwd=folder).endswith("No such thing.\n")
+    assert (folder / "f.txt").read_text() == "one\ntwo\n"
+
+
+def test_a_model_that_runs_in_circles_is_stopped(tmp_path: Path) -> None:
+    output = talk("--model", script(tmp_path, CALL.format("apply_patch", "{}")), stdin="go\n")
+    assert output.endswith("[stopped after 100 calls; write anything to continue]\n")
+
+
+@pytest.mark.parametrize("shape", ["responses", "chat"])
+@pytest.mark.parametrize("has_command", [True, False])
+def test_a_declared_function_runs_its_command_or_the_user_gives_the_result(
+    tmp_path: Path, shape: str, has_command: bool
+) -> None:
+    program = "import json, sys; x = json.load(sys.stdin); print(x['a'] + x['b'])"
+    tool = {"type": "function", **ADD} if shape == "responses" else {"type": "function", "function": ADD}
+    declared = [{**tool, "command": ["python3", "-c", program]}] if has_command else {"tools": [tool]}
+    (tmp_path / "f.json").write_text(json.dumps(declared))
+    five = final("Five.", when=r"functions\.add to=assistant[\s\S]*<\|message\|>5<")
+    model = script(tmp_path, five, CALL.format("add", '{"a": 2, "b": 3}'))
+    lines = "2 + 3?\n/tools\n" if has_command else "2 + 3?\n5\n/tools\n"
+    question = "" if has_command else "Result of add: \n"
+    assert talk("-f", str(tmp_path / "f.json"), "-m", model, stdin=lines) == (
+        f'calls add({{"a": 2, "b": 3}})\n{question}[gives]\n    5\nFive.\nadd                  Adds.\n'
+    )
+
+
+def test_searches_are_shown(tmp_path: Path) -> None:
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
+    calls = [
+        f"<|channel|>analysis to=browser.{function} code<|message|>{arguments}<|call|>"
+        for function, arguments in {
+            "search": '{"query":"fjord"}',
+            "open": '{"cursor":0,"id":0}',
+            "find": '{"pattern":"deep"}',
+        }.items()
+    ]
+    model = script(tmp_path, *calls, final("Deep."))
+    output = talk("-b", "--browser", f"local:{documents}", "--model", model, stdin="how deep?\n")
+    assert re.fullmatch(r"\[searches 'fjord'\]\n\[opens .*\n\[looks for 'deep' in .*\nDeep.\n", output)
+
+
+def test_code_and_its_output_are_shown_and_the_kernel_ends_with_the_chat(tmp_path: Path) -> None:
+    code = "import os; print(40 + 2); print(os.getpid())"
+    model = script(tmp_path, f"<|channel|>analysis to=python code<|message|>{code}<|call|>", final("42."))
+    lines = talk("-p", "--python", "unsafe-local", "--model", model, stdin="40+2?\n").splitlines()
+    assert lines[:4] == ["[runs]", f"    {code}", "[gives]", "    42"]
+    assert lines[5:] == ["42."]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(lines[4]), 0)
+
+
+# --- what is shown of a response ---------------------------------------------------------------------
 
 
 def reasoned(text: str) -> dict[str, object]:
@@ -24,15 +245,10 @@ def written(text: str) -> dict[str, object]:
 
 
 def test_reasoning_is_quoted_without_colour_and_dimmed_with_it() -> None:
-    events = [
-        reasoned("One"),
-        reasoned(" two.\nThree."),
-        done("reasoning"),
-        written("Four."),
-        done("message"),
-    ]
+    reasoning = (reasoned("One"), reasoned(" two.\nThree."), done("reasoning"))
+    events = [*reasoning, written("Four."), done("message")]
     assert shown(*events) == "| One two.\n| Three.\nFour.\n"
-    assert shown(*events, colour=True) == ("\x1b[2mOne\x1b[0m\x1b[2m two.\nThree.\x1b[0m\nFour.\n")
+    assert shown(*events, colour=True) == "\x1b[2mOne\x1b[0m\x1b[2m two.\nThree.\x1b[0m\nFour.\n"
     assert shown(*events, reasoning=False) == "Four.\n"
 
 
@@ -41,131 +257,26 @@ def test_calls_and_ends_are_shown() -> None:
     assert shown(written("Wait."), done("message"), call) == 'Wait.\ncalls f({"a": 1})\n'
     cut = {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}}
     assert shown(written("So"), cut) == "So\n[cut short: max_output_tokens]\n"
-    failed = {
-        "type": "response.failed",
-        "response": {"error": {"code": "server_error", "message": "It broke."}},
-    }
+    failed = {"type": "response.failed", "response": {"error": {"message": "It broke."}}}
     assert shown(failed) == "[failed: It broke.]\n"
 
 
-def test_piped_lines_are_turns_of_one_conversation(tmp_path: Path) -> None:
-    remembers = {
-        "when": "first line[\\s\\S]*second line",
-        "text": "<|channel|>final<|message|>I remember.<|return|>",
-    }
-    chat = run(
-        "chat", "--model", script(tmp_path, remembers, ANSWER), stdin="first line\nsecond line\n", fresh=True
-    )
-    assert chat.returncode == 0, chat.stderr
-    assert chat.stdout == "| Easy.\nHello!\nI remember.\n"
+def test_long_code_and_output_are_shortened_and_cannot_control_the_terminal() -> None:
+    code = {"type": "response.code_interpreter_call_code.done", "code": "x = 1\n\x1b[2J"}
+    logs = [{"type": "logs", "logs": "".join(f"{n}\n" for n in range(22))}, {"type": "image", "url": "data:"}]
+    output = shown(code, done("code_interpreter_call", status="completed", outputs=logs))
+    assert output.startswith("[runs]\n    x = 1\n    \\x1b[2J\n[gives]\n    0\n")
+    assert output.endswith("    19\n    … and 3 more lines\n")
+    assert shown(done("code_interpreter_call", status="completed", outputs=[])) == ""
+    assert "…" in shown({**code, "code": "y" * 600})
 
 
-@pytest.mark.parametrize("reading", ["utf-8:strict", "utf-8:surrogateescape"])
-def test_a_byte_that_is_not_utf8_spoils_nothing_else(tmp_path: Path, reading: str) -> None:
-    words = ("chat", "--no-reasoning", "--instructions", "caf\udce9", "--model", script(tmp_path, ANSWER))
-    strange = {"PYTHONIOENCODING": reading}
-    chat = run(*words, stdin="hi\ncafé\nhello\n", env=strange, encoding="latin-1")
-    assert (chat.returncode, chat.stderr) == (0, "")
-    assert chat.stdout == "Hello!\n" * 3
-
-
-def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
-    remembers = {
-        "when": "first line[\\s\\S]*second line",
-        "text": "<|channel|>final<|message|>I remember.<|return|>",
-    }
-    high = {"when": "Reasoning: high", "text": "<|channel|>final<|message|>High.<|return|>"}
-    lines = "first line\n/new\nsecond line\n/effort high\nthird\n/effort huge\n/help\n/quit\nnever written\n"
-    chat = run("chat", "--no-reasoning", "--model", script(tmp_path, remembers, high, ANSWER), stdin=lines)
-    assert chat.returncode == 0, chat.stderr
-    output = chat.stdout
-    assert "I remember." not in output
-    assert output.startswith(
-        "Hello!\n[a new conversation]\nHello!\n[effort: high]\nHigh.\n[/effort takes one of none, minimal"
-    )
-    assert "/quit, Ctrl-D" in output
-
-
-def test_a_line_that_wraps_is_edited_where_the_cursor_is(tmp_path: Path) -> None:
-    """The colours of "> " take no columns: from the line's end to its start, and two to the right."""
-    with terminal("--model", script(tmp_path, ANSWER)) as (controller, _):
-        termios.tcsetwinsize(controller, (16, 60))
-        await_text(controller, "> ")
-        os.write(controller, b"x" * 75)
-        await_text(controller, "x{15}")
-        time.sleep(0.3)
-        os.write(controller, b"\x01")  # Ctrl-A
-        moved = await_text(controller, r"\x1b\[A")
-        while select.select([controller], [], [], 0.5)[0]:
-            moved += os.read(controller, 4096).decode(errors="replace")
-        column = (2 + 75) % 60
-        for step in re.findall(r"\r|\x08|\x1b\[\d*C", moved.rpartition("\x1b[A")[2]):
-            if step == "\r":
-                column = 0
-            else:
-                column += -1 if step == "\x08" else int(step[2:-1] or 1)
-        assert column == 2
-
-
-def test_the_models_text_cannot_control_the_terminal(tmp_path: Path) -> None:
-    written = "before\x1b[2J\x1b]0;owned\x07after\r\n👩\u200d🔬"
-    evil = {"when": "hi", "text": f"<|channel|>final<|message|>{written}<|return|>"}
-    with terminal("--model", script(tmp_path, evil)) as (controller, _):
-        await_text(controller, "> ")
-        os.write(controller, b"hi\n")
-        seen = await_text(controller, "🔬")
-    assert "before\\x1b[2J\\x1b]0;owned\\x07after\\r" in seen
-    assert "👩\u200d🔬" in seen
-    piped = run("chat", "--model", script(tmp_path, evil), stdin="hi\n")
-    assert "before\x1b[2J" in piped.stdout, "what is not a terminal gets it as it is"
-
-
-@pytest.mark.parametrize("columns", ["30", "60"])
-def test_the_greeting_ends_its_lines_between_words(
-    columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    with terminal("--model", script(tmp_path, ANSWER)) as (controller, _):
-        seen = await_text(controller, "quits.\r\n").partition("quits.")  # the prompt may be there already
-    lines = "".join(seen[:2]).strip().splitlines()
-    assert " ".join(lines).endswith("/help lists the commands, Ctrl-D quits.")
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= int(columns)
-
-
-def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:
-    slow = {"when": "slow", "text": "<|channel|>final<|message|>" + "word " * 500 + "<|return|>"}
-    model = script(tmp_path, slow, ANSWER, tokens_per_second=50)
-    with terminal("--model", model, fresh=True) as (controller, process):
-        await_text(controller, "> ")
-        os.write(controller, b"a slow one\n")
-        await_text(controller, "word word")
-        os.write(controller, b"\x03")
-        await_text(controller, r"\[stopped\]")
-        os.write(controller, b"and now\n")
-        assert "\x1b[2mEasy" in await_text(controller, r"Hello![\s\S]*> ")
-        os.write(controller, b"half a line")
-        await_text(controller, "half a line")
-        press_until_heeded(controller, b"\x03", r"\n\(Ctrl-D quits\)\r?\n")
-        os.write(controller, b"\x04")
-        assert process.wait(20) == 0
-
-
-def test_nothing_of_the_answer_before_is_shown_for_a_stopped_one(tmp_path: Path) -> None:
-    slow = {"when": "slow", "text": "<|channel|>final<|message|>" + "word " * 500 + "<|return|>"}
-    unknown = r"the last answer was stopped or failed; its tokens and times are unknown\r\n[\s\S]*> "
-    with terminal("--model", script(tmp_path, slow, ANSWER, tokens_per_second=50)) as (controller, _):
-        await_text(controller, "> ")
-        os.write(controller, b"hi\n")
-        await_text(controller, r"Hello![\s\S]*> ")
-        os.write(controller, b"a slow one\n")
-        await_text(controller, "word word")
-        os.write(controller, b"\x03")
-        await_text(controller, r"\[stopped\][\s\S]*> ")
-        for command in (b"/tokens\n", b"/raw\n", b"/stats\n"):
-            os.write(controller, command)
-            assert "Hello!" not in await_text(controller, unknown)
-        os.write(controller, b"/new\n")
-        await_text(controller, r"a new conversation[\s\S]*> ")
-        os.write(controller, b"/tokens\n")
-        await_text(controller, "there is no answer yet")
+@pytest.mark.parametrize(
+    ("status", "action", "text"),
+    [
+        ("failed", {"type": "search", "query": "fjord"}, "[searches 'fjord' (failed)]\n"),
+        ("completed", {"type": "open_page"}, "[opens a page]\n"),
+    ],
+)
+def test_searches_are_named_by_their_action(status: str, action: dict[str, str], text: str) -> None:
+    assert shown(done("web_search_call", status=status, action=action)) == text

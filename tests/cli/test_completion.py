@@ -145,9 +145,3 @@ def test_the_command_prints_the_script_of_a_shell() -> None:
     done = run("completion", "bash", fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("complete -F _gpt_oss_server gpt-oss-server\n")
-
-
-def test_a_shell_without_a_script_is_named() -> None:
-    done = run("completion", "tcsh")
-    assert done.returncode == 2
-    assert done.stderr.startswith("SHELL is bash, zsh or fish, not 'tcsh'.")

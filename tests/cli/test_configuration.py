@@ -205,8 +205,3 @@ def test_config_shows_where_a_value_comes_from_and_no_secret(tmp_path: Path) -> 
     as_json_too = run(*words, "--json", env={f"{PREFIX}PORT": "9"})
     assert json.loads(as_json_too.stdout)["port"] == {"value": 9, "source": f"{PREFIX}PORT"}
     assert "s3cret" not in done.stdout + as_json_too.stdout
-
-
-def test_an_unknown_key_ends_the_command_with_code_2(tmp_path: Path) -> None:
-    done = run("serve", "--config", written(tmp_path, "prot = 1"))
-    assert (done.returncode, "Did you mean port?" in done.stderr) == (2, True)

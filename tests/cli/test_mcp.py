@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,9 +20,8 @@ from mcp_types import CallToolResult, ImageContent, TextContent
 
 from gpt_oss_server.cli.server.http_server import listen
 from gpt_oss_server.cli.terminal.console import CommandLineError
-from tests.doubles.commands import run
 from tests.doubles.processes.forked import Command
-from tests.doubles.terminals import await_text, terminal
+from tests.doubles.terminals import terminal
 from tests.tools.python.conftest import bubblewrap
 
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"
@@ -122,34 +120,7 @@ async def test_the_browser_over_http(served: str) -> None:
     assert "fjord" in text_of(found)
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["browser", "--browser", "off"], "nowhere to search"),
-        (["browser", "--browser", "local:/no/such/folder"], "no/such/folder"),
-        (["python", "--python", "off"], "--python auto"),
-        (["browser", "--browser", "local:.", "--port", "1"], "need --http"),
-        (["browser", "--browser", "local:.", "--http", "--port", "99999"], "Cannot listen on"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
-)
-def test_an_error_is_a_sentence(words: list[str], sentence: str) -> None:
-    done = run("mcp", *words, env={"EXA_API_KEY": ""})
-    assert done.returncode == 1
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-def test_a_port_in_use_is_reported() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = run("mcp", "browser", "--browser", "local:examples/documents", "--http", "--port", port)
-    assert (done.returncode, "is in use. Choose another with --port" in done.stderr) == (1, True)
-
-
 def test_a_user_who_starts_it_in_a_terminal_reads_who_does_that_and_how_it_ends() -> None:
-    with terminal("python", "--python", "unsafe-local", command="mcp") as (controller, process):
-        await_text(controller, r"An MCP client starts this command; Ctrl-D ends it\.")
-        os.write(controller, b"\x04")
-        assert process.wait(60) == 0
+    with terminal("python", "--python", "unsafe-local", command="mcp") as screen:
+        screen.shows(r"An MCP client starts this command; Ctrl-D ends it\.")
+        screen.quit()

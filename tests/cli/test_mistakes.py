@@ -1,55 +1,177 @@
-"""What argparse finds wrong, as sentences."""
+"""Mistakes of a user, each a sentence on standard error: wrong lines, files, addresses and settings."""
 
 from __future__ import annotations
 
-import json
+import shlex
+import socket
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.doubles.commands import run
+from gpt_oss_server.models.limits import least_context
+from gpt_oss_server.settings import Settings
+from tests.doubles.commands import ANSWER, refused, run, script
+
+NEVER = "serve --model ./never/looked/at --port 0"
+# What the error begins with, by the line; {folder} is an empty folder.
+WRONG_LINES = {
+    "store": "`store` needs ACTION (stat, vacuum, export, import or delete).",
+    "store stats": "ACTION is stat, vacuum, export, import or delete, not 'stats'. Did you mean stat?",
+    "export": "`export` needs FORMAT (gguf) and PATH (the file to write).",
+    "pull": "`pull` needs MODEL (a Hugging Face repo, such as openai/gpt-oss-20b).",
+    "serve --port": "--port needs a value.",
+    "chat --effort huge": "--effort is none, minimal, low, medium, high, xhigh or max, not 'huge'.",
+    "render --json --tokens x": "--tokens and --json exclude each other.",
+    "completion tcsh": "SHELL is bash, zsh or fish, not 'tcsh'.",
+}
+# What the error holds, by the line.
+WRONG_WORDS = {
+    "": "A command is missing, such as serve or chat. See `gpt-oss-server --help`.",
+    "--verson": "There is no flag --verson. Did you mean --version?",
+    "swerve": "Did you mean `serve`?\nTry: gpt-oss-server serve\n",
+    "conjure": "There is no command `conjure`. Commands: serve, chat,",
+    "serve --version": "\nTry: gpt-oss-server --version\n",
+    "serve -V": "\nTry: gpt-oss-server --version\n",
+    "serve --prot 1": "Did you mean --port?\nTry: gpt-oss-server serve --port 1\n",
+    "serve --xyz": "`serve` has no flag --xyz. `gpt-oss-server serve --help-all` lists all flags.",
+    "serve tiny -m random:20b": "Two models are named, tiny and random:20b.",
+    "rm gpt-oss:20b": "Models are folders, which `gpt-oss-server list` names",
+    "serve --port x": "--port must be a whole number from 0 to 65535, not 'x'.",
+    "serve --config {folder}/server.toml": "Did you mean port?",
+}
+FAILURES = {
+    "serve --model ./no/such/folder --port 0": "no/such/folder",
+    "serve --model scripted:no-such-file.json --port 0": "no-such-file.json",
+    "serve --host no.such.host.invalid --port 0": "no.such.host.invalid",
+    f"{NEVER} --mcp notes=no-such-command-anywhere": "The command of the MCP server 'notes' was not found.",
+    f"{NEVER} --mcp 'notes={sys.executable} -c pass'": "--mcp notes: ",
+    f"{NEVER} --sealing-key-file ~nobody-of-this-name/key": "--sealing-key-file: ",
+    f"{NEVER} --sealing-key-file {{folder}}": "--sealing-key-file: ",
+    f"{NEVER} --sealing-key-file /proc/never/key": "--sealing-key-file: ",
+    "chat --model scripted:no-such-file.json": "no-such-file.json",
+    "chat --api-key secret hi": "--url",
+    "chat -m {model} -": "The question is empty.",
+    "chat {model} --context 10 Hello": "A context of 10 tokens is too short to answer anything",
+    "chat -b --model ./missing hi": "-b is not available: The browser is off. Start with --browser local:DIR",
+    "chat -p --python off hi": "-p is not available: The python tool is off. Start with --python auto.",
+    "chat -b --browser nonsense hi": "nonsense",
+    "render no-such-file.json": "Cannot read no-such-file.json",
+    "bench --prompt many": "--prompt must be lengths such as 128",
+    "bench --model {model} --prompt 200000": "exceed the context of 131072",
+    "pull gpt-oss:20b": "Try: gpt-oss-server pull openai/gpt-oss-20b",
+    "pull tiny": "tiny is embedded in this program",
+    "pull llama3": "Name it as owner/name.",
+    "mcp browser --browser off": "nowhere to search",
+    "mcp browser --browser local:/no/such/folder": "no/such/folder",
+    "mcp python --python off": "--python auto",
+    "mcp browser --browser local:. --port 1": "need --http",
+    "mcp browser --browser local:. --http --port 99999": "Cannot listen on",
+    "store stat": "--store memory keeps nothing outside of a running server.",
+    "store stat resp_1 --store sqlite": "store stat concerns the whole store",
+    "store delete --store sqlite": "Name what to delete",
+    "store import no-such-file --store sqlite": "Cannot read no-such-file",
+    "trace show missing.json": "Cannot read missing.json",
+    "trace show {folder}/server.toml": "server.toml is not JSON",
+    "trace show {folder}/empty.json": "is not a trace of version 1",
+    "trace a b": "takes the id of one response",
+    "trace resp_1 --url 127.0.0.1:1": "No server answers",
+}
+# The same, by the line and what standard input holds.
+WRONG_INPUTS = {
+    ("render -", "{"): "Standard input is not a request. The request body is not valid JSON",
+    ("render -", "[]"): "must hold a JSON object",
+    ("render -", '{"input": 5}'): "input",
+    ("render -", "[" * 100_000 + "]" * 100_000): "nested",
+    ("render -", '{"input": NaN}'): "NaN",
+    ("render -", '{"messages": [{"role": "nobody"}]}'): "nobody",
+    ("store import --store sqlite", "no json\n"): "-, line 1 is no JSON",
+    ("store import --store sqlite", '{"format": "other", "version": 9}\n'): "another format or version",
+    ("store import --store sqlite", '{"response": {}, "link": 7}\n'): "Line 1 cannot be read",
+}
+WRONG_FUNCTIONS = {
+    "{": "is not JSON",
+    "[]": "must hold a list of functions",
+    "[3]": "number 1: a function has a `name`",
+    '[{"name": "f", "command": "\'"}]': "number 1: the `command` is not a command",
+    '[{"name": "f"}, {"name": "f"}]': "declares f twice",
+}
+
+
+def error_of(line: str, folder: Path, code: int, stdin: str = "") -> str:
+    (folder / "server.toml").write_text("prot = 1")
+    (folder / "empty.json").write_text("{}")
+    words = shlex.split(line.format(folder=folder, model=script(folder, ANSWER)))
+    return refused(*words, code=code, stdin=stdin, env={"EXA_API_KEY": "", "XDG_STATE_HOME": str(folder)})
+
+
+@pytest.mark.parametrize(("line", "sentence"), WRONG_LINES.items())
+def test_a_wrong_line_is_answered_with_a_sentence_and_the_command_to_read(
+    line: str, sentence: str, tmp_path: Path
+) -> None:
+    help = f"See `gpt-oss-server {line.split()[0]} --help`."
+    assert error_of(line, tmp_path, 2) == f"{sentence} {help}\n"
+
+
+@pytest.mark.parametrize(("line", "sentence"), WRONG_WORDS.items())
+def test_a_word_or_setting_that_is_unknown_is_an_error_of_the_line(
+    line: str, sentence: str, tmp_path: Path
+) -> None:
+    assert sentence in error_of(line, tmp_path, 2)
+
+
+@pytest.mark.parametrize(("line", "sentence"), FAILURES.items())
+def test_what_cannot_be_done_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> None:
+    error = error_of(line, tmp_path, 1)
+    assert sentence in error
+    assert "bug" not in error
+
+
+@pytest.mark.parametrize(("typed", "sentence"), WRONG_INPUTS.items(), ids=lambda value: str(value)[:40])
+def test_an_input_that_cannot_be_read_is_a_sentence(
+    typed: tuple[str, str], sentence: str, tmp_path: Path
+) -> None:
+    line, stdin = typed
+    assert sentence in error_of(line, tmp_path, 1, stdin)
+
+
+@pytest.mark.parametrize(("content", "sentence"), WRONG_FUNCTIONS.items())
+def test_a_file_of_functions_that_is_wrong_is_explained(content: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(content)
+    assert sentence in refused("chat", "-f", str(tmp_path / "f.json"), "-m", "./never/looked/at", "hi")
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("store", "`store` needs ACTION (stat, vacuum, export, import or delete)."),
-        ("store stats", "ACTION is stat, vacuum, export, import or delete, not 'stats'. Did you mean stat?"),
-        ("export", "`export` needs FORMAT (gguf) and PATH (the file to write)."),
-        ("pull", "`pull` needs MODEL (a Hugging Face repo, such as openai/gpt-oss-20b)."),
-        ("serve --port", "--port needs a value."),
-        (
-            "chat --effort huge",
-            "--effort is none, minimal, low, medium, high, xhigh or max, not 'huge'.",
-        ),
-        ("render --json --tokens x", "--tokens and --json exclude each other."),
-    ],
+    "line", ["serve --model ./never/looked/at", "mcp browser --browser local:examples/documents --http"]
 )
-def test_a_wrong_line_is_answered_with_a_sentence_and_the_command_to_read(line: str, sentence: str) -> None:
-    done = run(*line.split())
-    assert done.returncode == 2
-    command = line.split()[0]
-    assert done.stderr == f"{sentence} See `gpt-oss-server {command} --help`.\n"
+def test_a_port_in_use_is_named_before_anything_is_loaded(line: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(*line.split(), "--port", str(port))
+    advice = "Choose another with --port, or --port 0 for a free one."
+    assert error == f"Port {port} on 127.0.0.1 is in use. {advice}\n"
 
 
-@pytest.mark.parametrize("word", ["--version", "-V"])
-def test_the_version_of_a_command_leads_to_that_of_the_program(word: str) -> None:
-    done = run("serve", word)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Try: gpt-oss-server --version")
+def test_docker_that_is_missing_is_reported_at_the_start(tmp_path: Path) -> None:
+    error = refused(*NEVER.split(), "--python", "docker", env={"PATH": str(tmp_path)})
+    assert error.startswith("--python docker cannot be used here. The python tool's docker sandbox needs")
+    assert "--python off" in error
 
 
-def test_a_misspelt_flag_of_the_program_is_recognised() -> None:
-    done = run("--verson")
-    assert done.returncode == 2
-    assert done.stderr.startswith("There is no flag --verson. Did you mean --version?")
+def test_a_context_in_which_nothing_can_be_answered_is_refused_before_the_model_is_loaded() -> None:
+    error = refused(*NEVER.split(), "--context", "5")
+    assert error.startswith("A context of 5 tokens is too short to answer anything: the system ")
+    assert f"Give --context {least_context(Settings())} or more" in error
 
 
-def test_the_versions_are_printed_for_programs_too() -> None:
-    found = json.loads(run("version", "--json").stdout)
-    table = run("version").stdout
-    assert all(name in table and version in table for name, version in found.items())
-    assert {"gpt-oss-server", "python", "torch"} <= set(found)
+def test_an_identity_that_leaves_no_room_in_the_models_context_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text(f'identity = "{"So be it. " * 40_000}"\n', encoding="utf-8")
+    flags = ("--config", str(tmp_path / "server.toml"), "--port", "0")
+    error = refused("serve", script(tmp_path, ANSWER), *flags)
+    assert error.startswith("A context of 131072 tokens is too short to answer anything")
+    assert "the system message with its --identity" in error
 
 
-def test_what_is_read_from_standard_input_is_named_so() -> None:
-    done = run("render", "-", stdin="{")
-    assert done.stderr.startswith("Standard input is not a request. The request body is not valid JSON")
+def test_a_misspelt_variable_is_reported() -> None:
+    done = run("version", env={"GPT_OSS_SERVER_MODLE": "x"})
+    assert "GPT_OSS_SERVER_MODLE is not a setting. Did you mean GPT_OSS_SERVER_MODEL?" in done.stderr

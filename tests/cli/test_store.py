@@ -128,23 +128,3 @@ def test_stat_counts_and_vacuum_keeps_the_bounds(filled: tuple[str, dict[str, st
     bounded = run("store", "vacuum", "--store", place, "--trace-max-bytes", "1")
     assert bounded.returncode == 0, bounded.stderr
     assert re.search(r"^traces +0 ", run("store", "stat", "--store", place).stdout, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("words", "stdin", "sentence"),
-    [
-        (["stat"], "", "--store memory keeps nothing outside of a running server."),
-        (["stat", "resp_1", "--store", "sqlite"], "", "store stat concerns the whole store"),
-        (["delete", "--store", "sqlite"], "", "Name what to delete"),
-        (["import", "no-such-file", "--store", "sqlite"], "", "Cannot read no-such-file"),
-        (["import", "--store", "sqlite"], "no json\n", "-, line 1 is no JSON"),
-        (["import", "--store", "sqlite"], '{"format": "other", "version": 9}\n', "another format or version"),
-        (["import", "--store", "sqlite"], '{"response": {}, "link": 7}\n', "Line 1 cannot be read"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
-)
-def test_a_mistake_is_a_sentence(words: list[str], stdin: str, sentence: str, tmp_path: Path) -> None:
-    done = run("store", *words, stdin=stdin, env={"XDG_STATE_HOME": str(tmp_path)})
-    assert done.returncode == 1
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr

@@ -33,6 +33,14 @@ def run(
     return _ended(words, command, stdin, timeout)
 
 
+def refused(*words: str, code: int = 1, **options: Any) -> str:
+    """Runs a command that must fail with a sentence alone, on standard error, and returns that."""
+    done = run(*words, **options)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 def run_script(path: Path, *, env: dict[str, str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs it as `python PATH` does."""
     script = Script[str](path, env={**os.environ, **env}, **PIPES, **options)
@@ -56,6 +64,12 @@ def script(folder: Path, *turns: str | dict[str, Any], tokens_per_second: float 
     path = folder / "script.json"
     path.write_text(json.dumps({"turns": turns, "loop": True, "tokens_per_second": tokens_per_second}))
     return f"scripted:{path}"
+
+
+def final(text: str, when: str | None = None) -> dict[str, str]:
+    """A turn that answers with this text, where its prompt matches `when`."""
+    turn = {"text": f"<|channel|>final<|message|>{text}<|return|>"}
+    return turn if when is None else {**turn, "when": when}
 
 
 ANSWER = (

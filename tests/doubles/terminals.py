@@ -1,4 +1,4 @@
-"""The chat command in a pseudo-terminal. Takes keys and returns the text on the screen."""
+"""A command in a pseudo-terminal. Takes keys and returns the text on the screen."""
 
 from __future__ import annotations
 
@@ -27,11 +27,56 @@ def done(kind: str, **fields: object) -> dict[str, object]:
     return {"type": "response.output_item.done", "item": {"type": kind, **fields}}
 
 
+class Screen:
+    """The other end of the pseudo-terminal in which `process` runs."""
+
+    def __init__(self, controller: int, process: subprocess.Popen[bytes]) -> None:
+        self.controller = controller
+        self.process = process
+
+    def shows(self, pattern: str) -> str:
+        """What is shown up to this pattern, which must appear within a minute."""
+        seen, end = "", time.monotonic() + 60
+        while not re.search(pattern, seen):
+            ready, _, _ = select.select([self.controller], [], [], max(0, end - time.monotonic()))
+            assert ready, f"no {pattern!r} in {seen!r}"
+            try:
+                seen += os.read(self.controller, 4096).decode(errors="replace")
+            except OSError:  # the other end is closed
+                raise AssertionError(f"the command ended without {pattern!r}: {seen!r}") from None
+        return seen
+
+    def rest(self, seconds: float) -> str:
+        """What is shown until nothing has been for so long."""
+        seen = ""
+        while select.select([self.controller], [], [], seconds)[0]:
+            seen += os.read(self.controller, 4096).decode(errors="replace")
+        return seen
+
+    def press(self, keys: str) -> None:
+        os.write(self.controller, keys.encode())
+
+    def enter(self, line: str, pattern: str) -> str:
+        """Enters a line; returns what is shown up to this pattern."""
+        self.press(line + "\n")
+        return self.shows(pattern)
+
+    def press_until(self, key: str, pattern: str) -> None:
+        """Presses it repeatedly: readline handles a Ctrl-C just before its wait only with the next key."""
+        seen, end = "", time.monotonic() + 60
+        while not re.search(pattern, seen):
+            assert time.monotonic() < end, seen
+            self.press(key)
+            seen += self.rest(1)
+
+    def quit(self) -> None:
+        self.press("\x04")
+        assert self.process.wait(60) == 0
+
+
 @contextmanager
-def terminal(
-    *words: str, command: str = "chat", fresh: bool = False
-) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """Runs the command in a pseudo-terminal and yields the other end with the process."""
+def terminal(*words: str, command: str = "chat", fresh: bool = False) -> Iterator[Screen]:
+    """Runs the command in a pseudo-terminal."""
     controller, terminal_end = pty.openpty()
     process = Command[bytes](
         [command, *words],
@@ -44,30 +89,8 @@ def terminal(
     )
     os.close(terminal_end)
     try:
-        yield controller, process
+        yield Screen(controller, process)
     finally:
         process.kill()
         process.wait()
         os.close(controller)
-
-
-def await_text(controller: int, pattern: str, seconds: float = 60) -> str:
-    seen, end = "", time.monotonic() + seconds
-    while not re.search(pattern, seen):
-        ready, _, _ = select.select([controller], [], [], max(0, end - time.monotonic()))
-        assert ready, f"no {pattern!r} in {seen!r}"
-        try:
-            seen += os.read(controller, 4096).decode(errors="replace")
-        except OSError:  # the other end is closed
-            raise AssertionError(f"the chat ended without {pattern!r}: {seen!r}") from None
-    return seen
-
-
-def press_until_heeded(controller: int, key: bytes, pattern: str) -> None:
-    """Presses the key repeatedly: readline handles a Ctrl-C just before its wait only with the next key."""
-    seen, end = "", time.monotonic() + 60
-    while not re.search(pattern, seen):
-        assert time.monotonic() < end, seen
-        os.write(controller, key)
-        while select.select([controller], [], [], 1)[0]:
-            seen += os.read(controller, 4096).decode(errors="replace")
