@@ -7,6 +7,7 @@ import select
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,33 +34,29 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def in_bash(place: Path, line: str) -> set[str]:
-    words = ["gpt-oss-server", *line.split(" ")]
-    arrays = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))'
-    program = f'source "$0"; {arrays}; _gpt_oss_server; printf "%s\\n" "${{COMPREPLY[@]}}"'
+def output_of(place: Path, *words: str) -> list[str]:
+    environment = {**os.environ, "HOME": str(place)}
     done = subprocess.run(
-        ["bash", "--norc", "-c", program, place / "script.bash", *words],
-        cwd=place / "here",
-        capture_output=True,
-        text=True,
-        timeout=60,
+        words, cwd=place / "here", env=environment, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return set(done.stdout.split())
+    return done.stdout.splitlines()
+
+
+def in_bash(place: Path, line: str) -> set[str]:
+    arrays = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))'
+    program = f'source "$0"; {arrays}; _gpt_oss_server; printf "%s\n" "${{COMPREPLY[@]}}"'
+    words = ["gpt-oss-server", *line.split(" ")]
+    return set(
+        " ".join(output_of(place, "bash", "--norc", "-c", program, f"{place}/script.bash", *words)).split()
+    )
 
 
 def in_fish(place: Path, line: str) -> set[str]:
     program = f"source {place}/script.fish; complete -C 'gpt-oss-server {line}'"
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", program],
-        cwd=place / "here",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "HOME": str(place)},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return {offered.split("\t")[0] for offered in done.stdout.splitlines()}
+    offered = {row.split("\t")[0] for row in output_of(place, "fish", "--no-config", "-c", program)}
+    typed = line.rpartition(" ")[2]
+    return {word for word in offered if word.startswith(typed)}  # fish also offers words that contain it
 
 
 LINES = [
@@ -79,19 +76,14 @@ LINES = [
 ]
 
 
-@needs("bash")
 @pytest.mark.parametrize(("line", "offered"), LINES)
-def test_bash_completes_the_last_word(place: Path, line: str, offered: set[str]) -> None:
-    assert in_bash(place, line) == offered
-
-
-@needs("fish")
-@pytest.mark.parametrize(("line", "offered"), LINES)
-def test_fish_completes_the_last_word(place: Path, line: str, offered: set[str]) -> None:
-    found = in_fish(place, line)
-    # fish also offers words that contain what is typed.
-    typed = line.rpartition(" ")[2]
-    assert {word for word in found if word.startswith(typed)} == offered
+@pytest.mark.parametrize(
+    "complete", [pytest.param(in_bash, marks=needs("bash")), pytest.param(in_fish, marks=needs("fish"))]
+)
+def test_a_shell_completes_the_last_word(
+    complete: Callable[[Path, str], set[str]], place: Path, line: str, offered: set[str]
+) -> None:
+    assert complete(place, line) == offered
 
 
 @needs("zsh")
@@ -115,8 +107,8 @@ def test_zsh_completes_the_last_word(place: Path, line: str, completed: str) -> 
         environment = {**os.environ, "HOME": str(place), "TERM": "dumb", "PS1": "% "}
         os.execvpe("zsh", ["zsh", "-f"], environment)
     try:
-        told = "gpt-oss-server() { echo \"<$*>\" }; echo r''eady"
-        os.write(terminal, f"autoload -U compinit; compinit -u -D; . {place}/script.zsh; {told}\n".encode())
+        echo = "gpt-oss-server() { echo \"<$*>\" }; echo r''eady"
+        os.write(terminal, f"autoload -U compinit; compinit -u -D; . {place}/script.zsh; {echo}\n".encode())
         assert "ready" in seen(terminal, "ready")
         os.write(terminal, f"gpt-oss-server {line}\t\n".encode())
         assert f"<{completed}>" in seen(terminal, f"<{completed}>")

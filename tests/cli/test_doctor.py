@@ -17,42 +17,62 @@ from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.ops.certificates import DAY, write_certificate
 from tests.doubles.tools import echo_server
 
-pytestmark = pytest.mark.anyio
+OK, NOTE, PROBLEM = State
+UNSEARCHABLE = {"browser": "searxng:http://127.0.0.1:1", "allow_private_hosts": True}
+# A check, its settings ({folder} is one with a page), the state, and what the sentence or the advice holds.
+CASES: dict[str, tuple[Check, dict[str, Any], State, str]] = {
+    "a missing model": (machine.model, {"model": "scripted:gone.json"}, PROBLEM, "gone.json"),
+    "the embedded model": (machine.model, {"device": "cpu"}, OK, "tiny generated 8 tokens"),
+    "a model of the hub": (machine.model, {"model": "openai/gpt-oss-9b"}, NOTE, "pull openai/gpt-oss-9b"),
+    "torch": (machine.torch, {}, OK, "computes here"),
+    "memory": (surroundings.store, {"store": "memory"}, OK, "stored, read and deleted"),
+    "SQLite": (surroundings.store, {"store": "sqlite:{folder}/store.db"}, OK, "stored, read and deleted"),
+    "no Postgres": (surroundings.store, {"store": "postgres://me:s3cret@127.0.0.1:1/db"}, PROBLEM, "refused"),
+    "no browser": (surroundings.browser, {"browser": "off"}, NOTE, "The browser tool is off."),
+    "a browser": (surroundings.browser, {"browser": "local:{folder}"}, OK, "A search was answered."),
+    "no folder": (surroundings.browser, {"browser": "local:/no/such/folder"}, PROBLEM, "/no/such/folder"),
+    "no search": (surroundings.browser, UNSEARCHABLE, PROBLEM, "search failed"),
+    "a sandbox": (
+        surroundings.sandbox("unsafe-local"),
+        {"python": "unsafe-local"},
+        OK,
+        "A cell of python ran",
+    ),
+    "no key, but no network": (surroundings.keys, {}, OK, "only this machine"),
+    "no key": (surroundings.keys, {"host": "0.0.0.0"}, NOTE, "--api-key-file"),
+    "no file of keys": (surroundings.keys, {"api_key_file": "{folder}/gone"}, PROBLEM, "cannot be read"),
+    "a wrong key": (surroundings.keys, {"api_key_file": "{folder}/wrong"}, PROBLEM, "line 1: rpm must be"),
+    "no certificate": (surroundings.tls, {}, NOTE, "plain HTTP"),
+    "a free port": (surroundings.port, {"port": 0}, OK, "can listen on 127.0.0.1"),
+    "no MCP server": (surroundings.mcp, {"mcp": ("mine=/no/such/command",)}, PROBLEM, "'mine' was not found"),
+}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+@pytest.mark.parametrize("case", CASES)
+async def test_a_check_does_the_real_thing(case: str, tmp_path: Path) -> None:
+    check, fields, state, text = CASES[case]
+    (tmp_path / "page.md").write_text("# gpt-oss\n\nAn open model.\n")
+    (tmp_path / "wrong").write_text("sk-one name=shop rpm=many\n")
+    fields = {
+        name: field.format(folder=tmp_path) if isinstance(field, str) else field
+        for name, field in fields.items()
+    }
+    finding = await check(Settings(**fields))
+    assert finding.state is state
+    assert text in f"{finding.sentence} {finding.advice}"
+    assert "s3cret" not in finding.sentence
 
 
-async def test_a_scripted_model_generates_and_a_missing_one_does_not(tmp_path: Path) -> None:
-    found = await machine.model(Settings(model=script(tmp_path, ANSWER)))
-    assert (found.state, "generated" in found.sentence) == (State.OK, True)
-    missing = await machine.model(Settings(model=f"scripted:{tmp_path / 'gone.json'}"))
-    assert (missing.state, "gone.json" in missing.sentence) == (State.PROBLEM, True)
+async def test_a_scripted_model_generates(tmp_path: Path) -> None:
+    finding = await machine.model(Settings(model=script(tmp_path, ANSWER)))
+    assert (finding.state, "generated" in finding.sentence) == (OK, True)
 
 
-async def test_the_embedded_model_generates() -> None:
-    found = await machine.model(Settings(device="cpu"))
-    assert found.state is State.OK
-    assert found.sentence.startswith("tiny generated 8 tokens")
-
-
-async def test_a_model_of_the_hub_that_is_not_here_is_no_problem_and_says_how_to_fetch_it() -> None:
-    found = await machine.model(Settings(model="openai/gpt-oss-999b"))
-    assert found.state is State.NOTE
-    assert "gpt-oss-server pull openai/gpt-oss-999b" in found.advice
-
-
-async def test_torch_computes_and_a_gpu_is_needed_only_where_it_is_asked_for() -> None:
-    assert (await machine.torch(Settings())).state is State.OK
+async def test_a_gpu_is_needed_only_where_the_settings_name_it() -> None:
     import torch
 
-    if torch.cuda.is_available():
-        assert (await machine.gpu(Settings())).state is State.OK
-        return
-    assert (await machine.gpu(Settings())).state is State.NOTE
-    assert (await machine.gpu(Settings(device="cuda"))).state is State.PROBLEM
+    states = [(await machine.gpu(Settings(device=device))).state for device in ("auto", "cuda")]
+    assert states == ([OK, OK] if torch.cuda.is_available() else [NOTE, PROBLEM])
 
 
 async def test_the_cache_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,99 +80,51 @@ async def test_the_cache_is_written_to(tmp_path: Path, monkeypatch: pytest.Monke
     assert str(tmp_path) in (await machine.model_cache(Settings())).sentence
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
-    found = await machine.model_cache(Settings())
-    assert (found.state, "cannot be written" in found.sentence) == (State.NOTE, True)
-    assert (await machine.model_cache(Settings(model="openai/gpt-oss-20b"))).state is State.PROBLEM
-
-
-async def test_a_store_keeps_a_response_for_a_moment(tmp_path: Path) -> None:
-    for place in ("memory", f"sqlite:{tmp_path / 'store.db'}"):
-        assert (await surroundings.store(Settings(store=place))).state is State.OK
-    found = await surroundings.store(Settings(store="postgres://me:s3cret@127.0.0.1:1/db"))
-    assert found.state is State.PROBLEM
-    assert "s3cret" not in found.sentence
-
-
-async def test_a_browser_searches_a_folder(tmp_path: Path) -> None:
-    assert (await surroundings.browser(Settings(browser="off"))).state is State.NOTE
-    (tmp_path / "page.md").write_text("# gpt-oss\n\nAn open model.\n")
-    assert (await surroundings.browser(Settings(browser=f"local:{tmp_path}"))).state is State.OK
-    assert (await surroundings.browser(Settings(browser="local:/no/such/folder"))).state is State.PROBLEM
-    unanswered = await surroundings.browser(
-        Settings(browser="searxng:http://127.0.0.1:1", allow_private_hosts=True)
-    )
-    assert (unanswered.state, "search failed" in unanswered.sentence) == (State.PROBLEM, True)
-
-
-async def test_a_sandbox_runs_a_cell() -> None:
-    found = await surroundings.sandbox("unsafe-local")(Settings(python="unsafe-local"))
-    assert (found.state, found.sentence) == (State.OK, "A cell of python ran in a sandbox of its own.")
+    finding = await machine.model_cache(Settings())
+    assert (finding.state, "cannot be written" in finding.sentence) == (NOTE, True)
+    assert (await machine.model_cache(Settings(model="openai/gpt-oss-20b"))).state is PROBLEM
 
 
 async def test_a_sandbox_that_does_not_work_is_a_problem_only_if_it_was_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    for settings, state in ((Settings(), State.NOTE), (Settings(python="docker"), State.PROBLEM)):
-        found = await surroundings.sandbox("docker")(settings)
-        assert (found.state, bool(found.advice)) == (state, True)
+    for settings, state in ((Settings(), NOTE), (Settings(python="docker"), PROBLEM)):
+        finding = await surroundings.sandbox("docker")(settings)
+        assert (finding.state, bool(finding.advice)) == (state, True)
 
 
 async def test_a_proxy_that_does_not_answer_is_named_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://me:s3cret@127.0.0.1:1")
-    for model, state in (("tiny", State.NOTE), ("openai/gpt-oss-20b", State.PROBLEM)):
-        found = await surroundings.network(Settings(model=model))
-        assert (found.state, "through the proxy" in found.sentence) == (state, True)
-        assert "s3cret" not in found.sentence
+    for model, state in (("tiny", NOTE), ("openai/gpt-oss-20b", PROBLEM)):
+        finding = await surroundings.network(Settings(model=model))
+        assert (finding.state, "through the proxy" in finding.sentence) == (state, True)
+        assert "s3cret" not in finding.sentence
 
 
-async def test_the_keys_are_read_and_missed_where_others_can_reach_the_server(tmp_path: Path) -> None:
+async def test_keys_are_counted_and_others_must_not_read_them(tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    settings = Settings(api_key_file=str(file))
-    absent = await surroundings.keys(settings)
-    assert (absent.state, "cannot be read" in absent.sentence) == (State.PROBLEM, True)
-    file.write_text("sk-one name=shop rpm=many\n")
-    wrong = await surroundings.keys(settings)
-    assert (wrong.state, "line 1: rpm must be" in wrong.sentence) == (State.PROBLEM, True)
     file.write_text("sk-one name=shop\nsk-two name=shop\nsk-three name=batch\n")
     file.chmod(0o644)
-    readable = await surroundings.keys(settings)
-    assert (readable.state, readable.advice) == (State.NOTE, f"chmod 600 {file}")
+    readable = await surroundings.keys(Settings(api_key_file=str(file)))
+    assert (readable.state, readable.advice) == (NOTE, f"chmod 600 {file}")
     file.chmod(0o600)
-    assert await surroundings.keys(settings) == ok("3 keys of 2 owners.")
-    assert (await surroundings.keys(Settings())).state is State.OK
-    exposed = await surroundings.keys(Settings(host="0.0.0.0"))
-    assert (exposed.state, "--api-key-file" in exposed.advice) == (State.NOTE, True)
+    assert await surroundings.keys(Settings(api_key_file=str(file))) == ok("3 keys of 2 owners.")
 
 
 async def test_a_certificate_is_checked(tmp_path: Path) -> None:
     cert, key = write_certificate(tmp_path)
-    assert (await surroundings.tls(Settings())).state is State.NOTE
-    assert (await surroundings.tls(Settings(tls_cert=cert, tls_key=key))).state is State.OK
+    assert (await surroundings.tls(Settings(tls_cert=cert, tls_key=key))).state is OK
     cert, key = write_certificate(tmp_path, begins=-9 * DAY, ends=-DAY)
     assert "expired" in (await surroundings.tls(Settings(tls_cert=cert, tls_key=key))).sentence
 
 
-async def test_a_port_in_use_is_a_problem() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        found = await surroundings.port(Settings(port=port))
-        assert (found.state, f"Port {port}" in found.sentence) == (State.PROBLEM, True)
-    assert (await surroundings.port(Settings(port=0))).state is State.OK
-
-
-async def test_an_mcp_server_that_does_not_start_is_a_problem() -> None:
-    found = await surroundings.mcp(Settings(mcp=("mine=/no/such/command",)))
-    assert (found.state, "'mine' was not found" in found.sentence) == (State.PROBLEM, True)
-
-
 async def test_an_mcp_server_lists_its_tools() -> None:
     with echo_server.serving() as url:
-        found = await surroundings.mcp(Settings(mcp=(f"echo={url}",)))
-    assert found.state is State.OK
-    assert "echo (" in found.sentence
+        finding = await surroundings.mcp(Settings(mcp=(f"echo={url}",)))
+    assert (finding.state, "echo (" in finding.sentence) == (OK, True)
 
 
 async def test_checks_that_hang_or_break_hide_nothing_and_keep_their_order() -> None:
@@ -167,28 +139,26 @@ async def test_checks_that_hang_or_break_hide_nothing_and_keep_their_order() -> 
         return ok("fine")
 
     checks: dict[str, Check] = {"first": hangs, "second": breaks, "third": works}
-    found = [examined async for examined in findings(checks, Settings(), seconds=0.05)]
-    assert [(name, finding.state) for name, finding in found] == [
-        ("first", State.PROBLEM),
-        ("second", State.PROBLEM),
-        ("third", State.OK),
-    ]
-    assert "did not end within" in found[0][1].sentence
-    assert "KeyError" in found[1][1].sentence
+    examined = [entry async for entry in findings(checks, Settings(), seconds=0.05)]
+    states = {"first": PROBLEM, "second": PROBLEM, "third": OK}
+    assert [(name, finding.state) for name, finding in examined] == list(states.items())
+    assert "did not end within" in examined[0][1].sentence
+    assert "KeyError" in examined[1][1].sentence
 
 
 @pytest.mark.slow
-def test_the_command_shows_every_check_and_its_code_says_whether_all_works(tmp_path: Path) -> None:
-    model = script(tmp_path, ANSWER)
+def test_the_command_shows_every_check_and_its_code_is_whether_all_works(tmp_path: Path) -> None:
+    words = ("doctor", "--model", script(tmp_path, ANSWER), "--python", "off", "--port")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        words = ("doctor", "--model", model, "--python", "off", "--port", str(taken.getsockname()[1]))
-        done = run(*words, "--json", timeout=180)
+        port = str(taken.getsockname()[1])
+        done = run(*words, port, "--json", timeout=180)
     shown: dict[str, Any] = json.loads(done.stdout)
     assert (done.returncode, shown["ok"]) == (1, False)
-    problems = [each["check"] for each in shown["checks"] if each["state"] == "problem"]
-    assert problems == ["port"]
+    problems = {check["check"]: check["found"] for check in shown["checks"] if check["state"] == "problem"}
+    assert list(problems) == ["port"]
+    assert f"Port {port}" in problems["port"]
     assert {"python", "torch", "gpu", "model", "store", "network", "browser"} <= {
-        each["check"] for each in shown["checks"]
+        check["check"] for check in shown["checks"]
     }
-    done = run(*words[:-2], "--port", "0", timeout=180, fresh=True)
+    done = run(*words, "0", timeout=180, fresh=True)
     assert (done.returncode, "Everything that these settings need works." in done.stdout) == (0, True)

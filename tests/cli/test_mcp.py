@@ -64,30 +64,44 @@ def text_of(result: CallToolResult) -> str:
     return "".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
+def on_stdio(quiet: TextIO, *words: str) -> Client:
+    command = StdioServerParameters(command=sys.executable, args=["-m", "gpt_oss_server", "mcp", *words])
+    return Client(stdio_client(command, errlog=quiet))
+
+
 async def test_the_browser_on_stdio(shelf: Path, quiet: TextIO) -> None:
-    words = ["-m", "gpt_oss_server", "mcp", "browser", "--browser", f"local:{shelf}"]
-    command = StdioServerParameters(command=sys.executable, args=words)
-    async with Client(stdio_client(command, errlog=quiet)) as client:
+    async with on_stdio(quiet, "browser", "--browser", f"local:{shelf}") as client:
         listed = await client.list_tools()
         assert {tool.name for tool in listed.tools} == {"search", "open", "find"}
-        found = await client.call_tool("search", {"query": "fjord"})
-        opened = await client.call_tool("open", {"id": 0})
-    assert "fjord" in text_of(found)
-    assert "The fjord is deep." in text_of(opened)
+        results = await client.call_tool("search", {"query": "fjord"})
+        page = await client.call_tool("open", {"id": 0})
+    assert "fjord" in text_of(results)
+    assert "The fjord is deep." in text_of(page)
+
+
+async def test_python_on_stdio_keeps_state_and_returns_images(quiet: TextIO) -> None:
+    await asyncio.to_thread(bubblewrap)  # skips where there is none
+    async with on_stdio(quiet, "python", "--python", "bubblewrap") as client:
+        await client.call_tool("python", {"code": "x = 6"})
+        answer = await client.call_tool("python", {"code": "x * 7"})
+        plot = await client.call_tool("python", {"code": PLOT})
+    assert "42" in text_of(answer)
+    assert any(isinstance(part, ImageContent) for part in plot.content)
+
+
+async def test_the_browser_over_http(served: str) -> None:
+    async with Client(streamable_http_client(served)) as client:
+        assert "fjord" in text_of(await client.call_tool("search", {"query": "fjord"}))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_while_its_input_is_open(shelf: Path, number: signal.Signals) -> None:
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "x", "version": "1"},
-        },
+    client = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
     }
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
     words = ["mcp", "browser", "--browser", f"local:{shelf}"]
     with Command[str](words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -100,24 +114,6 @@ def test_a_signal_ends_it_while_its_input_is_open(shelf: Path, number: signal.Si
             assert process.wait(15) == 128 + number
         finally:
             process.kill()
-
-
-async def test_python_on_stdio_keeps_state_and_returns_images(quiet: TextIO) -> None:
-    await asyncio.to_thread(bubblewrap)  # skips where there is none
-    words = ["-m", "gpt_oss_server", "mcp", "python", "--python", "bubblewrap"]
-    command = StdioServerParameters(command=sys.executable, args=words)
-    async with Client(stdio_client(command, errlog=quiet)) as client:
-        await client.call_tool("python", {"code": "x = 6"})
-        answer = await client.call_tool("python", {"code": "x * 7"})
-        plot = await client.call_tool("python", {"code": PLOT})
-    assert "42" in text_of(answer)
-    assert any(isinstance(part, ImageContent) for part in plot.content)
-
-
-async def test_the_browser_over_http(served: str) -> None:
-    async with Client(streamable_http_client(served)) as client:
-        found = await client.call_tool("search", {"query": "fjord"})
-    assert "fjord" in text_of(found)
 
 
 def test_a_user_who_starts_it_in_a_terminal_reads_who_does_that_and_how_it_ends() -> None:

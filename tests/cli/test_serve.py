@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,40 +55,45 @@ def test_it_serves_when_nothing_reads_its_output(tmp_path: Path, reader: str) ->
 
 
 @contextmanager
-def loading(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server whose model is a pipe: it loads until something is written there. The process, and the URL."""
+def loading(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, ThreadPoolExecutor]]:
+    """A server whose model is a pipe, which it reads until something is written there; with a thread."""
     os.mkfifo(folder / "script.json")
     with listen("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
     words = ["serve", "--model", f"scripted:{folder / 'script.json'}", "--port", str(port)]
-    with Command[str](words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        Command[str](words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        ThreadPoolExecutor(1) as others,
+    ):
         try:
             wait_for(f"http://127.0.0.1:{port}/health")
-            yield process, f"http://127.0.0.1:{port}"
+            yield process, f"http://127.0.0.1:{port}", others
         finally:
             process.kill()
 
 
 def wait_for(url: str) -> None:
     patience = time.monotonic() + 60
-    while not answers(url):
+    while True:
+        with suppress(httpx.TransportError):
+            if httpx.get(url).status_code == 200:
+                return
         assert time.monotonic() < patience, "the server does not answer"
         time.sleep(0.1)
 
 
 def test_health_answers_while_the_model_loads_and_requests_wait_for_it(tmp_path: Path) -> None:
-    with loading(tmp_path) as (process, url):
+    with loading(tmp_path) as (process, url, others):
         assert httpx.get(f"{url}/health").json()["ready"] is False
         early = httpx.get(f"{url}/ready")
         assert (early.status_code, early.json()["error"]["code"]) == (503, "server_is_overloaded")
         assert "loading" in early.json()["error"]["message"]
         assert early.headers["retry-after"]
-        with ThreadPoolExecutor(1) as others:
-            waiting = others.submit(httpx.post, f"{url}/v1/responses", json={"input": "x"}, timeout=60)
-            time.sleep(0.5)
-            assert not waiting.done()
-            (tmp_path / "script.json").write_text(json.dumps({"turns": [ANSWER]}))
-            assert waiting.result().json()["status"] == "completed"
+        waiting = others.submit(httpx.post, f"{url}/v1/responses", json={"input": "x"}, timeout=60)
+        time.sleep(0.5)
+        assert not waiting.done()
+        (tmp_path / "script.json").write_text(json.dumps({"turns": [ANSWER]}))
+        assert waiting.result().json()["status"] == "completed"
         assert httpx.get(f"{url}/ready").json() == {"status": "ready", "model": "scripted"}
         assert httpx.get(f"{url}/health").json()["ready"] is True
         assert process.stdout is not None
@@ -97,7 +102,7 @@ def test_health_answers_while_the_model_loads_and_requests_wait_for_it(tmp_path:
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_model_loads_ends_it_immediately(tmp_path: Path, sent: signal.Signals) -> None:
-    with loading(tmp_path) as (process, url), ThreadPoolExecutor(1) as others:
+    with loading(tmp_path) as (process, url, others):
         waiting = others.submit(httpx.post, f"{url}/v1/responses", json={"input": "x"}, timeout=60)
         time.sleep(0.5)
         process.send_signal(sent)
@@ -108,20 +113,12 @@ def test_a_signal_while_the_model_loads_ends_it_immediately(tmp_path: Path, sent
 
 
 def test_a_model_that_does_not_load_ends_the_server_with_the_reason(tmp_path: Path) -> None:
-    with loading(tmp_path) as (process, _):
+    with loading(tmp_path) as (process, _, _):
         (tmp_path / "script.json").write_text("no script")
         assert process.wait(20) == 1
         assert process.stderr is not None
         output = process.stderr.read()
-        assert "script.json" in output
-        assert "Traceback" not in output
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url).status_code == 200
-    except httpx.TransportError:
-        return False
+        assert ("script.json" in output, "Traceback" in output) == (True, False)
 
 
 def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:
@@ -136,7 +133,7 @@ def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:
     assert time.monotonic() - began < 60
 
 
-def long_answer(folder: Path, tokens_per_second: int = 50) -> str:
+def long_answer(folder: Path, tokens_per_second: int) -> str:
     text = "<|channel|>final<|message|>" + "word " * 100 + "<|return|>"
     return script(folder, text, tokens_per_second=tokens_per_second)
 
@@ -162,28 +159,25 @@ def read_events(served: Any, stop_after: int, signals: int) -> tuple[list[str], 
     return types, signalled
 
 
-def test_ctrl_c_lets_a_running_stream_finish(tmp_path: Path) -> None:
-    with serving("--model", long_answer(tmp_path)) as served:
-        types, _ = read_events(served, 10, 1)
-        assert types[-1] == "response.completed"
-        assert types.count("response.output_text.delta") == 101
-        assert served.process.wait(10) == 0
-
-
-def test_at_the_end_of_the_grace_period_the_stream_fails(tmp_path: Path) -> None:
-    with serving("--model", long_answer(tmp_path, 5), "--shutdown-grace", "0") as served:
-        types, signalled = read_events(served, 10, 1)
-        assert time.monotonic() - signalled < 10  # the rest would take 20 s
-        assert types[-1] == "response.failed"
-        assert served.process.wait(10) == ExitCode.LATE
-
-
-def test_a_second_ctrl_c_stops_immediately(tmp_path: Path) -> None:
-    with serving("--model", long_answer(tmp_path, 5)) as served:
-        types, signalled = read_events(served, 10, 2)
-        assert types[-1] == "cut"
-        assert served.process.wait(10) == 130
-        assert time.monotonic() - signalled < 10
+@pytest.mark.parametrize(
+    ("speed", "flags", "signals", "last", "code"),
+    [
+        (50, (), 1, "response.completed", 0),
+        (5, ("--shutdown-grace", "0"), 1, "response.failed", ExitCode.LATE),
+        (5, (), 2, "cut", 130),
+    ],
+    ids=["a stream may finish", "after the grace period it fails", "a second one stops immediately"],
+)
+def test_ctrl_c(
+    speed: int, flags: tuple[str, ...], signals: int, last: str, code: int, tmp_path: Path
+) -> None:
+    with serving("--model", long_answer(tmp_path, speed), *flags) as served:
+        types, signalled = read_events(served, 10, signals)
+        assert types[-1] == last
+        if code == 0:
+            assert types.count("response.output_text.delta") == 101
+        assert served.process.wait(10) == code
+        assert time.monotonic() - signalled < 10  # without an end, the slow ones would take 20 s
 
 
 def test_listening_beyond_loopback_is_warned_about_in_the_greeting_and_the_log(tmp_path: Path) -> None:
@@ -208,3 +202,15 @@ def test_the_embedded_model_is_introduced_as_what_it_is() -> None:
         assert "Model    tiny, a 16M-parameter demo model" in served.greeting
         assert "Context  131,072 tokens\n" in served.greeting
         assert "*" not in served.greeting
+
+
+def test_a_tool_server_s_url_may_answer_later(tmp_path: Path) -> None:
+    with serving("--model", script(tmp_path, ANSWER), "--mcp", "notes=http://127.0.0.1:9/mcp") as served:
+        assert "--mcp notes: " in served.greeting
+        assert "Requests that need it will try again." in served.greeting
+
+
+def test_without_any_sandbox_the_default_serves_everything_else(tmp_path: Path) -> None:
+    flags = ("--model", script(tmp_path, ANSWER), "--python", "auto")
+    with serving(*flags, env={"PATH": str(tmp_path)}) as served:
+        assert "Model    scripted" in served.greeting
