@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.apis.responses.routes import Detail, HostedCalls, item_route
+from gpt_oss_server.apis.responses.output import Detail, item_route
 from gpt_oss_server.apis.responses.stream import ResponseStream, Status, error_event
 from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.errors import EventsForgotten, GenerationFailed
@@ -23,9 +23,10 @@ from gpt_oss_server.items.compaction import CompactionBuilder
 from gpt_oss_server.items.mcp import McpListBuilder
 from gpt_oss_server.items.reasoning import REASONING_EVENTS
 from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.toolset.bound import HostedTools, ServerTools
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from inference.engine import TokenLogprob
-from tools.tool import ToolOutput
+from tools.tool import Declaration, ToolOutput
 
 _TOKEN = 13225  # "Hello"
 _CITED = ("https://example.org/harbour", "The harbour")
@@ -60,10 +61,16 @@ class Samples:
 def samples() -> Samples:
     found = Samples()
     speller = Speller(load_encoding(), as_ids=False)
-    scored = Detail(speller, speller, speller, summary="auto", seal=lambda message: "…")
+    scored = Detail(
+        speller=speller,
+        reasoning_speller=speller,
+        call_speller=speller,
+        summary="auto",
+        seal=lambda message: "…",
+    )
     for detail in (Detail(), scored, Detail(reasoning_events=REASONING_EVENTS["open-responses"])):
-        for hosted, tools, turn in _turns():
-            _drive(found, turn, hosted, detail, tools, scored=detail is scored)
+        for hosted, more, tools, turn in _turns():
+            _drive(found, turn, hosted, replace(detail, **more), tools, scored=detail is scored)
     for listed in _LISTINGS:
         item = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "echoes", **listed}
         _whole(found, McpListBuilder(item))
@@ -73,38 +80,39 @@ def samples() -> Samples:
 
 
 Turn = list[TurnEvent]
+_KINDS = Kinds.of()
+_NO_TOOLS = HostedTools(_KINDS)
+_ECHO_NAMES = {"echoes.echo": ("echoes", "echo")}
 
 
-def _turns() -> Iterator[tuple[HostedCalls, list[dict[str, Any]], Turn]]:
-    cited = HostedCalls(cite=lambda cursor, line: _CITED)
-    here = HostedCalls(
-        runs=lambda recipient: True,
-        names={"echoes.echo": ("echoes", "echo")},
-        include=frozenset(_INCLUDE),
-    )
-    asks = HostedCalls(approvals={"echoes.echo": ("echoes", "echo")})
-    yield HostedCalls(), [], _said("analysis", "A greeting.")
-    yield HostedCalls(), [], _said("final", "Hello!")
-    yield cited, [], _said("final", "It is deep【0†L1】.")
-    yield here, [], _ran("browser.search", {"query": "harbour"}, _search())
-    yield here, [], _ran("browser.open", {"id": 0}, _opened())
-    yield here, [], _ran("browser.find", {"pattern": "deep"}, _looked())
+def _turns() -> Iterator[tuple[HostedTools, dict[str, Any], list[dict[str, Any]], Turn]]:
+    declared = tuple(map(Declaration, ("browser", "python", "echoes")))
+    here = HostedTools(_KINDS, declarations=declared, servers=ServerTools(names=_ECHO_NAMES))
+    asks = HostedTools(_KINDS, servers=ServerTools(approvals=_ECHO_NAMES))
+    shown = {"include": frozenset(_INCLUDE)}
+    yield _NO_TOOLS, {}, [], _said("analysis", "A greeting.")
+    yield _NO_TOOLS, {}, [], _said("final", "Hello!")
+    yield _NO_TOOLS, {"cite": lambda cursor, line: _CITED}, [], _said("final", "It is deep【0†L1】.")
+    yield here, shown, [], _ran("browser.search", {"query": "harbour"}, _search())
+    yield here, shown, [], _ran("browser.open", {"id": 0}, _opened())
+    yield here, shown, [], _ran("browser.find", {"pattern": "deep"}, _looked())
     logs = [{"type": "logs", "logs": "2\n"}]
-    yield here, [], _ran("python", "print(1 + 1)", ToolOutput("2\n", details={"outputs": logs}))
-    yield HostedCalls(runs=here.runs), [], _ran("python", "print(1 + 1)", ToolOutput("2\n"))
-    approved = HostedCalls(runs=here.runs, names=here.names, approved=[("echoes.echo", "mcpr_1")])
-    yield approved, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("hi"))
-    yield here, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("hi"))
-    yield here, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("It failed.", failed=True))
-    yield asks, [], _called("echoes.echo", {"text": "hi"})
+    yield here, shown, [], _ran("python", "print(1 + 1)", ToolOutput("2\n", details={"outputs": logs}))
+    yield here, {}, [], _ran("python", "print(1 + 1)", ToolOutput("2\n"))
+    consented = {"approved": (("echoes.echo", "mcpr_1"),)}
+    yield here, consented, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("hi"))
+    yield here, shown, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("hi"))
+    yield here, shown, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("It failed.", failed=True))
+    yield asks, {}, [], _called("echoes.echo", {"text": "hi"})
     found = {"tools": [{**_TOOLS[0], "defer_loading": True}]}
-    yield here, _TOOLS, _ran("functions.tool_search", {"query": "weather"}, ToolOutput("", details=found))
+    searched = _ran("functions.tool_search", {"query": "weather"}, ToolOutput("", details=found))
+    yield _NO_TOOLS, {}, _TOOLS, searched
     space = {"type": "namespace", "name": "home", "tools": [_TOOLS[0], _TOOLS[1]]}
     for name in ("weather", "note"):
-        yield HostedCalls(), [space], _called(f"home.{name}", _CALLS[f"functions.{name}"])
+        yield _NO_TOOLS, {}, [space], _called(f"home.{name}", _CALLS[f"functions.{name}"])
     for recipient, arguments in _CALLS.items():
-        yield HostedCalls(), _TOOLS, _called(recipient, arguments)
-    yield HostedCalls(), [_CLIENT_SEARCH], _called("functions.tool_search", {"query": "weather"})
+        yield _NO_TOOLS, {}, _TOOLS, _called(recipient, arguments)
+    yield _NO_TOOLS, {}, [_CLIENT_SEARCH], _called("functions.tool_search", {"query": "weather"})
 
 
 _CALLS: dict[str, Any] = {
@@ -154,14 +162,14 @@ def _ran(recipient: str, arguments: Any, output: ToolOutput) -> Turn:
 def _drive(
     found: Samples,
     turn: Turn,
-    hosted: HostedCalls,
+    hosted: HostedTools,
     detail: Detail,
     tools: list[dict[str, Any]],
     *,
     scored: bool,
 ) -> None:
     builders: list[ItemBuilder] = []
-    clients = Kinds.of().read_tools(tools, offered=True).clients
+    clients = _KINDS.read_tools(tools, offered=True).clients
     choose = item_route(CountingIds(), hosted, detail, clients)
 
     def route(header: Header) -> ItemBuilder:
@@ -193,7 +201,9 @@ def _whole(found: Samples, builder: ItemBuilder) -> None:
 def _lifecycles(found: Samples) -> None:
     ends: tuple[Status, ...] = ("completed", "incomplete", "failed")
     for end in ends:
-        stream = ResponseStream(_response("queued"), item_route(CountingIds()), lambda: 0.0)
+        stream = ResponseStream(
+            _response("queued"), item_route(CountingIds(), _NO_TOOLS, Detail(), {}), lambda: 0.0
+        )
         found.events += stream.start()
         error = GenerationFailed("The engine failed.") if end == "failed" else None
         found.events += stream.finish(end, error=error)

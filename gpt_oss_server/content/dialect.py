@@ -9,7 +9,7 @@ fields mean.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from gpt_oss_server.errors import InvalidRequest
 
@@ -19,48 +19,25 @@ _NAMED: tuple[NamedKind, ...] = ("function", "custom")
 _FORM = {"function": "parameters", "custom": "format"}  # the field that binds the body of a call
 
 
-class Dialect(Protocol):
+class Dialect:
+    """Flat, as in the Responses API; `_Nested` is that of Chat Completions."""
+
     def kind(self, tool: Fields) -> Any:
         """The type of a declared tool."""
-        ...
-
-    def tool(self, tool: Fields, where: str, kind: NamedKind) -> tuple[Fields, str]:
-        """The object with a tool's name, description and form."""
-        ...
-
-    def text_format(self, given: Fields, where: str) -> tuple[Any, Fields, str]:
-        """The type of a custom tool's format, and the object with the grammar's syntax and definition."""
-        ...
-
-    def json_schema(self, given: Fields, where: str) -> tuple[Fields, str]:
-        """The object with the name and the schema of an answer's format."""
-        ...
-
-    def allowed_tools(self, choice: Fields, where: str) -> Fields:
-        """The object with the mode and the list of a choice of type `allowed_tools`."""
-        ...
-
-    def reference(self, named: Fields, where: str) -> Fields:
-        """The reference to a tool at `where`, with name and type in one object."""
-        ...
-
-
-class Flat:
-    def kind(self, tool: Fields) -> Any:
         return tool.get("type")
 
     def tool(self, tool: Fields, where: str, kind: NamedKind) -> tuple[Fields, str]:
+        """The object with a tool's name, description and form."""
         if "name" not in tool and isinstance(tool.get(kind), dict):
-            raise InvalidRequest(
-                f"`{where}`: this is the Chat Completions form; put name and {_FORM[kind]} next to `type`.",
-                param=f"{where}.name",
-            )
+            raise _nested(where, f"put name and {_FORM[kind]} next to `type`.", "name")
         return tool, where
 
     def text_format(self, given: Fields, where: str) -> tuple[Any, Fields, str]:
+        """The type of a custom tool's format, and the object with the grammar's syntax and definition."""
         return given.get("type"), given, where
 
     def json_schema(self, given: Fields, where: str) -> tuple[Fields, str]:
+        """The object with the name and the schema of an answer's format."""
         if isinstance(given.get("json_schema"), dict):
             raise InvalidRequest(
                 f"`{where}.json_schema`: this is the Chat Completions form; "
@@ -70,25 +47,25 @@ class Flat:
         return given, where
 
     def allowed_tools(self, choice: Fields, where: str) -> Fields:
+        """The object with the mode and the list of a choice of type `allowed_tools`."""
         if "tools" not in choice and isinstance(choice.get("allowed_tools"), Mapping):
-            raise InvalidRequest(
-                f"`{where}`: this is the Chat Completions form; put mode and tools next to `type`.",
-                param=f"{where}.tools",
-            )
+            raise _nested(where, "put mode and tools next to `type`.", "tools")
         return choice
 
     def reference(self, named: Fields, where: str) -> Fields:
+        """The reference to a tool at `where`, with name and type in one object."""
         kind = named.get("type")
         if "name" not in named and kind in _NAMED and isinstance(named.get(kind), Mapping):
-            raise InvalidRequest(
-                f"`{where}`: this is the Chat Completions form; put the tool's name next to `type`: "
-                f"{{'type': '{kind}', 'name': '…'}}.",
-                param=f"{where}.name",
-            )
+            example = f"{{'type': '{kind}', 'name': '…'}}"
+            raise _nested(where, f"put the tool's name next to `type`: {example}.", "name")
         return named
 
 
-class Nested:
+def _nested(where: str, remedy: str, key: str) -> InvalidRequest:
+    return InvalidRequest(f"`{where}`: this is the Chat Completions form; {remedy}", param=f"{where}.{key}")
+
+
+class _Nested(Dialect):
     def kind(self, tool: Fields) -> Any:
         return tool.get("type", "function")
 
@@ -124,5 +101,4 @@ class Nested:
         return named
 
 
-FLAT: Dialect = Flat()
-NESTED: Dialect = Nested()
+FLAT, NESTED = Dialect(), _Nested()

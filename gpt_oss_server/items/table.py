@@ -92,6 +92,9 @@ class Kinds:
         """The hosted tool of a recipient; None for MCP servers and for tools that the client runs."""
         return self.hosted.get(recipient.partition(".")[0])
 
+    def item_type(self, kind: object) -> ItemType | None:
+        return self.items.get(kind) if isinstance(kind, str) else None
+
     def id_prefix(self, kind: str) -> str:
         """The prefix of the ids of items of this `type`."""
         return self.items[kind].prefix if kind in self.items else "item"

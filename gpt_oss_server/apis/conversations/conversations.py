@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpt_oss_server.apis.responses.input.reader import read_input
+from gpt_oss_server.apis.responses.input import read_input
 from gpt_oss_server.apis.responses.past import (
     CONVERSATION,
     Past,

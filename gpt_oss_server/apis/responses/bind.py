@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpt_oss_server.apis.responses.input.loaded import tools_of
+from gpt_oss_server.apis.responses.input import tools_of
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.prepare import PreparedResponse, prepare
 from gpt_oss_server.apis.responses.request import CreateResponse

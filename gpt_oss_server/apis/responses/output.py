@@ -1,22 +1,54 @@
-"""What a response shows of the model's messages: the stream of items, Harmony's messages, metadata."""
+"""What a response shows of the model's messages: an item for each, Harmony's messages, metadata.
+
+Takes a prepared request and the header of each message. Returns the stream of its response, and for each
+header the builder of the item that the message becomes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.apis.responses.prepare import PreparedResponse
-from gpt_oss_server.apis.responses.routes import Detail, HostedCalls, item_route
 from gpt_oss_server.apis.responses.stream import ResponseStream
 from gpt_oss_server.content.logprobs import Speller
+from gpt_oss_server.content.tools import ClientTool
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.events import MessageFinished
+from gpt_oss_server.harmony.events import Channel, Header, MessageFinished
 from gpt_oss_server.harmony.messages import messages_of
-from gpt_oss_server.items.reasoning import REASONING_EVENTS, seal_reasoning
+from gpt_oss_server.ids import Ids
+from gpt_oss_server.items.builder import ItemBuilder
+from gpt_oss_server.items.function_call import FunctionCallBuilder, unknown_function
+from gpt_oss_server.items.hosted import HostedCall
+from gpt_oss_server.items.mcp import McpApprovalBuilder, McpCallBuilder
+from gpt_oss_server.items.message import message
+from gpt_oss_server.items.reasoning import REASONING_EVENTS, Seal, SummaryKind, reasoning, seal_reasoning
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.background.tape import Tape
 from gpt_oss_server.runs.work import Work
+from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.turns.debug import debug_compaction, debug_metadata
 from gpt_oss_server.turns.transcript import Transcript
+
+if TYPE_CHECKING:
+    from tools.browser.citations import Resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What a request wants of its items in addition to their text."""
+
+    include: frozenset[str] = frozenset()
+    approved: tuple[tuple[str, str], ...] = ()  # (recipient, id of the request) of calls to run first
+    cite: Resolve | None = None  # resolves a citation's cursor; None: no citations
+    answers_json: bool = False  # the request wants a JSON answer
+    speller: Speller | None = None  # of the log-probabilities of messages to the user
+    reasoning_speller: Speller | None = None  # of those of reasoning
+    call_speller: Speller | None = None  # of those of calls that the client runs
+    summary: SummaryKind | None = None  # of reasoning
+    seal: Seal | None = None  # seals a reasoning message so that only this server can read it
+    reasoning_events: str = REASONING_EVENTS["openai"]
 
 
 def new_stream(
@@ -27,8 +59,8 @@ def new_stream(
     transcript: Callable[[], Transcript],
 ) -> ResponseStream:
     """`transcript` returns that of the turn whose messages the stream is fed."""
-    detail, clients = _detail(prepared, work, transcript), prepared.tools.offered_clients
-    route = item_route(work.ids, _hosted_calls(prepared, tape), detail, clients)
+    detail, clients = _detail(prepared, work, tape, transcript), prepared.tools.offered_clients
+    route = item_route(work.ids, prepared.hosted, detail, clients)
     return ResponseStream(response, route, work.clock, ends_cut_calls=work.model.settings.end_cut_calls)
 
 
@@ -47,7 +79,9 @@ def debug_of(encoding: Encoding, turn: Transcript, compaction: Transcript | None
     return {**debug_metadata(encoding, turn), **summarised}
 
 
-def _detail(prepared: PreparedResponse, work: Work, transcript: Callable[[], Transcript]) -> Detail:
+def _detail(
+    prepared: PreparedResponse, work: Work, tape: Tape | None, transcript: Callable[[], Transcript]
+) -> Detail:
     request, model, sealer = prepared.request, work.model, work.keep.sealer
 
     def seal(message: MessageFinished) -> str:
@@ -56,7 +90,12 @@ def _detail(prepared: PreparedResponse, work: Work, transcript: Callable[[], Tra
     sealed = "reasoning.encrypted_content" in (request.include or ())
     speller = Speller(model.encoding, as_ids=False)
     scored = request.scored if prepared.sampling.logprobs is not None else ()
+    cite = prepared.hosted.cite
     return Detail(
+        include=frozenset(request.include or ()),
+        approved=tuple(prepared.approval_ids),
+        cite=cite if tape is None else tape.citing(cite),
+        answers_json=prepared.wanted.answer is not None,
         speller=speller if "message" in scored else None,
         reasoning_speller=speller if "reasoning" in scored else None,
         call_speller=speller if "function_call" in scored else None,
@@ -66,16 +105,46 @@ def _detail(prepared: PreparedResponse, work: Work, transcript: Callable[[], Tra
     )
 
 
-def _hosted_calls(prepared: PreparedResponse, tape: Tape | None) -> HostedCalls:
-    hosted = prepared.hosted
-    return HostedCalls(
-        kinds=hosted.kinds,
-        runs=hosted.runs,
-        names=hosted.servers.names,
-        approvals=hosted.servers.approvals,
-        approved=list(prepared.approval_ids),
-        cite=hosted.cite if tape is None else tape.citing(hosted.cite),
-        answers_json=prepared.wanted.answer is not None,
-        conversation_of=hosted.conversation_of,
-        include=frozenset(prepared.request.include or ()),
-    )
+def item_route(
+    ids: Ids, hosted: HostedTools, detail: Detail, clients: Mapping[str, ClientTool]
+) -> Callable[[Header], ItemBuilder]:
+    """Decides which item a message becomes; called once for each."""
+    kinds, servers, approved = hosted.kinds, hosted.servers, list(detail.approved)
+
+    def to_user(channel: Channel) -> ItemBuilder:
+        if channel == "analysis":
+            return reasoning(
+                ids, detail.summary, detail.seal, detail.reasoning_events, detail.reasoning_speller
+            )
+        phase = "final_answer" if channel == "final" else channel
+        return message(ids, phase, detail.speller, detail.cite, answers_json=detail.answers_json)
+
+    def route(header: Header) -> ItemBuilder:
+        recipient = header.recipient
+        if recipient is None:
+            return to_user(header.channel)
+        namespace, _, function = recipient.partition(".")
+        label, name = servers.names.get(recipient, (namespace, function or namespace))
+        approval = next((call for call in approved if call[0] == recipient), None)
+        if approval is not None:
+            approved.remove(approval)
+            return McpCallBuilder(ids, label, name, approval[1])
+        if recipient in servers.approvals:
+            return McpApprovalBuilder(ids, label, name)
+        if recipient in clients:
+            return _client_call(kinds, ids, clients[recipient], detail.call_speller)
+        if not hosted.runs(recipient):
+            return FunctionCallBuilder(ids, unknown_function(recipient), detail.call_speller)
+        tool = kinds.called(recipient)
+        if tool is not None and tool.item_type is not None:
+            conversation = hosted.conversation_of(namespace)
+            return tool.item(HostedCall(ids(tool.id_prefix), function, conversation, detail.include))
+        return McpCallBuilder(ids, label, name)
+
+    return route
+
+
+def _client_call(kinds: Kinds, ids: Ids, tool: ClientTool, speller: Speller | None) -> ItemBuilder:
+    build = kinds.tools[tool.kind].build
+    assert build is not None, "only tools that clients run become a `ClientTool`"
+    return build(ids, tool, speller)

@@ -20,8 +20,7 @@ from gpt_oss_server.apis.responses.compaction import (
     summary_prompt,
     user_messages_in,
 )
-from gpt_oss_server.apis.responses.input.answers import check_answered
-from gpt_oss_server.apis.responses.input.reader import read_input
+from gpt_oss_server.apis.responses.input import check_answered, read_input
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.content.answer_form import requested_answer

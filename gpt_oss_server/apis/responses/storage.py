@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gpt_oss_server.apis.responses.input.reader import with_own_ids
+from gpt_oss_server.apis.responses.input import with_own_ids
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.stream import ResponseStream

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, assert_never
 
-from gpt_oss_server.apis.responses.routes import ItemRoute
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.items.builder import Event, Item, ItemBuilder
@@ -47,7 +46,7 @@ class ResponseStream:
     def __init__(
         self,
         response: dict[str, Any],
-        route: ItemRoute,
+        route: Callable[[Header], ItemBuilder],
         clock: Callable[[], float],
         *,
         ends_cut_calls: bool = True,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.apis.responses.input.reader import read_input
+from gpt_oss_server.apis.responses.input import read_input
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.builder import Item
