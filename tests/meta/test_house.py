@@ -79,6 +79,10 @@ def room(path: Path) -> str:
     return str(inside if len(inside.parts) == 2 else inside.parent)
 
 
+def top_room(path: Path) -> str:
+    return path.relative_to(ROOT).parts[1].removesuffix(".py")
+
+
 def arrows(paths: Iterable[Path], node: Callable[[Path], str]) -> dict[str, dict[str, Path]]:
     """For each node, the nodes of the same package that it imports, each with one file that does so.
 
@@ -119,6 +123,25 @@ def test_imports_go_one_way(package: str) -> None:
 @pytest.mark.parametrize("node", [room, module_name], ids=["rooms", "modules"])
 def test_imports_make_no_circle(package: str, node: Callable[[Path], str]) -> None:
     assert not circle(arrows(sources(package), node))
+
+
+def test_top_rooms_import_only_those_above_them_in_the_table_of_architecture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = page[page.index("| `gpt_oss_server/` |") :].partition("\n\n")[0].splitlines()[2:]
+    cells = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows]
+    level = {name: at for at, names in enumerate(cells) for name in names}
+    files = sources("gpt_oss_server")
+    found = arrows(files, lambda path: path.relative_to(ROOT).parts[1].removesuffix(".py"))
+    assert set(level) == {path.relative_to(ROOT).parts[1].removesuffix(".py") for path in files} - {
+        "__init__"
+    }
+    wrong = {
+        f"{a} imports {b} ({path.relative_to(ROOT)})"
+        for a, targets in found.items()
+        for b, path in targets.items()
+        if b != "__init__" and level[b] >= level[a] and not (a == "__main__" and b == "cli")
+    }
+    assert not wrong
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
