@@ -131,10 +131,8 @@ def test_top_rooms_import_only_those_above_them_in_the_table_of_architecture() -
     cells = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows]
     level = {name: at for at, names in enumerate(cells) for name in names}
     files = sources("gpt_oss_server")
-    found = arrows(files, lambda path: path.relative_to(ROOT).parts[1].removesuffix(".py"))
-    assert set(level) == {path.relative_to(ROOT).parts[1].removesuffix(".py") for path in files} - {
-        "__init__"
-    }
+    found = arrows(files, top_room)
+    assert set(level) == {top_room(path) for path in files} - {"__init__"}
     wrong = {
         f"{a} imports {b} ({path.relative_to(ROOT)})"
         for a, targets in found.items()
