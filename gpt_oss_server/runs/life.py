@@ -22,8 +22,6 @@ from gpt_oss_server.turns.prompt import SamplingRequest, ignored_fields
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Finish
 
-_TITLES = {"responses": "The response", "chat": "The chat completion", "completions": "The completion"}
-
 
 class SampledRequest(SamplingRequest, Protocol):
     @property
@@ -36,6 +34,7 @@ class Life:
         served: Served,
         work: Work,
         api: Api,
+        title: str,
         run_id: str,
         request: SampledRequest,
         *,
@@ -45,7 +44,7 @@ class Life:
         spending: Spending | None = None,
         outlives: bool = False,
     ) -> None:
-        """`logprobs`: as many as are wanted. `finish`: the word for the log. `spending`: what is reserved."""
+        """`title` and `finish` are words for the log; `spending` holds the tokens that were reserved."""
         self.id = run_id
         self.model = request.model or work.model.name
         # The request's fields without effect on this engine.
@@ -53,7 +52,7 @@ class Life:
         self.error: ApiError | None = None
         self.observed = served.observed(api, run_id, request.model, work.caller, outlives=outlives)
         self.observed.usage = usage
-        self._title = f"{_TITLES[api]} {run_id}"
+        self._title = f"{title} {run_id}"
         self._usage = usage
         self._finish = finish
         self._spending = spending or no_spending()

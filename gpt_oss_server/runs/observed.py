@@ -19,7 +19,7 @@ from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.watch import UNWATCHED, MeasuredSpan, Watch
 from inference.engine import Finish
 
-Api = Literal["responses", "chat", "completions"]
+Api = str  # the name of an API, as metrics and traces label it
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled", "disconnected", "handed_over"]
 
 

@@ -83,6 +83,7 @@ class ChatRun:
             served,
             work,
             "chat",
+            "The chat completion",
             completion_id,
             self.request,
             logprobs=self.request.scores,

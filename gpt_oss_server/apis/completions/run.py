@@ -111,6 +111,7 @@ class CompletionRun:
             served,
             work,
             "completions",
+            "The completion",
             completion_id,
             request,
             logprobs=request.logprobs,

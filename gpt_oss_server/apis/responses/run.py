@@ -80,6 +80,7 @@ class Run:
             served,
             work,
             "responses",
+            "The response",
             response["id"],
             self.request,
             logprobs=self.request.scores,

@@ -11,9 +11,10 @@ from typing import get_args
 
 from gpt_oss_server.observe.metrics import table
 from gpt_oss_server.observe.metrics.figures import Figures
-from gpt_oss_server.runs.observed import Api, ObservedRun, TurnStatus
+from gpt_oss_server.runs.observed import ObservedRun, TurnStatus
 from gpt_oss_server.turns.watch import MeasuredSpan
 
+_APIS = ("responses", "chat", "completions")
 _TOKENS = (table.PROMPT_TOKENS, table.CACHED_TOKENS, table.OUTPUT_TOKENS, table.REASONING_TOKENS)
 
 
@@ -22,7 +23,7 @@ class RunFigures:
 
     def __init__(self, figures: Figures) -> None:
         self._figures = figures
-        for api in get_args(Api):  # from the start: Prometheus would not see the first of a new series
+        for api in _APIS:  # from the start: Prometheus would not see the first of a new series
             for status in get_args(TurnStatus):
                 figures.add(table.TURNS, 0, (api, status))
             for tokens in _TOKENS:

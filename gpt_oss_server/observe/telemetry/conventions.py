@@ -5,13 +5,11 @@ They are still in development there; the buckets are those that they recommend.
 
 from __future__ import annotations
 
-from gpt_oss_server.runs.observed import Api
-
 OPERATION, PROVIDER_NAME, MODEL = "gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model"
 ERROR_TYPE, TOOL_NAME, TOKEN_TYPE = "error.type", "gen_ai.tool.name", "gen_ai.token.type"
 PROVIDER = "gpt-oss-server"
 EXECUTE_TOOL = "execute_tool"
-OPERATIONS: dict[Api, str] = {"responses": "chat", "chat": "chat", "completions": "text_completion"}
+OPERATIONS = {"completions": "text_completion"}  # by API; any other's is `chat`
 
 TOKENS = [float(4**power) for power in range(14)]
 SECONDS = [0.01 * 2**power for power in range(14)]

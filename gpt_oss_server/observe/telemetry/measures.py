@@ -51,7 +51,7 @@ class Measures:
     def ended(self, run: ObservedRun) -> None:
         assert run.ended_at is not None
         of_run: _Attributes = {
-            names.OPERATION: names.OPERATIONS[run.api],
+            names.OPERATION: names.OPERATIONS.get(run.api, "chat"),
             names.PROVIDER_NAME: names.PROVIDER,
             names.MODEL: run.model if run.model in self.models else self.models[0],
         }

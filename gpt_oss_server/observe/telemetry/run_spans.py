@@ -33,7 +33,7 @@ class RunSpans:
         self._spans: dict[ObservedRun, Span] = {}
 
     def began(self, run: ObservedRun) -> None:
-        operation = names.OPERATIONS[run.api]
+        operation = names.OPERATIONS.get(run.api, "chat")
         attributes: dict[str, AttributeValue] = {
             names.OPERATION: operation,
             names.PROVIDER_NAME: names.PROVIDER,
