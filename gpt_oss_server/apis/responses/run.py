@@ -71,8 +71,7 @@ class Run:
         self.ending = False  # it is producing its last event, or has produced it
         self._stored = stored
         self._served, self._work, self._model = served, work, work.model
-        self._keeps = keeps
-        self._generates = generates
+        self._keeps, self._generates = keeps, generates
         self._compaction = prepared.compaction
         self._used: list[Transcript] = []  # their tokens are the usage
         self._summarised: Transcript | None = None  # of the compaction

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpt_oss_server.cli.chat.functions import Function
+from gpt_oss_server.cli.chat.patches import PATCH, apply_if_confirmed
 from gpt_oss_server.cli.chat.reader import Reader, typing_ignored
 from gpt_oss_server.cli.chat.record import Record
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item, Talker
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.response_view import Terminal
 
-PATCH = "apply_patch"
 _MOST_CALLS = 100  # in one answer; a model that makes more runs in circles, perhaps unwatched
 
 
@@ -102,8 +102,6 @@ class Conversation:
 
     def _result(self, name: str, arguments: str) -> str:
         if name == PATCH and self._edits:
-            from gpt_oss_server.cli.chat.patches import apply_if_confirmed
-
             return apply_if_confirmed(arguments, Path.cwd(), self._terminal, self._reader)
         if name in self._functions:
             result = self._functions[name].call(arguments, self._reader.ask)

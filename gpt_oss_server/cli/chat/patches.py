@@ -11,7 +11,11 @@ from pathlib import Path
 from gpt_oss_server.cli.chat.reader import Reader
 from gpt_oss_server.cli.terminal.console import BOLD, CYAN, GREEN, RED, visible
 from gpt_oss_server.cli.terminal.response_view import Terminal
-from tools.apply_patch import PatchError, apply, parse, plan, read_patch, unified_diff
+from tools.apply_patch import DECLARATION, PatchError, apply, parse, plan, read_patch, unified_diff
+
+__all__ = ["DECLARATION", "PATCH", "apply_if_confirmed"]
+
+PATCH = str(DECLARATION["name"])
 
 
 def apply_if_confirmed(arguments: str, root: Path, terminal: Terminal, reader: Reader) -> str:

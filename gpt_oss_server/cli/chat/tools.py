@@ -10,6 +10,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpt_oss_server.cli.chat.patches import DECLARATION
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
 
@@ -18,19 +19,20 @@ if TYPE_CHECKING:
 
 SETTINGS = ("browser", "python", "python_image", "python_timeout", "tool_server", "allow_private_hosts")
 _SWITCHES = (
-    ("-b", "--browser-tool", "let the model search, with the backend of --browser"),
-    ("-p", "--python-tool", "let the model run Python, in the sandbox of --python"),
+    ("-b", "--browser-tool", "browser_tool", "let the model search, with the backend of --browser"),
+    ("-p", "--python-tool", "python_tool", "let the model run Python, in the sandbox of --python"),
     (
         "-a",
         "--apply-patch",
+        "patches",
         "let the model change files under the current folder; you see each patch and confirm it",
     ),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    for short, name, help in _SWITCHES:
-        parser.add_argument(short, name, action="store_true", help=help)
+    for short, name, dest, help in _SWITCHES:
+        parser.add_argument(short, name, dest=dest, action="store_true", help=help)
     parser.add_argument(
         "-f",
         "--functions",
@@ -47,9 +49,7 @@ def declared(args: argparse.Namespace) -> list[dict[str, Any]]:
         tools.append({"type": "web_search"})
     if args.python_tool:
         tools.append({"type": "code_interpreter", "container": {"type": "auto"}})
-    if args.apply_patch:
-        from tools.apply_patch import DECLARATION
-
+    if args.patches:
         tools.append(DECLARATION)
     return tools
 

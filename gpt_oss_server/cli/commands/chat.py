@@ -114,7 +114,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             tools=chat_tools.declared(args),
             functions=functions,
         )
-        if args.apply_patch and talker.is_demo:
+        if args.patches and talker.is_demo:
             console.err(_CANNOT_EDIT)
         if question is not None:
             return 0 if conversation.answer(question) else 1
