@@ -109,7 +109,7 @@ def cli_page() -> str:
 
 
 def hardware_page() -> str:
-    """Sizes are computed, so that they hold for machines that nobody has tried."""
+    """Sizes are computed, so that they hold for machines on which it has not run."""
     head = ("model", "weights", "keys and values of 10,000 tokens", "of a whole context of 131,072")
     rows = [
         (

@@ -121,9 +121,13 @@ def test_a_model_that_does_not_load_ends_the_server_with_the_reason(tmp_path: Pa
         assert ("script.json" in output, "Traceback" in output) == (True, False)
 
 
-def test_the_embedded_model_gives_its_first_token_within_seconds() -> None:
+def test_the_embedded_model_is_introduced_and_gives_its_first_token_within_seconds() -> None:
     began = time.monotonic()
-    with serving("--default-max-output-tokens", "4", fresh=True) as served:
+    flags = ("--default-max-output-tokens", "4", "--served-model-name", "*")
+    with serving(*flags, fresh=True) as served:
+        assert "Model    tiny, a 16M-parameter demo model" in served.greeting
+        assert "Context  131,072 tokens\n" in served.greeting
+        assert "*" not in served.greeting
         body = {"input": "Hello", "stream": True}
         with httpx.stream("POST", f"{served.api}/responses", json=body, timeout=60) as answer:
             for line in answer.iter_lines():
@@ -195,13 +199,6 @@ def test_listening_beyond_loopback_is_warned_about_in_the_greeting_and_the_log(t
 )
 def test_which_addresses_only_this_machine_reaches(host: str, local: bool) -> None:
     assert is_of_this_machine(host) is local
-
-
-def test_the_embedded_model_is_introduced_as_what_it_is() -> None:
-    with serving("--served-model-name", "*") as served:
-        assert "Model    tiny, a 16M-parameter demo model" in served.greeting
-        assert "Context  131,072 tokens\n" in served.greeting
-        assert "*" not in served.greeting
 
 
 def test_a_tool_server_s_url_may_answer_later(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.deploy.proxies import NAME, Proxy, caddy, nginx
+from tests.doubles.commands import final, script
 from tests.doubles.postgres import running_postgres
 from tests.doubles.replicas import ServerProcess
 
@@ -67,17 +68,6 @@ class Setup:
         return response
 
 
-def script(folder: Path) -> str:
-    remembers = r"memorable[\s\S]*<\|start\|>user<\|message\|>Which" + LAST
-    turns = [
-        {"when": remembers, "text": "<|channel|>final<|message|>The memorable one.<|return|>"},
-        {"when": "", "text": f"<|channel|>final<|message|>{ANSWER}<|return|>"},
-    ]
-    path = folder / "script.json"
-    path.write_text(json.dumps({"turns": turns, "loop": True, "tokens_per_second": RATE}))
-    return f"scripted:{path}"
-
-
 @pytest.fixture(scope="module")
 def postgres_url() -> Iterator[str]:
     with running_postgres() as postgres:
@@ -87,7 +77,10 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture(params=[nginx, caddy], ids=["nginx", "caddy"])
 async def setup(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path) -> AsyncIterator[Setup]:
     start: Callable[[Path, Sequence[int]], AbstractContextManager[Proxy]] = request.param
-    flags = ("--model", script(tmp_path), "--store", postgres_url, "--python", "off", "--allow-host", NAME)
+    remembers = r"memorable[\s\S]*<\|start\|>user<\|message\|>Which" + LAST
+    turns = (final("The memorable one.", when=remembers), final(ANSWER))
+    model = script(tmp_path, *turns, tokens_per_second=RATE)
+    flags = ("--model", model, "--store", postgres_url, "--python", "off", "--allow-host", NAME)
     flags += ("--background-lease", "3", "--shutdown-grace", "1")
     servers = [ServerProcess(flags, tmp_path / f"server-{number}.log") for number in range(2)]
     for server in servers:

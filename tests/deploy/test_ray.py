@@ -49,7 +49,7 @@ class Cluster:
         return {int(entry.name) for entry in Path("/proc").iterdir() if self._is_replica(entry)}
 
     def await_replicas(self, count: int, without: set[int]) -> set[int]:
-        """The processes, once so many run besides those that were killed."""
+        """The processes, once `count` of them run, not counting those that were killed."""
         return _until(lambda: found if len(found := self.replicas() - without) == count else None)
 
     def _is_replica(self, entry: Path) -> bool:

@@ -148,8 +148,17 @@ class History:
         """Gives the messages to readline. A file that cannot be read counts as empty."""
         import readline
 
-        for message in self._messages():
-            readline.add_history(message)
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return
+        if len(lines) > 2 * _MOST_MESSAGES:
+            self._rewrite(lines[-_MOST_MESSAGES:])
+        for line in lines[-_MOST_MESSAGES:]:
+            with suppress(ValueError):
+                message = json.loads(line)
+                if message and isinstance(message, str):
+                    readline.add_history(message)
 
     def add(self, message: str) -> None:
         """Recalls the message from now on. A folder that cannot be written costs only the memory."""
@@ -162,16 +171,6 @@ class History:
             with suppress(OSError):
                 self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 _append(self._path, [json.dumps(message)])
-
-    def _messages(self) -> list[str]:
-        try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            return []
-        if len(lines) > 2 * _MOST_MESSAGES:
-            lines = lines[-_MOST_MESSAGES:]
-            self._rewrite(lines)
-        return [message for line in lines[-_MOST_MESSAGES:] if (message := _parsed(line))]
 
     def _rewrite(self, lines: list[str]) -> None:
         """Through another file, so that a chat that is killed here loses nothing."""
@@ -189,11 +188,3 @@ def _append(path: Path, lines: list[str]) -> None:
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(file, "a", encoding="utf-8") as written:
         written.writelines(line + "\n" for line in lines)
-
-
-def _parsed(line: str) -> str | None:
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return None
-    return message if isinstance(message, str) else None

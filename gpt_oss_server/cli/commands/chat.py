@@ -119,7 +119,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         if question is not None:
             return 0 if conversation.answer(question) else 1
         if reader.interactive:
-            console.out(console.wrapped(f"{talker.introduction}. /help lists the commands, Ctrl-D quits."))
+            console.out(
+                console.hanging("", f"{talker.introduction}. /help lists the commands, Ctrl-D quits.")
+            )
         Loop(conversation, reader).talk()
     return 0
 

@@ -19,24 +19,16 @@ class Other(NamedTuple):
 COMMANDS = {
     "run": "chat",
     "generate": "chat",
-    "complete": "chat",
-    "talk": "chat",
     "start": "serve",
     "server": "serve",
-    "api": "serve",
-    "api_server": "serve",
-    "api-server": "serve",
     "llama-server": "serve",
     "download": "pull",
-    "fetch": "pull",
     "ls": "list",
     "models": "list",
-    "tags": "list",
     "ps": "list",
     "show": "list",
     "benchmark": "bench",
     "collect-env": "doctor",
-    "check": "doctor",
     "info": "version",
 }
 NO_COMMANDS = {
@@ -45,9 +37,6 @@ NO_COMMANDS = {
     "delete": "Models are folders, which `gpt-oss-server list` names: remove the folder.",
     "create": "A server serves one checkpoint; --served-model-name gives it further names.",
     "cp": "--served-model-name gives a model further names.",
-    "push": "This program uploads nothing.",
-    "signin": "No account is needed. For gated repos: hf auth login.",
-    "run-batch": "Send the requests of a batch to a running server: gpt-oss-server serve.",
     "quantize": "gpt-oss checkpoints are quantized already (MXFP4).",
 }
 

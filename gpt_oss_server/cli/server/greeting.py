@@ -17,21 +17,24 @@ _EXPOSED = "Other machines can reach this server, and it needs no key (--api-key
 
 
 def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = False, ca: str = "") -> str:
+    with_key = settings.needs_keys
+    keys = "with an API key" if with_key else "any API key"
     rows = [
         ("Model", introduction(model.name, model.description)),
         ("Names", _further_names(settings, model)),
         ("Context", f"{model.context_length:,} tokens"),
         ("Memory", model.plan),
         ("Store", kept_where(settings.store)),
-        ("API", f"{url}/v1   (Responses and Chat Completions; {_keys(settings)})"),
+        ("API", f"{url}/v1   (Responses and Chat Completions; {keys})"),
         ("Browser", f"{url}   (the playground)" if settings.web == "on" else ""),
     ]
     shown = "\n".join(_row(label, text) for label, text in rows if text)
     warning = f"\n{_row('Warning', _EXPOSED)}\n" if exposed else ""
+    key = ' -H "Authorization: Bearer $OPENAI_API_KEY"' if with_key else ""
     return f"""
 {shown}
 {warning}
-  Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json"{_key_header(settings)} \\
+  Try      curl {ca}{url}/v1/responses -H "Content-Type: application/json"{key} \\
              -d '{{"input": "Who are you?"}}'
 
 {_row("Ctrl-C", "lets running responses finish; a second one stops immediately.")}
@@ -40,14 +43,6 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
 
 def _row(label: str, text: str) -> str:
     return hanging(f"  {label:<8} ", text)
-
-
-def _keys(settings: Settings) -> str:
-    return "with an API key" if settings.needs_keys else "any API key"
-
-
-def _key_header(settings: Settings) -> str:
-    return ' -H "Authorization: Bearer $OPENAI_API_KEY"' if settings.needs_keys else ""
 
 
 def _further_names(settings: Settings, model: EngineInfo) -> str:

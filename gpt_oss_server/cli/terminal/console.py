@@ -46,12 +46,6 @@ def read_input(name: str) -> bytes:
         raise CommandLineError(f"Cannot read {name}: {error.strerror}.") from error
 
 
-def wrapped(text: str) -> str:
-    """The text in lines that end between words, as wide as the terminal."""
-    columns = shutil.get_terminal_size().columns
-    return textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
-
-
 def hanging(lead: str, text: str, columns: int | None = None) -> str:
     """The text after `lead`, in a terminal in lines that end between words and begin below each other.
 
