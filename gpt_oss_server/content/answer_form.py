@@ -74,10 +74,10 @@ def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
     return AnswerFormat(read, (ResponseFormat(name, schema, description),))
 
 
-def _schema(given: Any, where: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _schema(schema: Any, where: str) -> dict[str, Any]:
+    if not isinstance(schema, dict):
         raise InvalidRequest(f"`{where}.schema` must be a JSON schema object.", param=f"{where}.schema")
-    return given
+    return schema
 
 
 class AnswerFields(Protocol):
@@ -151,8 +151,8 @@ def _choice(name: str, value: Sequence[str]) -> str:
 
 
 def _banned(request: AnswerFields, encoding: Encoding) -> Banned:
-    given = request.banned_strings or ()
-    strings = (given,) if isinstance(given, str) else tuple(given)
+    banned = request.banned_strings or ()
+    strings = (banned,) if isinstance(banned, str) else tuple(banned)
     words = tuple(request.bad_words or ())
     check_words(words, "bad_words")
     check_words(strings, "banned_strings")

@@ -45,14 +45,14 @@ def file_text(part: Mapping[str, Any]) -> str:
 
 def _content(part: Mapping[str, Any]) -> _Content:
     for key in ("file_data", "file_url"):
-        given = part.get(key)
-        if not isinstance(given, str) or not given:
+        value = part.get(key)
+        if not isinstance(value, str) or not value:
             continue
-        if given[:5].lower() == "data:":
-            return _of_data_url(given)
+        if value[:5].lower() == "data:":
+            return _of_data_url(value)
         if key == "file_url":
-            return _Content(where=f" at {given:.200}")
-        return _Content(_from_base64(given) or given.encode("utf-8", "replace"))
+            return _Content(where=f" at {value:.200}")
+        return _Content(_from_base64(value) or value.encode("utf-8", "replace"))
     return _Content()
 
 

@@ -21,32 +21,32 @@ _ID = re.compile(r"-?[0-9]{1,18}\Z")  # Python refuses to convert several thousa
 
 
 def logit_bias(
-    given: Mapping[str, Any] | Sequence[Any] | None, encoding: Encoding, vocab_size: int
+    biases: Mapping[str, Any] | Sequence[Any] | None, encoding: Encoding, vocab_size: int
 ) -> dict[int, float]:
     """Reads OpenAI's object of ids, and llama.cpp's pairs; both may have a text in the place of an id."""
     bias: dict[int, float] = {}
-    for where, of, value in _entries(given):
+    for where, of, value in _entries(biases):
         for token in _tokens(of, where, encoding, vocab_size):
             bias[token] = _bias(value, where)
     return bias
 
 
-def check_bias(given: Mapping[str, Any] | Sequence[Any] | None) -> None:
+def check_bias(biases: Mapping[str, Any] | Sequence[Any] | None) -> None:
     """Checks what needs no vocabulary, so that a request fails before any work."""
-    for where, _, value in _entries(given):
+    for where, _, value in _entries(biases):
         _bias(value, where)
 
 
 def words_of_one_token(words: Iterable[str], encoding: Encoding) -> tuple[set[int], list[str]]:
     """The ids of words that are one token, with and without a space before them; and all other words."""
-    found: set[int] = set()
+    single: set[int] = set()
     others = []
     for word in words:
         spellings = [encoding.encode(spelling) for spelling in (word, f" {word}")]
-        found |= {ids[0] for ids in spellings if len(ids) == 1}
+        single |= {ids[0] for ids in spellings if len(ids) == 1}
         if len(spellings[0]) > 1:
             others.append(word)
-    return found, others
+    return single, others
 
 
 def check_words(words: Sequence[str], where: str) -> None:
@@ -60,13 +60,13 @@ def check_words(words: Sequence[str], where: str) -> None:
             )
 
 
-def _entries(given: Mapping[str, Any] | Sequence[Any] | None) -> Iterator[tuple[str, int | str, Any]]:
+def _entries(biases: Mapping[str, Any] | Sequence[Any] | None) -> Iterator[tuple[str, int | str, Any]]:
     """The place, the id or text, and the bias of each entry."""
-    if isinstance(given, Mapping):
-        for key, value in given.items():
+    if isinstance(biases, Mapping):
+        for key, value in biases.items():
             yield f"logit_bias.{key:.60}", int(key) if _ID.match(key) else key, value
         return
-    for at, pair in enumerate(given or ()):
+    for at, pair in enumerate(biases or ()):
         where = f"logit_bias[{at}]"
         if not isinstance(pair, list) or len(pair) != len(("of", "bias")) or type(pair[0]) not in (int, str):
             raise _fault(where, "it must be a pair of a token id or a text and a number")

@@ -32,19 +32,19 @@ class Dialect:
             raise _nested(where, f"put name and {_FORM[kind]} next to `type`.", "name")
         return tool, where
 
-    def text_format(self, given: Fields, where: str) -> tuple[Any, Fields, str]:
+    def text_format(self, fields: Fields, where: str) -> tuple[Any, Fields, str]:
         """The type of a custom tool's format, and the object with the grammar's syntax and definition."""
-        return given.get("type"), given, where
+        return fields.get("type"), fields, where
 
-    def json_schema(self, given: Fields, where: str) -> tuple[Fields, str]:
+    def json_schema(self, fields: Fields, where: str) -> tuple[Fields, str]:
         """The object with the name and the schema of an answer's format."""
-        if isinstance(given.get("json_schema"), dict):
+        if isinstance(fields.get("json_schema"), dict):
             raise InvalidRequest(
                 f"`{where}.json_schema`: this is the Chat Completions form; "
                 "put name and schema next to `type`.",
                 param=f"{where}.json_schema",
             )
-        return given, where
+        return fields, where
 
     def allowed_tools(self, choice: Fields, where: str) -> Fields:
         """The object with the mode and the list of a choice of type `allowed_tools`."""
@@ -70,25 +70,25 @@ class _Nested(Dialect):
         return tool.get("type", "function")
 
     def tool(self, tool: Fields, where: str, kind: NamedKind) -> tuple[Fields, str]:
-        inner, place = tool.get(kind), f"{where}.{kind}"
+        inner, at = tool.get(kind), f"{where}.{kind}"
         if not isinstance(inner, Mapping):
             raise InvalidRequest(
-                f"`{place}` must be an object with name, description and {_FORM[kind]}.", param=place
+                f"`{at}` must be an object with name, description and {_FORM[kind]}.", param=at
             )
-        return inner, place
+        return inner, at
 
-    def text_format(self, given: Fields, where: str) -> tuple[Any, Fields, str]:
-        inner, place = given.get("grammar"), f"{where}.grammar"
+    def text_format(self, fields: Fields, where: str) -> tuple[Any, Fields, str]:
+        inner, at = fields.get("grammar"), f"{where}.grammar"
         if isinstance(inner, Mapping):
-            return "grammar", inner, place
-        kind = given.get("type")
-        return kind, given, place if kind == "grammar" else where
+            return "grammar", inner, at
+        kind = fields.get("type")
+        return kind, fields, at if kind == "grammar" else where
 
-    def json_schema(self, given: Fields, where: str) -> tuple[Fields, str]:
-        inner, place = given.get("json_schema"), f"{where}.json_schema"
+    def json_schema(self, fields: Fields, where: str) -> tuple[Fields, str]:
+        inner, at = fields.get("json_schema"), f"{where}.json_schema"
         if not isinstance(inner, Mapping):
-            raise InvalidRequest(f"`{place}` must be an object with name and schema.", param=place)
-        return inner, place
+            raise InvalidRequest(f"`{at}` must be an object with name and schema.", param=at)
+        return inner, at
 
     def allowed_tools(self, choice: Fields, where: str) -> Fields:
         inner = choice.get("allowed_tools")

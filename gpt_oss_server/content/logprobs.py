@@ -78,8 +78,8 @@ class Scores:
         self._speller = speller
         self._waiting: deque[tuple[int, TokenLogprob]] = deque()  # (start of its text, score)
 
-    def feed(self, scored: TokenLogprob, place: int) -> None:
-        self._waiting.append((place, scored))
+    def feed(self, scored: TokenLogprob, start: int) -> None:
+        self._waiting.append((start, scored))
 
     def due(self, shown: int) -> list[dict[str, Any]]:
         """Return the entries of tokens whose text is at least partly shown, each entry once."""

@@ -16,7 +16,7 @@ Placed = tuple[int, Any]
 
 
 def in_order_of_calls(
-    given: Sequence[Any],
+    entries: Sequence[Any],
     *,
     calls: Callable[[Any], Iterable[str]],
     answers: Callable[[Any], str | None],
@@ -29,14 +29,14 @@ def in_order_of_calls(
     number = count()
     order = {call: next(number) for call in past}
     results: list[tuple[int, Placed]] = []
-    for place, entry in enumerate(given):
+    for index, entry in enumerate(entries):
         answered = answers(entry)
         if answered in order:
-            results.append((order[answered], (place, entry)))
+            results.append((order[answered], (index, entry)))
             continue
         yield from _sorted(results)
         results = []
-        yield place, entry
+        yield index, entry
         for call in calls(entry):
             order[call] = next(number)  # a later round may use an id again
     yield from _sorted(results)
@@ -44,12 +44,12 @@ def in_order_of_calls(
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    replaced: frozenset[int]  # places of results
-    unanswered: Mapping[int, tuple[str, ...]]  # the last place first: the first ids of its calls
+    replaced: frozenset[int]  # indices of results
+    unanswered: Mapping[int, tuple[str, ...]]  # the last first: the first ids of its calls
 
 
 def unpaired(
-    given: Sequence[Any],
+    entries: Sequence[Any],
     *,
     calls: Callable[[Any], Sequence[Sequence[str]]],
     answers: Callable[[Any], str | None],
@@ -60,20 +60,20 @@ def unpaired(
     """
     replaced, unanswered = set[int](), dict[int, tuple[str, ...]]()
     answered, ever = set[str](), set[str]()
-    for place in range(len(given) - 1, -1, -1):
-        if (call := answers(given[place])) is not None:
+    for index in range(len(entries) - 1, -1, -1):
+        if (call := answers(entries[index])) is not None:
             if call in answered:
-                replaced.add(place)
+                replaced.add(index)
             answered.add(call)
             ever.add(call)
             continue
-        made = calls(given[place])
-        for ids in made:
+        called = calls(entries[index])
+        for ids in called:
             answered.difference_update(ids)
-        if left := tuple(ids[0] for ids in made if ever.isdisjoint(ids)):
-            unanswered[place] = left
+        if left := tuple(ids[0] for ids in called if ever.isdisjoint(ids)):
+            unanswered[index] = left
     return Unpaired(frozenset(replaced), unanswered)
 
 
 def _sorted(results: list[tuple[int, Placed]]) -> list[Placed]:
-    return [placed for _, placed in sorted(results, key=lambda each: each[0])]
+    return [placed for _, placed in sorted(results, key=lambda result: result[0])]

@@ -231,7 +231,7 @@ def json_object(text: str) -> Item:
 
 
 def strings(value: Any) -> list[str]:
-    return list(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else []
+    return list(value) if isinstance(value, list) and all(isinstance(entry, str) for entry in value) else []
 
 
 def typed(arguments: Item, **kinds: type) -> Item:

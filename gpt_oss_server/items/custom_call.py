@@ -45,9 +45,9 @@ class CustomCallBuilder(WrittenCall):
 
 
 def custom_tool(
-    given: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
+    written: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
 ) -> ClientTool:
-    tool, where = dialect.tool(given, where, "custom")
+    tool, where = dialect.tool(written, where, "custom")
     name = tool_name(tool, where)
     check(tool, where, "description", str, "a string")
     check(tool, where, "format", dict, "an object")
@@ -58,8 +58,8 @@ def custom_tool(
     return named_tool("custom", tool, namespace, declared, form, echo)
 
 
-def _text_form(given: Fields, where: str, dialect: Dialect) -> TextGrammar | None:
-    kind, fields, where = dialect.text_format(given, where)
+def _text_form(written: Fields, where: str, dialect: Dialect) -> TextGrammar | None:
+    kind, fields, where = dialect.text_format(written, where)
     match kind:
         case "text":
             return None

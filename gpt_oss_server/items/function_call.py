@@ -53,9 +53,9 @@ class FunctionCallBuilder(WrittenCall):
 
 
 def function_tool(
-    given: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
+    written: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
 ) -> ClientTool:
-    tool, where = dialect.tool(given, where, "function")
+    tool, where = dialect.tool(written, where, "function")
     name = tool_name(tool, where)
     check(tool, where, "description", str, "a string")
     check(tool, where, "parameters", dict, "a JSON schema object")

@@ -85,15 +85,15 @@ def _read_namespace(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> 
     tools.spaces[word] = tools.spaces.get(word) or tool.get("description")
     echoed: list[Tool] = []
     for index, member in enumerate(members):
-        place = f"{where}.tools[{index}]"
+        at = f"{where}.tools[{index}]"
         kind = member.get("type", "function") if isinstance(member, dict) else None
         reader = _MEMBERS.get(kind) if isinstance(kind, str) else None
         if reader is None:
             raise UnsupportedField(
-                f"`{place}.type`: a namespace holds tools of type 'function' and 'custom'.",
-                param=f"{place}.type",
+                f"`{at}.type`: a namespace holds tools of type 'function' and 'custom'.",
+                param=f"{at}.type",
             )
-        declared = reader(member, place, name)
+        declared = reader(member, at, name)
         tools.add(declared)
         echoed.append(dict(declared.echo))
     tools.add_echo({**tool, "description": tool.get("description") or "", "tools": echoed})

@@ -103,19 +103,19 @@ def declared_text(tools: Sequence[ClientTool], spaces: Mapping[str, str | None])
 
 def as_written(tools: Sequence[ClientTool], spaces: Mapping[str, str | None]) -> list[Tool]:
     """The tools as the client wrote them, grouped by namespace."""
-    found: list[Tool] = []
+    written: list[Tool] = []
     of_spaces: dict[str, Tool] = {}
     for tool in tools:
         if tool.namespace is None:
-            found.append(dict(tool.echo))
+            written.append(dict(tool.echo))
             continue
         if tool.namespace not in of_spaces:
             about = spaces.get(tool.recipient.partition(".")[0]) or ""
             space = {"type": "namespace", "name": tool.namespace, "description": about, "tools": []}
             of_spaces[tool.namespace] = space
-            found.append(space)
+            written.append(space)
         of_spaces[tool.namespace]["tools"].append(dict(tool.echo))
-    return found
+    return written
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class ToolSearch:
     recipient: str = _RECIPIENT
 
     def run(self, arguments: str) -> ToolOutput:
-        found = self.find(arguments)
-        details = {"tools": as_written(found, self.spaces)}
-        return ToolOutput(declared_text(found, self.spaces), details=details)
+        tools = self.find(arguments)
+        details = {"tools": as_written(tools, self.spaces)}
+        return ToolOutput(declared_text(tools, self.spaces), details=details)
 
     def find(self, arguments: str) -> list[ClientTool]:
         paths, query = _arguments(arguments)
@@ -139,8 +139,7 @@ class ToolSearch:
         enough = max(scores.values(), default=0) / 3  # one shared word of many is no match
         alike = [tool for tool in self.deferred if scores[tool.recipient] > enough]
         alike.sort(key=lambda tool: -scores[tool.recipient])
-        found = {tool.recipient: tool for tool in [*named, *alike[:_MOST_FOUND]]}
-        return list(found.values())
+        return list({tool.recipient: tool for tool in [*named, *alike[:_MOST_FOUND]]}.values())
 
     def _names(self, tool: ClientTool) -> set[str]:
         if tool.namespace is None:
@@ -162,12 +161,12 @@ class ToolSearch:
 def _arguments(arguments: str) -> tuple[set[str], str]:
     """The paths and the query; text that is not JSON is a query."""
     try:
-        given: Any = json.loads(arguments)
+        value: Any = json.loads(arguments)
     except (ValueError, RecursionError):
         return set(), arguments
-    if not isinstance(given, dict):
-        return set(), str(given)
-    paths, query = given.get("paths"), given.get("query")
+    if not isinstance(value, dict):
+        return set(), str(value)
+    paths, query = value.get("paths"), value.get("query")
     listed = paths if isinstance(paths, list) else [paths]
     return {path for path in listed if isinstance(path, str)}, query if isinstance(query, str) else ""
 

@@ -94,8 +94,8 @@ class WebSearch(HostedTool):
 
         A conversation outlives its sessions, and may outlive the server.
         """
-        found = [_CURSOR.match(result) for result in results()]
-        first = max((int(cursor[1]) for cursor in found if cursor), default=-1) + 1
+        cursors = [_CURSOR.match(result) for result in results()]
+        first = max((int(cursor[1]) for cursor in cursors if cursor), default=-1) + 1
         pages = [
             page
             for record in carried
@@ -125,19 +125,19 @@ class WebSearch(HostedTool):
         action = item["action"] if isinstance(item.get("action"), dict) else {}
         match action.get("type"):
             case "open_page":
-                function, given = "open", {"id": action.get("url")}
+                function, fields = "open", {"id": action.get("url")}
             case "find_in_page" | "find":
-                function, given = "find", {"pattern": action.get("pattern")}
+                function, fields = "find", {"pattern": action.get("pattern")}
             case _:
                 queries = action.get("queries")
                 first = queries[0] if isinstance(queries, list) and queries else None
-                function, given = "search", {"query": action.get("query") or first}
-        arguments = to_json({key: value for key, value in given.items() if isinstance(value, str)}).decode()
-        found = [
+                function, fields = "search", {"query": action.get("query") or first}
+        arguments = to_json({key: value for key, value in fields.items() if isinstance(value, str)}).decode()
+        hits = [
             "\n".join(str(hit[key]) for key in ("title", "url", "snippet") if hit.get(key))
             for hit in dicts_of(item.get("results"))
         ]
-        return PastCall(function, arguments, "\n\n".join(found))
+        return PastCall(function, arguments, "\n\n".join(hits))
 
 
 def browser_backend(settings: Settings) -> Backend | None:
@@ -192,14 +192,14 @@ class WebSearchBuilder(ItemBuilder):
 def _guess(function: str, arguments: str) -> dict[str, Any]:
     """The action as far as the arguments show it, in a form that every client can read."""
     try:
-        given = read_json_text(arguments)
+        value = read_json_text(arguments)
     except ValueError:
-        given = None
-    known: dict[str, Any] = given if isinstance(given, dict) else {}
+        value = None
+    known: dict[str, Any] = value if isinstance(value, dict) else {}
 
     def text(key: str) -> str:
-        value = known.get(key)
-        return value if isinstance(value, str) else ""
+        entry = known.get(key)
+        return entry if isinstance(entry, str) else ""
 
     match function:
         case "open":
@@ -207,4 +207,4 @@ def _guess(function: str, arguments: str) -> dict[str, Any]:
         case "find":
             return {"type": "find_in_page", "pattern": text("pattern"), "url": ""}
         case _:
-            return {"type": "search", "query": text("query") or (arguments if given is None else "")}
+            return {"type": "search", "query": text("query") or (arguments if value is None else "")}

@@ -46,12 +46,12 @@ def wanted_of(
 
 def _guides(tools: RequestTools, hosted: HostedTools) -> dict[str, Mapping[str, Any]]:
     """The schemas of functions that are not strict, and of the tools of MCP servers."""
-    found = {
+    schemas = {
         f"{declaration.namespace}.{function.name}": function.parameters
         for declaration in hosted.declarations
         for function in declaration.functions
     }
-    guides = {to: schema for to, schema in found.items() if schema and to in hosted.servers.names}
+    guides = {to: schema for to, schema in schemas.items() if schema and to in hosted.servers.names}
     for tool in tools.clients.values():
         if tool.kind == "function" and tool.form is None and tool.declared.parameters:
             guides[tool.recipient] = tool.declared.parameters
@@ -75,15 +75,15 @@ def _choice(
     named = dialect.reference(choice, where)
     if named.get("type") != "allowed_tools":
         return True, _recipients(named, where, tools, hosted)
-    given = dialect.allowed_tools(choice, where)
-    listed, mode = given.get("tools"), given.get("mode", "auto")
+    allowing = dialect.allowed_tools(choice, where)
+    listed, mode = allowing.get("tools"), allowing.get("mode", "auto")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed) or not listed:
         raise InvalidRequest(f"`{where}.tools` must be a list of tools.", param=f"{where}.tools")
     if mode not in ("auto", "required"):
         raise InvalidRequest(f"`{where}.mode` must be 'auto' or 'required'.", param=f"{where}.mode")
     allowed = [
-        _recipients(dialect.reference(tool, place), place, tools, hosted, listed=True)
-        for tool, place in ((tool, f"{where}.tools[{index}]") for index, tool in enumerate(listed))
+        _recipients(dialect.reference(tool, at), at, tools, hosted, listed=True)
+        for tool, at in ((tool, f"{where}.tools[{index}]") for index, tool in enumerate(listed))
     ]
     return mode == "required", frozenset().union(*allowed)
 
@@ -95,7 +95,7 @@ def _recipients(
     kind, name = named.get("type"), named.get("name")
     if kind == "mcp":
         label = named.get("server_label")
-        found = {r for r, (of, n) in hosted.servers.names.items() if of == label and name in (None, n)}
+        recipients = {r for r, (of, n) in hosted.servers.names.items() if of == label and name in (None, n)}
         why = hosted.servers.missing.get(namespace_word(label)) if isinstance(label, str) else None
         if why is not None and listed:
             return frozenset()  # the prompt leaves it out too
@@ -104,14 +104,14 @@ def _recipients(
     elif (tool := hosted.kinds.hosted_tool(kind)) is not None:
         if tool.namespace in tools.optional and tool.namespace not in hosted.namespaces:
             return frozenset()  # declared but unavailable: the prompt leaves it out too
-        found = {r for r in hosted.recipients if r.partition(".")[0] == tool.namespace}
+        recipients = {r for r in hosted.recipients if r.partition(".")[0] == tool.namespace}
     else:
-        found = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
-    if not found:
+        recipients = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
+    if not recipients:
         raise InvalidRequest(
             f"`{where}` names a tool that `tools` does not declare: {dict(named)!r:.120}.", param=where
         )
-    return frozenset(found)
+    return frozenset(recipients)
 
 
 def _is_named(tool: ClientTool, named: Mapping[str, Any]) -> bool:

@@ -213,7 +213,7 @@ class ToolsetMaker:
 
         for url in list(self._missing):
             try:
-                found = await external_tools(tool_server(url))
+                tools = await external_tools(tool_server(url))
             except McpFailure as error:
                 if log_failure is not None:
                     _log.error(log_failure, error)
@@ -221,8 +221,8 @@ class ToolsetMaker:
             except ValueError as error:
                 _log.error("--tool-server: %s", error)  # the other tools stay on offer
             else:
-                await toolset.toolbox.take(Offer(tool) for tool in found)
-                for tool in found:
+                await toolset.toolbox.take(Offer(tool) for tool in tools)
+                for tool in tools:
                     toolset.refusals.pop(tool.declaration.namespace, None)
                 _log.info("The tool server %s is available now.", url)
             self._missing.remove(url)
