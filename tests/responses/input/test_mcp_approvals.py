@@ -16,6 +16,19 @@ from tests.doubles.tools.echo_server import Seen
 from tests.doubles.tools.plain_server import ONE_TOOL, PlainServer, plain_server, text
 from tests.doubles.waiting import until
 
+NEEDS_APPROVAL = [tool(require_approval="always")]
+
+
+def approval_of(request: dict[str, Any], approve: bool = True) -> dict[str, Any]:
+    return {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve}
+
+
+def approval(number: int, name: str = "echo", **arguments: Any) -> list[dict[str, Any]]:
+    """A request for approval and the approval, as a client sends them back."""
+    kind = {"type": "mcp_approval_request", "id": f"mcpr_{number}", "server_label": "echoes"}
+    request = {**kind, "name": name, "arguments": json.dumps(arguments)}
+    return [request, approval_of(request)]
+
 
 @pytest.mark.parametrize("by_items", [False, True], ids=["previous_response_id", "items"])
 @pytest.mark.parametrize("approve", [True, False])
@@ -23,23 +36,16 @@ async def test_a_call_waits_for_approval(
     encoding: Encoding, place: tuple[str, Seen], approve: bool, by_items: bool
 ) -> None:
     url, seen = place
-    tools = [tool(require_approval="always")]
+    tools = NEEDS_APPROVAL
     async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
         before = seen.calls
         first = await ask(tools=tools)
         request = first["output"][-1]
         assert request["type"] == "mcp_approval_request"
-        assert (request["server_label"], request["name"], request["arguments"]) == (
-            "echoes",
-            "echo",
-            '{"text": "hi"}',
-        )
+        called = request["server_label"], request["name"], request["arguments"]
+        assert called == ("echoes", "echo", '{"text": "hi"}')
         assert seen.calls == before
-        answer = {
-            "type": "mcp_approval_response",
-            "approval_request_id": request["id"],
-            "approve": approve,
-        }
+        answer = approval_of(request, approve)
         if by_items:
             sent = [{"role": "user", "content": "Say hi."}, *first["output"], answer]
             second = await ask(tools=tools, input=sent)
@@ -61,7 +67,7 @@ async def test_a_call_that_was_cut_off_requests_no_approval(encoding: Encoding, 
     begun = len(encoding.encode_special(made[: made.index("{")]))
     for limit in range(begun, len(encoding.encode_special(made)) + 1):
         async with Asking(encoding, made, mcp=(f"echoes={url}",)) as ask:
-            response = await ask(tools=[tool(require_approval="always")], max_output_tokens=limit)
+            response = await ask(tools=NEEDS_APPROVAL, max_output_tokens=limit)
         kinds = [item["type"] for item in response["output"][1:]]
         if response["status"] == "completed":
             assert kinds == ["mcp_approval_request"]
@@ -72,37 +78,25 @@ async def test_a_call_that_was_cut_off_requests_no_approval(encoding: Encoding, 
 
 
 async def test_the_model_reads_the_refusal_and_its_reason(encoding: Encoding, url: str) -> None:
-    tools = [tool(require_approval="always")]
     async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
-        first = await ask(tools=tools)
-        refusal = {"type": "mcp_approval_response", "approve": False, "reason": "Not on Sundays."}
-        refusal["approval_request_id"] = first["output"][-1]["id"]
-        second = await ask(
-            tools=tools, input=[refusal], previous_response_id=first["id"], metadata={"__debug": True}
-        )
+        first = await ask(tools=NEEDS_APPROVAL)
+        refusal = {**approval_of(first["output"][-1], False), "reason": "Not on Sundays."}
+        more = {"previous_response_id": first["id"], "metadata": {"__debug": True}}
+        second = await ask(tools=NEEDS_APPROVAL, input=[refusal], **more)
     assert "Not on Sundays." in second["metadata"]["__debug_input"]
 
 
 async def test_approval_of_an_unknown_call_is_a_400(encoding: Encoding, url: str) -> None:
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_none", "approve": True}
+        answer = approval_of({"id": "mcpr_none"})
         with pytest.raises(InvalidRequest, match="mcpr_none"):
             await ask(tools=[tool()], input=[answer])
-
-
-def approval(
-    number: int, name: str = "echo", label: str = "echoes", **arguments: Any
-) -> list[dict[str, Any]]:
-    """A request for approval and the approval, as a client sends them back."""
-    request = {"type": "mcp_approval_request", "id": f"mcpr_{number}", "server_label": label, "name": name}
-    answer = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{number}", "approve": True}
-    return [{**request, "arguments": json.dumps(arguments)}, answer]
 
 
 async def test_two_approved_calls_of_one_tool_both_run(encoding: Encoding, url: str) -> None:
     sent = [*approval(1, text="one"), *approval(2, text="two")]
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        response = await ask(tools=[tool(require_approval="always")], input=sent)
+        response = await ask(tools=NEEDS_APPROVAL, input=sent)
     made = [item for item in response["output"] if item["type"] == "mcp_call"]
     assert [(item["output"], item["approval_request_id"]) for item in made] == [
         ("one", "mcpr_1"),
@@ -125,7 +119,7 @@ async def test_an_approved_call_needs_its_tool_in_the_request(
 async def test_a_tool_with_an_awkward_name_is_approved_by_items(encoding: Encoding, url: str) -> None:
     sent = approval(1, name="has a space.and dot")
     async with Asking(encoding, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        response = await ask(tools=[tool(require_approval="always")], input=sent)
+        response = await ask(tools=NEEDS_APPROVAL, input=sent)
     made = response["output"][1]
     assert (made["name"], made.get("output")) == ("has a space.and dot", "found")
 
@@ -168,40 +162,22 @@ async def test_approval_that_is_not_a_boolean_is_refused(encoding: Encoding, url
     assert refused.value.param == "input[1].approve"
 
 
-class Counted:
-    """Counts the calls that the server received since this object's creation."""
-
-    def __init__(self, seen: Seen) -> None:
-        self._seen, self._before = seen, seen.calls
-
-    @property
-    def calls(self) -> int:
-        return self._seen.calls - self._before
-
-
-def approval_of(request: dict[str, Any], approve: bool = True) -> dict[str, Any]:
-    return {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve}
-
-
-NEEDS_APPROVAL = [tool(require_approval="always")]
-
-
 @pytest.mark.parametrize("keeps_calls", [True, False], ids=["with its mcp_call", "without"])
 async def test_an_approved_call_in_the_history_does_not_run_again(
     encoding: Encoding, place: tuple[str, Seen], keeps_calls: bool
 ) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        counted = Counted(seen)
+        before = seen.calls
         history: list[Any] = [{"role": "user", "content": "Say hi."}]
         first = await ask(tools=NEEDS_APPROVAL, input=history, store=False)
         history += [*first["output"], approval_of(first["output"][-1])]
         second = await ask(tools=NEEDS_APPROVAL, input=history, store=False)
-        assert counted.calls == 1
+        assert seen.calls == before + 1
         history += [item for item in second["output"] if keeps_calls or item["type"] != "mcp_call"]
         history.append({"role": "user", "content": "Thanks."})
         third = await ask(tools=NEEDS_APPROVAL, input=history, store=False, metadata={"__debug": True})
-        assert counted.calls == 1
+        assert seen.calls == before + 1
     assert [item["type"] for item in third["output"]] == ["message"]
     prompt = third["metadata"]["__debug_input"]
     assert prompt.count("to=echoes.echo") == 1
@@ -215,26 +191,26 @@ async def test_an_approved_call_satisfies_tool_choice(
 ) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, mcp=(f"echoes={url}",)) as ask:
-        counted = Counted(seen)
+        before = seen.calls
         first = await ask(tools=NEEDS_APPROVAL, tool_choice=choice)
         given = [approval_of(first["output"][-1])]
         second = await ask(
             tools=NEEDS_APPROVAL, tool_choice=choice, input=given, previous_response_id=first["id"]
         )
-    assert (second["status"], second["error"], counted.calls) == ("completed", None, 1)
+    assert (second["status"], second["error"], seen.calls) == ("completed", None, before + 1)
 
 
 async def test_a_call_waits_through_another_turn(encoding: Encoding, place: tuple[str, Seen]) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        counted = Counted(seen)
+        before = seen.calls
         first = await ask(tools=NEEDS_APPROVAL)
         second = await ask(
             tools=NEEDS_APPROVAL, input="Why do you need that?", previous_response_id=first["id"]
         )
         given = [approval_of(first["output"][-1])]
         third = await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=second["id"])
-        assert counted.calls == 1
+        assert seen.calls == before + 1
         with pytest.raises(InvalidRequest, match="waits for approval"):
             await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=third["id"])
     assert third["output"][0]["approval_request_id"] == first["output"][-1]["id"]
@@ -245,7 +221,7 @@ async def test_a_conversation_accepts_a_history_with_an_approved_call(
 ) -> None:
     url, seen = place
     async with Asking(encoding, call("echo", text="hi"), ANSWER, ANSWER, mcp=(f"echoes={url}",)) as ask:
-        counted = Counted(seen)
+        before = seen.calls
         first = await ask(tools=NEEDS_APPROVAL)
         given = [approval_of(first["output"][-1])]
         second = await ask(tools=NEEDS_APPROVAL, input=given, previous_response_id=first["id"])
@@ -254,7 +230,7 @@ async def test_a_conversation_accepts_a_history_with_an_approved_call(
             await conversations_of(ask.service).create({"items": history})
         made = await conversations_of(ask.service).create({"items": [*history, *second["output"]]})
         response = await ask(tools=NEEDS_APPROVAL, input="And now?", conversation=made["id"])
-    assert (response["status"], counted.calls) == ("completed", 1)
+    assert (response["status"], seen.calls) == ("completed", before + 1)
 
 
 async def test_stopped_approved_calls_keep_their_results_so_far(

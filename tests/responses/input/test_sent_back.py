@@ -11,13 +11,12 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import browsing_service
 from tests.doubles.serving import scripted
 
 WEATHER: dict[str, Any] = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
@@ -105,11 +104,7 @@ async def test_a_resent_mcp_call_keeps_its_channel(encoding: Encoding, url: str)
 async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
     encoding: Encoding, tmp_path: Any
 ) -> None:
-    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
-    service = responses_service(
-        scripted(SEARCH, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
-    )
+    service = browsing_service(tmp_path, scripted(SEARCH, FINAL), encoding=encoding)
     web: dict[str, Any] = {"tools": [{"type": "web_search"}]}
     response = await (await service.start(LOCAL, {"input": "How deep?", **web})).wait()
     references = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]

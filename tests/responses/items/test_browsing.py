@@ -16,7 +16,7 @@ from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.tools.shelf import Shelf
@@ -31,10 +31,7 @@ WEB: dict[str, Any] = {"tools": [{"type": "web_search"}]}
 
 @pytest.fixture
 def service(encoding: Encoding, tmp_path: Path) -> ResponsesService:
-    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
-    engine = scripted(SEARCH, OPEN, FIND, ANSWER)
-    return responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    return browsing_service(tmp_path, scripted(SEARCH, OPEN, FIND, ANSWER), encoding=encoding)
 
 
 async def ask(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
@@ -67,11 +64,9 @@ async def test_search_open_find_and_a_cited_answer(service: ResponsesService) ->
 
 
 async def test_cursors_of_an_ended_browser_name_no_other_page(encoding: Encoding, tmp_path: Path) -> None:
-    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
     final = "<|channel|>final<|message|>"
     turns = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
-    service = responses_service(scripted(*turns), settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = browsing_service(tmp_path, scripted(*turns), encoding=encoding)
     first = (await ask(service))[-1]["response"]
     stored = await service.stored(LOCAL).retrieve(first["id"])
     (await service.served.toolset()).toolbox.forget(stored.session)
@@ -84,12 +79,10 @@ async def test_cursors_of_an_ended_browser_name_no_other_page(encoding: Encoding
 
 
 async def test_an_answer_with_a_schema_stays_json_when_it_cites(encoding: Encoding, tmp_path: Path) -> None:
-    (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
     preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
     answer = '<|channel|>final<|message|>{"answer":"Deep【1†L2】."}<|return|>'
-    engine = scripted(preamble + SEARCH, OPEN, answer)
-    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = browsing_service(tmp_path, scripted(preamble + SEARCH, OPEN, answer), encoding=encoding)
+    (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
     schema = {
         "type": "object",
         "properties": {"answer": {"type": "string"}},
@@ -140,10 +133,8 @@ async def test_events_surround_the_real_call(service: ResponsesService) -> None:
 
 
 async def test_pages_and_cursors_live_across_turns(encoding: Encoding, tmp_path: Path) -> None:
-    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
     engine = scripted(SEARCH, OPEN, "<|channel|>final<|message|>Opened.<|return|>", ANSWER)
-    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = browsing_service(tmp_path, engine, encoding=encoding)
     first = check_stream(await ask(service))
     second = check_stream(await ask(service, previous_response_id=first["id"]))
     assert len(second["output"][-1]["content"][0]["annotations"]) == 2
@@ -158,15 +149,13 @@ async def test_a_cut_search_is_a_failed_item(service: ResponsesService) -> None:
 
 
 async def test_bad_arguments_are_reported_to_the_model(encoding: Encoding, tmp_path: Path) -> None:
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
     calls = [
         "<|channel|>analysis to=browser.search code<|message|>not json<|call|>",
         '<|channel|>analysis to=browser.open code<|message|>{"id":5}<|call|>',
         "<|channel|>commentary to=functions.browser.find <|constrain|>json<|message|>{}<|call|>",
         "<|channel|>analysis to=browser.fly code<|message|>{}<|call|>",
     ]
-    engine = scripted(*calls, ANSWER)
-    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = browsing_service(tmp_path, scripted(*calls, ANSWER), encoding=encoding)
     response = check_stream(await ask(service))
     assert response["status"] == "completed"
     assert [item.get("status") for item in response["output"]] == [*["failed"] * 4, "completed"]

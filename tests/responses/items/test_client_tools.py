@@ -141,22 +141,18 @@ async def test_an_output_is_the_result_of_its_call(
         assert f"<|message|>{PATCH}<|call|>" in prompt
 
 
-async def test_a_local_shells_output_may_name_its_call_by_the_items_id() -> None:
+async def test_a_shells_past_call_is_rendered_as_written_and_its_output_may_name_it_by_the_items_id() -> None:
     ask = Asking(call("functions.local_shell", COMMAND))
     response = await ask(tools=[LOCAL])
-    output = {"type": "local_shell_call_output", "id": response["output"][0]["id"], "output": "a.txt"}
-    prompt = await ask.prompt(input=[output], tools=[LOCAL], previous_response_id=response["id"])
-    assert "functions.local_shell to=assistant" in prompt
-
-
-async def test_a_shells_past_call_is_rendered_as_the_model_wrote_it() -> None:
-    ask = Asking(call("functions.local_shell", COMMAND))
-    (item,) = (await ask(tools=[LOCAL]))["output"]
+    (item,) = response["output"]
     assert item["action"]["type"] == "exec"
-    output = {"type": "local_shell_call_output", "call_id": item["call_id"], "output": ""}
+    output = {"type": "local_shell_call_output", "id": item["id"], "output": "a.txt"}
     prompt = await ask.prompt(input=["Hi", item, output], tools=[LOCAL])
     written = '{"command":["ls","-l"],"env":{"A":"1"},"timeout_ms":500}'
     assert f"to=functions.local_shell <|constrain|>json<|message|>{written}<|call|>" in prompt
+    stored = await ask.prompt(input=[output], tools=[LOCAL], previous_response_id=response["id"])
+    for shown in (prompt, stored):
+        assert "functions.local_shell to=assistant<|channel|>commentary<|message|>a.txt" in shown
 
 
 MISFITS: list[tuple[dict[str, Any], str, str]] = [
@@ -182,19 +178,15 @@ async def test_a_call_that_does_not_fit_is_kept_and_the_response_fails(
         assert item["input"] == body
 
 
-async def test_input_that_matches_the_regular_expression_passes() -> None:
-    for body in ("+4712345", "123/4"):
-        response = await Asking(call("functions.dial", body, kind=""))(tools=[DIGITS])
-        assert response["status"] == "completed"
+@pytest.mark.parametrize("body", ["+4712345", "123/4"])
+async def test_input_that_matches_the_regular_expression_passes(body: str) -> None:
+    response = await Asking(call("functions.dial", body, kind=""))(tools=[DIGITS])
+    assert response["status"] == "completed"
 
 
 async def test_a_call_cut_by_the_limit_is_incomplete() -> None:
-    for tool, name in (
-        (CUSTOM, "apply_patch"),
-        (LOCAL, "local_shell"),
-        (SHELL, "shell"),
-        (EDIT, "apply_patch"),
-    ):
+    for tool in (CUSTOM, LOCAL, SHELL, EDIT):
+        name = tool.get("name", tool["type"])
         body = CALLS[tool["type"]]
         response = await Asking(call(f"functions.{name}", body))(tools=[tool], max_output_tokens=14)
         assert response["status"] == "incomplete"
@@ -296,8 +288,7 @@ async def test_tool_choice_of_an_undeclared_tool_is_refused() -> None:
 
 
 async def test_tools_are_echoed_as_they_were_sent() -> None:
-    sent = [CUSTOM, CRM, LOCAL, SHELL, EDIT | {"type": "shell"}][:4]
-    response = await Asking(FINAL.format("Hi"))(tools=[*sent, FREE])
+    response = await Asking(FINAL.format("Hi"))(tools=[CUSTOM, CRM, LOCAL, SHELL, FREE])
     custom, crm, local, shell, free = response["tools"]
     assert (custom, local, shell) == (CUSTOM, LOCAL, SHELL)
     assert free == {**FREE, "format": {"type": "text"}}

@@ -13,12 +13,12 @@ from typing import Any
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
+from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
 from tests.doubles.apis.mcp_asking import call, tool
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.summariser import Summariser
 from tests.doubles.lints import check_stream
@@ -55,9 +55,7 @@ async def of_messages() -> Events:
 
 
 async def of_hosted_tools(encoding: Encoding, folder: Path) -> Events:
-    (folder / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
-    settings = Settings(browser=f"local:{folder}", python="off")
-    web = responses_service(scripted(SEARCH, OPEN, CITED), settings, tools=ToolsetMaker(settings))
+    web = browsing_service(folder, scripted(SEARCH, OPEN, CITED))
     sums = Ready(Toolset(Toolbox([Offer(Calculator(), timeout=5)])))
     python = responses_service(scripted(PYTHON, ANSWER), encoding=encoding, tools=sums)
     events: Events = []

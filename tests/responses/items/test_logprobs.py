@@ -12,11 +12,9 @@ from openai import OpenAI
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset.offered import ToolsetMaker
 from inference.engine import TokenLogprob
 from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 from tests.doubles.turns import TurnsEngine, score_of
@@ -122,14 +120,12 @@ async def test_a_preamble_cut_off_has_the_scores_of_its_text(encoding: Encoding)
 async def test_a_citation_has_the_scores_of_its_marker(
     encoding: Encoding, tmp_path: Path, per_step: int
 ) -> None:
-    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
     text = "It is deep【0†L0-L2】, and cold【77†L1】. 東京【0†L1】"
     search = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
     opened = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
     answer = f"<|channel|>final<|message|>{text.replace('0†', '1†')}<|return|>"
     engine = TurnsEngine(encoding, search, opened, answer, per_step=per_step)
-    service = responses_service(engine, settings, encoding=encoding, tools=ToolsetMaker(settings))
+    service = browsing_service(tmp_path, engine, encoding=encoding)
     run = await service.start(
         LOCAL, {"input": "How deep?", "tools": [{"type": "web_search"}], "include": INCLUDE, "stream": True}
     )

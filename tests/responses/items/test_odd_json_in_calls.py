@@ -10,9 +10,7 @@ from pydantic_core import to_json
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset.offered import ToolsetMaker
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import browsing_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 
@@ -53,11 +51,7 @@ WRITTEN: list[tuple[dict[str, Any], str]] = [
 async def test_it_ends_is_stored_and_can_be_streamed(
     encoding: Encoding, tmp_path: Path, tool: dict[str, Any], turn: str
 ) -> None:
-    (tmp_path / "a.md").write_text("# A\n\nText.\n")
-    settings = Settings(browser=f"local:{tmp_path}", python="off")
-    service = responses_service(
-        scripted(turn, FINAL), settings, encoding=encoding, tools=ToolsetMaker(settings)
-    )
+    service = browsing_service(tmp_path, scripted(turn, FINAL), encoding=encoding)
     for limit in (None, 200):
         run = await service.start(LOCAL, {"input": "Hi", "tools": [tool], "max_output_tokens": limit})
         events = [event async for batch in run for event in batch]

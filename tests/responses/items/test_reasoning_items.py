@@ -13,6 +13,7 @@ from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.items.reasoning import Summary, SummaryKind, seal_reasoning, unsealed_reasoning
+from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed
 from tests.doubles.apis.services import responses_service
@@ -63,20 +64,18 @@ async def test_a_summary_has_a_part_for_each_paragraph(
         assert first < kinds.index("response.reasoning_text.done"), "it streams with the reasoning"
 
 
-@pytest.mark.parametrize("options", [{}, {"summary": None}, {"summary": "none"}])
-async def test_without_a_request_there_is_no_summary(encoding: Encoding, options: dict[str, Any]) -> None:
-    service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
-    events = await events_of(service, reasoning=options)
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [({}, []), ({"summary": None}, []), ({"summary": "none"}, []), ({"generate_summary": "auto"}, PARTS)],
+)
+async def test_a_summary_needs_a_request_which_may_use_the_fields_old_name(
+    encoding: Encoding, options: dict[str, Any], parts: list[str]
+) -> None:
+    events = await events_of(responses_service(TurnsEngine(encoding, THINKS + ANSWER)), reasoning=options)
     response = check_stream(events)
-    assert response["output"][0]["summary"] == []
-    assert response["reasoning"]["summary"] is None
-    assert not [event for event in events if "summary" in event["type"]]
-
-
-async def test_the_fields_old_name_is_accepted(encoding: Encoding) -> None:
-    service = responses_service(TurnsEngine(encoding, THINKS + ANSWER))
-    response = check_stream(await events_of(service, reasoning={"generate_summary": "auto"}))
-    assert summary_of(response["output"][0]) == PARTS
+    assert summary_of(response["output"][0]) == parts
+    assert (response["reasoning"]["summary"] is None) == (not parts)
+    assert any("summary" in event["type"] for event in events) == bool(parts)
 
 
 SENTENCES: list[tuple[str, list[str]]] = [
@@ -127,6 +126,19 @@ def test_a_summary_does_not_depend_on_how_the_text_was_cut(kind: SummaryKind) ->
         assert results[0] == results[1] == results[2], text
         if kind == "detailed":
             assert "".join("".join(part["text"] for part in results[0]).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"), [("openai", "response.reasoning_text."), ("open-responses", "response.reasoning.")]
+)
+async def test_reasoning_events_have_the_chosen_name(encoding: Encoding, names: str, prefix: str) -> None:
+    service = responses_service(TurnsEngine(encoding, THINKS + ANSWER), Settings(event_names=names))
+    events = await events_of(service)
+    named = [event for event in events if event["type"].startswith("response.reasoning")]
+    assert {event["type"] for event in named} == {f"{prefix}delta", f"{prefix}done"}
+    assert "".join(event.get("delta", "") for event in named) == ANALYSIS == named[-1]["text"]
+    [reasoning, _] = events[-1]["response"]["output"]
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": ANALYSIS}]
 
 
 # --- sealed tokens -----------------------------------------------------------------------------------
