@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inference.engine import CheckpointError
-from inference.naming.foreign import foreign_config
+from inference.foreign import foreign_config
 
 logger = logging.getLogger(__name__)
 
@@ -117,8 +117,7 @@ class ModelConfig:
                 raise CheckpointError(f"config.json does not fit: {rule}.")
 
 
-def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
-    """`any_vocabulary` is for tests, whose small models speak no Harmony."""
+def read_config(path: Path) -> ModelConfig:
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -129,8 +128,7 @@ def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
         raise CheckpointError(f"{path} must hold a JSON object.")
     try:
         config = parse_config(parsed)
-        if not any_vocabulary:
-            _check_vocabulary(config.vocab_size)
+        check_vocabulary(config.vocab_size)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     return config
@@ -149,7 +147,7 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     return config
 
 
-def _check_vocabulary(size: int) -> None:
+def check_vocabulary(size: int) -> None:
     if size != VOCABULARY:
         raise CheckpointError(
             f"'vocab_size' is {size}; gpt-oss models have the {VOCABULARY} ids of the Harmony format, whose "

@@ -1,8 +1,12 @@
-"""Paths as users write them."""
+"""Paths and repos as users write them."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_PAGE = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
 
 
 class UnknownHome(ValueError):
@@ -15,3 +19,9 @@ def path_of(name: str, what: str = "folder") -> Path:
         return Path(name).expanduser()
     except RuntimeError as error:
         raise UnknownHome(f"{name} names no {what}: {error}") from error
+
+
+def from_hub(word: str) -> str | None:
+    """The repo of a page on Hugging Face."""
+    page = _HUB_PAGE.fullmatch(word)
+    return page[1] if page else None

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from inference.backends.checkpoints import checkpoint_folder
 from inference.bench.arguments import add_step_arguments
 from inference.bench.compare import compare
 from inference.bench.divergence import divergence
@@ -25,11 +26,10 @@ from inference.bench.profile import kernels_of
 from inference.bench.report import Report
 from inference.engine import InferenceError
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.precision import CHOICES, Precision
 from inference.models.random_weights import RandomTensors, random_model
 from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.models.weights import AS_COMPUTED, find_checkpoint
-from inference.registry import checkpoint_folder
+from inference.options import PRECISIONS, Precision
 from inference.shapes import SHAPES
 
 BATCHES = {"cuda": "1,8,32,64", "cpu": "1,8"}
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_step_arguments(parser)
     parser.add_argument("--model", help="a folder with a checkpoint, a Hugging Face repo, or tiny")
     parser.add_argument("--device", help="such as cuda:0 or cpu (default: a GPU if available)")
-    parser.add_argument("--weights", choices=CHOICES, default="auto", help="attention and head in FP8")
-    parser.add_argument("--kv-dtype", choices=CHOICES, default="auto", help="keys and values in FP8")
+    parser.add_argument("--weights", choices=PRECISIONS, default="auto", help="attention and head in FP8")
+    parser.add_argument("--kv-dtype", choices=PRECISIONS, default="auto", help="keys and values in FP8")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parsed = parser.parse_args(arguments)
     try:

@@ -24,7 +24,7 @@ from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, Flight, Runner, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss
-from inference.ops.choice import runs_fp8
+from inference.ops.device import runs_fp8
 from inference.ops.pages import BLOCK_SIZE
 
 CHUNK = {"cuda": 4096, "cpu": 256}

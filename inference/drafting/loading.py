@@ -17,10 +17,9 @@ from inference.drafting.head import DraftHead, DraftWeights
 from inference.engine import CheckpointError
 from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
-from inference.naming.model_names import REPO_ID
-from inference.ops.choice import runs_kernels
+from inference.ops.device import runs_kernels
 from inference.ops.halves import Matrix, halves_where_exact
-from inference.paths import UnknownHome, path_of
+from inference.paths import REPO_ID, UnknownHome, path_of
 
 LAYERS = ("layers.0.", "midlayer.")
 TOPS = ("", "model.")

@@ -35,9 +35,8 @@ def write_gguf(
     *,
     name: str,
     progress: bool | None = None,
-    any_vocabulary: bool = False,
 ) -> None:
-    """Raises `CheckpointError`. `any_vocabulary` is for tests, whose small models speak no Harmony."""
+    """Raises `CheckpointError`."""
     try:
         import gguf
     except ImportError as error:
@@ -45,7 +44,7 @@ def write_gguf(
             "Writing GGUF needs the package gguf: pip install 'gpt-oss-server[gguf]'"
         ) from error
     folder = find_checkpoint(folder)
-    config = read_config(folder / "config.json", any_vocabulary=any_vocabulary)
+    config = read_config(folder / "config.json")
     # llama.cpp gives every second layer a window, whatever the checkpoint states.
     files, config = alternating(TensorFiles(folder), config)
     tensors = list(exported(files, config))

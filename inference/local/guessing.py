@@ -19,7 +19,7 @@ from torch import Tensor
 from inference.drafting.head import FIRST_PAIR, DraftHead
 from inference.local.scheduling.step import Outcome, StepPart, right_drafts
 from inference.models.gpt_oss import GptOss, HiddenStates
-from inference.models.kv_cache import empty_blocks
+from inference.models.kv_memory import empty_blocks
 from inference.ops.pages import Span, of_spans, slots_of, span
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence as Listed
 
 from inference.engine import EngineBusy, EngineClosed, EngineFailed, Finish, InferenceError
 from inference.failures import Failures
-from inference.local.scheduling.blocks import IntegrityError
+from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
 from inference.local.scheduling.step import Flight, Outcome, Runner, failure_of, right_drafts

@@ -20,8 +20,8 @@ from inference.local.guessing import Guessing
 from inference.local.sampling.sampler import Sampler, score_of
 from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
 from inference.models.gpt_oss import GptOss, HiddenStates
-from inference.models.kv_cache import PagedMemory
-from inference.ops.device_check import device_problem
+from inference.models.kv_memory import PagedMemory
+from inference.ops.device import device_problem
 from inference.ops.pages import BLOCK_SIZE, Pages, Span, of_spans, slots_of, span
 
 logger = logging.getLogger(__name__)

@@ -16,15 +16,15 @@ from torch import Tensor
 from inference.config import ModelConfig, read_config
 from inference.models.experts import Experts
 from inference.models.head import PackedHead
-from inference.models.kv_cache import KVCache, PagedMemory
-from inference.models.precision import Precision
+from inference.models.kv_memory import KVCache, PagedMemory
 from inference.models.rotations import Rotations
 from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
-from inference.ops.choice import ops_for
+from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows
 from inference.ops.pages import Pages
 from inference.ops.scaled import FP8
+from inference.options import Precision
 
 
 @dataclass(slots=True)
@@ -180,7 +180,6 @@ def load_model(
     device: torch.device | None = None,
     context: int | None = None,
     progress: bool | None = None,
-    any_vocabulary: bool = False,
     precision: Precision = AS_COMPUTED,
     given: str | None = None,
 ) -> GptOss:
@@ -188,11 +187,10 @@ def load_model(
 
     Where no kernel reads FP8, weights in FP8 are the floats that it stands for: the same results, no gain.
 
-    `any_vocabulary` is for tests, whose small models speak no Harmony. `given` is the model's name as the
-    user gave it; without one, errors name the folder.
+    `given` is the model's name as the user gave it; without one, errors name the folder.
     """
     found = find_checkpoint(folder)
-    config = read_config(found / "config.json", any_vocabulary=any_vocabulary)
+    config = read_config(found / "config.json")
     config = config.with_context(context, given or found)
     on = device if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.float32 if on.type == "cpu" else torch.bfloat16

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss
-from inference.models.precision import Precision
 from inference.models.weights import AS_COMPUTED, weights_of
+from inference.options import Precision
 
 # A 4-bit value has a root mean square of 2.9; times 2^-7 or 2^-8 that is about 1/√2880.
 LEAST_SCALE, MOST_SCALE = 119, 121

@@ -18,12 +18,12 @@ from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.models.experts import MXFP4_BLOCK, Packed, PackedExperts, PlainExperts, check_block_sizes
 from inference.models.head import pack_head
-from inference.models.precision import Precision
 from inference.models.tensor_files import TensorFiles, TensorSource
-from inference.ops.choice import runs_fp8, runs_kernels
+from inference.ops.device import runs_fp8, runs_kernels
 from inference.ops.halves import HalfRows, halves_where_exact
 from inference.ops.reference import MixtureWeights
 from inference.ops.scaled import Rounding, Rows, ScaledRows, scaled
+from inference.options import Precision
 from inference.progress import ProgressBar
 
 HEAD_ROWS_AT_ONCE = 4096

@@ -17,7 +17,8 @@ from typing import Any
 import httptools
 
 from inference.engine import InferenceError
-from inference.remote.address import Address, RemoteOptions
+from inference.options import EngineOptions
+from inference.remote.address import Address
 from inference.remote.failures import Unreachable, refusal
 from inference.remote.received import Received
 
@@ -27,7 +28,7 @@ Json = Any
 
 
 class Caller:
-    def __init__(self, address: Address, options: RemoteOptions) -> None:
+    def __init__(self, address: Address, options: EngineOptions) -> None:
         self._address, self._options = address, options
         self._tls = ssl.create_default_context() if address.tls else None
         self._open: set[Received] = set()
@@ -129,7 +130,7 @@ class Caller:
             while piece := await received.piece():
                 yield piece
         except TimeoutError as error:
-            raise self._broken(f"not a byte for {self._options.idle_timeout:g} s") from error
+            raise self._broken(f"not a byte for {self._options.engine_idle_timeout:g} s") from error
         except OSError as error:
             raise self._broken(f"the connection broke ({_reason(error)})") from error
         finally:
@@ -139,12 +140,12 @@ class Caller:
     async def _connected(self) -> Received:
         address, options = self._address, self._options
         try:
-            async with asyncio.timeout(options.connect_timeout):
+            async with asyncio.timeout(options.engine_connect_timeout):
                 _, received = await asyncio.get_running_loop().create_connection(
-                    lambda: Received(options.idle_timeout), address.host, address.port, ssl=self._tls
+                    lambda: Received(options.engine_idle_timeout), address.host, address.port, ssl=self._tls
                 )
         except TimeoutError as error:
-            raise self._broken(f"no connection within {options.connect_timeout:g} s") from error
+            raise self._broken(f"no connection within {options.engine_connect_timeout:g} s") from error
         except OSError as error:
             raise self._broken(f"no connection ({_reason(error)})") from error
         return received
@@ -165,8 +166,8 @@ class Caller:
         ]
         if body is not None:
             lines += ["content-type: application/json", f"content-length: {len(content)}"]
-        if self._options.key is not None:
-            lines.append(f"authorization: Bearer {self._options.key}")
+        if self._options.engine_key is not None:
+            lines.append(f"authorization: Bearer {self._options.engine_key}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
 
     def _parsed(self, text: bytes) -> Json:

@@ -37,6 +37,7 @@ _PROBE_SECONDS = 2.0
 _NO_TOKEN = "ended a generation without a token. Its log may contain the cause"
 
 CHECK_SECONDS = 10.0
+PAUSE = 0.5  # seconds before a broken generation is continued where there is no other server
 
 
 class RemoteEngine:
@@ -45,15 +46,9 @@ class RemoteEngine:
         replicas: Replicas,
         info: EngineInfo,
         check: Callable[[Replica], Awaitable[None]],
-        *,
-        pause: float,
     ) -> None:
-        """`check` raises `InferenceError` for a server that has come back with another model.
-
-        `pause` is the time before a generation is continued where there is no other server.
-        """
+        """`check` raises `InferenceError` for a server that has come back with another model."""
         self._replicas, self._info, self._check = replicas, info, check
-        self._pause = pause
         self._closed = False
         self._probing: asyncio.Task[None] | None = None
         self._continued = self._corrected = 0
@@ -142,7 +137,7 @@ class RemoteEngine:
                 elif self._closed or not route.goes_on_after(error, sampled):
                     raise
                 else:
-                    await asyncio.sleep(0 if route.has_others else self._pause * route.attempts**2)
+                    await asyncio.sleep(0 if route.has_others else PAUSE * route.attempts**2)
                     self._continued += 1
                     _log.warning("A generation is continued after %d tokens. %s", sampled, error)
 

@@ -9,17 +9,20 @@ from typing import Any, ClassVar
 
 import pytest
 
+import inference
 from inference.engine import CheckpointError, Engine, EngineBusy, EngineFailed
-from inference.remote.address import RemoteOptions
+from inference.options import EngineOptions
 from inference.remote.engine import RemoteEngine
-from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, becomes_idle, generated
 from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
 
 
 async def connected(double: HttpDouble, kind: str, **options: Any) -> RemoteEngine:
     """Loading blocks its thread, and the double lives in this one."""
-    return await asyncio.to_thread(load_remote, kind, double.url, options=RemoteOptions(pause=0.0, **options))
+    name = double.url if kind == "http" else f"{kind}:{double.url}"
+    engine = await asyncio.to_thread(inference.load, name, options=EngineOptions(**options))
+    assert isinstance(engine, RemoteEngine)
+    return engine
 
 
 def model_tokens(count: int) -> tuple[int, ...]:
@@ -110,14 +113,14 @@ class RemoteContract(EngineContract):
             await generated(engine)
 
     async def test_silence_ends_a_generation(self, double: HttpDouble) -> None:
-        engine = await self.connected(double, idle_timeout=0.5)
+        engine = await self.connected(double, engine_idle_timeout=0.5)
         double.silent = True
         with pytest.raises(EngineFailed, match=r"not a byte for 0\.5 s"):
             await generated(engine)
         await becomes_idle(engine)
 
     async def test_the_key_is_sent(self, double: HttpDouble) -> None:
-        await self.connected(double, key="secret")
+        await self.connected(double, engine_key="secret")
         assert {headers["authorization"] for headers in double.headers} == {"bearer secret"}
 
     async def test_a_server_that_tokenises_otherwise_is_refused(
@@ -136,7 +139,7 @@ class RemoteContract(EngineContract):
         url = double.url
         await double.__aexit__()
         with pytest.raises(EngineFailed, match="cannot be reached"):
-            await asyncio.to_thread(load_remote, self.kind, url)
+            await asyncio.to_thread(inference.load, f"{self.kind}:{url}")
 
     async def test_a_check_finds_a_server_that_is_gone_and_costs_no_generation(
         self, double: HttpDouble

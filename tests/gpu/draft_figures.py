@@ -29,8 +29,8 @@ from inference.local.cuda.guessing import DraftShape
 from inference.local.cuda.inputs import decode_shape
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine
-from inference.local.options import LocalOptions
 from inference.models.gpt_oss import GptOss
+from inference.options import EngineOptions
 from inference.shapes import SHAPES
 from tests.doubles.inference.timed_parts import TimedParts, say
 from tests.doubles.inference.walking import KnowingHead, Walk, walking_model
@@ -91,11 +91,13 @@ class Figures(TimedParts):
         info = EngineInfo(
             name=self._shape, context_length=min(8192, config.context_length), vocab_size=config.vocab_size
         )
-        options = LocalOptions(draft_head=head, max_concurrent=max(BATCHES), kv_memory=6 << 30)
+        options = EngineOptions(
+            speculation=head is not None and f"eagle:{head}", max_concurrent=max(BATCHES), kv_memory=6 << 30
+        )
         loaded = engines._loaded_head
         engines._loaded_head = lambda name, model: self._head
         try:
-            return engines.engine_of(self._model, info, options, may_shorten=True, progress=False)
+            return engines.start_engine(self._model, info, options, progress=False)
         finally:
             engines._loaded_head = loaded
 

@@ -28,9 +28,9 @@ from inference.bench.machine import Machine, measure_machine
 from inference.bench.measure import Workload
 from inference.bench.profile import kernels_of
 from inference.models.gpt_oss import GptOss
-from inference.models.precision import Precision
 from inference.models.random_weights import random_model
 from inference.ops.scaled import Rounding, scaled
+from inference.options import Precision
 from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
 from tests.doubles.inference.timed_parts import TimedParts, say

@@ -11,6 +11,7 @@ import pytest
 from inference.beams import Beam, BeamSearch, search
 from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.engine import load_local
+from inference.options import EngineOptions
 from tests.doubles.engines.table import TableEngine
 
 pytestmark = pytest.mark.anyio
@@ -145,7 +146,7 @@ async def test_an_engine_that_breaks_ends_the_search(monkeypatch: pytest.MonkeyP
 
 
 async def test_the_local_engine_is_searched(checkpoint: object) -> None:
-    engine = load_local(checkpoint, name="small", device="cpu", context=100, any_vocabulary=True)  # type: ignore[arg-type]
+    engine = load_local(checkpoint, EngineOptions(device="cpu", context=100), name="small")
     try:
         sampling = Sampling(stop_token_ids=frozenset({7}), max_tokens=6)
         greedy = (await search(engine, [1, 2, 3], sampling, width=1)).beams[0]

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-from inference.callable_engine import CallableEngine, takes_new_request
+from inference.backends.callable_engine import CallableEngine, takes_new_request
 from inference.engine import EngineFailed, Sampling
 from tests.contracts.engine_contract import GREEDY, generated
 

@@ -79,6 +79,11 @@ def without(raw: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in keys}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _small_vocabularies_load() -> None:
+    """Here the check of the vocabulary is under test."""
+
+
 @pytest.fixture
 def config() -> ModelConfig:
     return parse_config(HUGGING_FACE)
@@ -161,11 +166,6 @@ def test_the_error_of_a_config_names_the_place(tmp_path: Path, change: dict[str,
     with pytest.raises(CheckpointError, match=message) as caught:
         read_config(tmp_path / "config.json")
     assert "config.json" in str(caught.value)
-
-
-def test_a_small_vocabulary_is_read_on_request(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(HUGGING_FACE | {"vocab_size": 500}), encoding="utf-8")
-    assert read_config(tmp_path / "config.json", any_vocabulary=True).vocab_size == 500
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "\x00"])

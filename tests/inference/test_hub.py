@@ -112,7 +112,7 @@ def test_the_size_of_a_download_is_stated_before_it_begins(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     FakeHub(["config.json", "model.safetensors", "README.md"], size=6_900_000_000).install(monkeypatch)
-    monkeypatch.setattr("inference.download_size._free", lambda _: 20_000_000_000)
+    monkeypatch.setattr("inference.backends.hub._free", lambda _: 20_000_000_000)
     with pytest.raises(KeyboardInterrupt):  # that is where the download begins
         hub.download("someone/model")
     stated = capsys.readouterr().err

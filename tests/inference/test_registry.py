@@ -15,11 +15,12 @@ from safetensors.torch import save_file
 
 import inference
 from inference import next_token, tiny
+from inference.backends.checkpoints import _served_name
+from inference.backends.names import names_model
+from inference.backends.table import runs_here
 from inference.config import ModelConfig, RopeConfig
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound, Sampling
 from inference.models.random_checkpoint import write_random_checkpoint
-from inference.naming.model_names import names_model
-from inference.registry import _served_name, runs_here
 
 
 def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:
@@ -297,14 +298,14 @@ def greedy(infer: Any, tokens: list[int], count: int, **options: Any) -> list[in
 
 
 def test_incremental_calls_equal_fresh_ones(checkpoint: Path) -> None:
-    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
+    infer = inference.setup_model(str(checkpoint))
     continued = greedy(infer, [1, 2, 3], 30)
     assert continued == greedy(infer, [1, 2, 3], 30, new_request=True)
     assert len(continued) == 33
 
 
 def test_only_new_tokens_are_computed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
+    infer = inference.setup_model(str(checkpoint))
     seen: list[int] = []
     original = next_token._Continuation._take
 
@@ -321,7 +322,7 @@ def test_only_new_tokens_are_computed(checkpoint: Path, monkeypatch: pytest.Monk
 
 
 def test_other_tokens_and_long_prompts_start_over(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
+    infer = inference.setup_model(str(checkpoint))
     long = [at % 500 for at in range(100)]
     wanted = infer(long, 0.0, True)
     monkeypatch.setattr(next_token, "PREFILL_CHUNK", 9)
@@ -330,7 +331,7 @@ def test_other_tokens_and_long_prompts_start_over(checkpoint: Path, monkeypatch:
 
 
 def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
-    infer = inference.setup_model(str(checkpoint), any_vocabulary=True)
+    infer = inference.setup_model(str(checkpoint))
     with pytest.raises(InferenceError, match="at least one token"):
         infer([], 0.0, False)
     with pytest.raises(ContextOverflow):
@@ -356,20 +357,20 @@ def test_the_default_model_is_the_one_that_the_environment_names(
 def test_importing_inference_imports_no_framework() -> None:
     heavy = ("torch", "transformers", "fastapi", "pydantic", "openai_harmony", "huggingface_hub", "numpy")
     code = (
-        "import sys, inference, inference.callable_engine, inference.scripted\n"
+        "import sys, inference, inference.backends.callable_engine, inference.backends.scripted\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 
-def test_a_model_runs_without_harmony_hub_or_web_framework(checkpoint: Path) -> None:
+def test_a_model_runs_without_harmony_hub_or_web_framework(whole_vocabulary: Path) -> None:
     code = (
         "import sys\n"
         "for name in ('transformers', 'fastapi', 'pydantic', 'openai_harmony', 'huggingface_hub', 'tqdm'):\n"
         "    sys.modules[name] = None\n"
         "import inference\n"
-        f"print(inference.setup_model({str(checkpoint)!r}, any_vocabulary=True)([1, 2, 3], 0.0, True))\n"
+        f"print(inference.setup_model({str(whole_vocabulary)!r})([1, 2, 3], 0.0, True))\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr

@@ -13,8 +13,8 @@ import pytest
 import inference
 from gpt_oss_server.harmony.encoding import Encoding
 from inference import script_file
+from inference.backends.scripted import TOKENS_PER_STEP, ScriptedEngine
 from inference.engine import CheckpointError, EngineClosed, EngineFailed, Finish, ModelNotFound, Sampling
-from inference.scripted import TOKENS_PER_STEP, ScriptedEngine, load_scripted
 
 pytestmark = pytest.mark.anyio
 RETURN = 200002
@@ -23,7 +23,7 @@ RETURN = 200002
 def script(tmp_path: Path, content: Any) -> ScriptedEngine:
     file = tmp_path / "script.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return load_scripted(str(file))
+    return inference.load(f"scripted:{file}")
 
 
 async def answer(engine: ScriptedEngine, prompt: list[int] | None = None, **sampling: Any) -> list[int]:
@@ -165,7 +165,7 @@ def test_a_mistake_is_named_with_its_file_and_turn(tmp_path: Path, content: str,
 
 def test_a_missing_script_is_a_missing_model(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match=r"no script at .*none\.json"):
-        load_scripted(str(tmp_path / "none.json"))
+        inference.load(f"scripted:{tmp_path}/none.json")
 
 
 @pytest.mark.parametrize("path", ["", " "])
@@ -184,13 +184,13 @@ def test_a_context_larger_than_that_of_scripts_is_refused(tmp_path: Path) -> Non
 
 async def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{"turns": [{"tokens": [7]}]}', encoding="utf-8-sig")
-    assert await answer(load_scripted(str(tmp_path / "b.json"))) == [7]
+    assert await answer(inference.load(f"scripted:{tmp_path}/b.json")) == [7]
 
 
 def test_a_script_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CheckpointError, match="UTF-8"):
-        load_scripted(str(tmp_path / "b.json"))
+        inference.load(f"scripted:{tmp_path}/b.json")
 
 
 async def test_a_when_that_never_ends_its_search_fails_and_blocks_nothing(

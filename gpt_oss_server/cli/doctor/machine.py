@@ -17,8 +17,9 @@ from typing import Any
 from gpt_oss_server.cli.doctor.finding import Finding, missing, ok
 from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.settings import Settings
+from inference.backends.checkpoints import repo_of
+from inference.backends.table import runs_here
 from inference.engine import InferenceError, Sampling
-from inference.registry import repo_of, runs_here
 
 _KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
 _SIZES = {"gpt-oss-20b": 13.8e9, "gpt-oss-120b": 65.3e9}  # bytes of the downloads
@@ -147,7 +148,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _is_cached(repo: str) -> bool:
-    from inference.hub import cached_checkpoints
+    from inference.backends.hub import cached_checkpoints
 
     return repo in dict(cached_checkpoints())
 

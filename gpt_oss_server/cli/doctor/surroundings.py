@@ -24,7 +24,7 @@ from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.kinds.places import kept_where
 from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.outside import known_kinds
-from inference.registry import repo_of
+from inference.backends.checkpoints import repo_of
 from tools.addresses import is_of_this_machine
 from tools.extras import how_to_install
 from tools.tool import Tool, ToolCall, ToolOutput, ToolUnavailable

@@ -26,7 +26,7 @@ from inference.local.cuda.picker import to_device
 from inference.local.cuda.recordings import Recordings
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, HiddenStates
-from inference.models.kv_cache import empty_blocks
+from inference.models.kv_memory import empty_blocks
 from inference.ops.pages import Pages
 
 MORE_ROWS = 2  # numbers for each row of a step: where its feature before lies, and where its own is kept

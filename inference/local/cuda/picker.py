@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from inference.engine import Sampling
-from inference.local.sampling.masks import Masks
+from inference.local.sampling.masks import Masks, StopBan
 from inference.local.sampling.sampler import biases, random_numbers, repeated_tokens
-from inference.local.sampling.stop_ban import StopBan
-from inference.ops.choice import sampling_for
+from inference.ops.device import sampling_for
 from inference.ops.sampling import Picking, penalised
 
 

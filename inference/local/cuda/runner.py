@@ -33,8 +33,8 @@ from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
 from inference.local.cuda.sampling import RowSampler, wanted_rows
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
-from inference.models.kv_cache import PagedMemory
-from inference.ops.device_check import device_problem
+from inference.models.kv_memory import PagedMemory
+from inference.ops.device import device_problem
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling, TokenLogprob
-from inference.local.sampling.masks import Masks
-from inference.local.sampling.stop_ban import StopBan
+from inference.local.sampling.masks import Masks, StopBan
 from inference.local.scheduling.step import Sampled
 from inference.ops.sampling import largest, penalised, pick
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from inference.local.scheduling.blocks import BlockPool, IntegrityError
+from inference.local.scheduling.block_pool import BlockPool, IntegrityError
 from inference.local.scheduling.sequence import Holding, Sequence
 
 

@@ -20,8 +20,8 @@ from inference.local.cuda.guessing import CudaGuessing
 from inference.local.cuda.inputs import Tables
 from inference.local.engine import LocalEngine, load_local
 from inference.local.guessing import Guessing, bytes_per_block
-from inference.local.memory import layer_kinds
-from inference.local.options import LocalOptions
+from inference.local.memory_plan import layer_kinds
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, becomes_idle, generated
 from tests.doubles.inference.heads import (
     llama_config,
@@ -56,8 +56,8 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
-    options = LocalOptions(draft_head=None if head is None else str(head), max_concurrent=8)
-    return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+    options = EngineOptions(device="cpu", speculation=head is not None and f"eagle:{head}", max_concurrent=8)
+    return load_local(checkpoint, options, name="small")
 
 
 @pytest.mark.parametrize("on", [pytest.param("cpu", marks=pytest.mark.proof), "gpu"], indirect=True)
@@ -84,10 +84,9 @@ async def test_a_right_head_saves_four_of_five_steps(repeating: Path, tmp_path: 
 async def test_a_right_head_guesses_up_to_the_end_of_the_context(
     repeating: Path, tmp_path: Path, length: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = LocalOptions(draft_head=str(write_right_head(tmp_path, repeating)))
-    engine = load_local(
-        repeating, name="small", device="cpu", context=128, any_vocabulary=True, options=options
-    )
+    head = write_right_head(tmp_path, repeating)
+    options = EngineOptions(device="cpu", context=128, speculation=f"eagle:{head}")
+    engine = load_local(repeating, options, name="small")
     found = await generated(engine, replace(GREEDY, max_tokens=None), list(range(length)))
     measures = engine.measures()
     await engine.close()
@@ -243,7 +242,7 @@ def test_the_plan_counts_the_heads_memory(
     from inference.drafting.loading import load_draft_head
     from inference.models.gpt_oss import load_model
 
-    model = load_model(checkpoint, device=torch.device("cpu"), any_vocabulary=True)
+    model = load_model(checkpoint, device=torch.device("cpu"))
     head = load_draft_head(str(write_head(tmp_path, layout(config))), model)  # type: ignore[operator]
     blocks, size = 7, 16
     guessing = Guessing(head, model, [blocks] * len(config.windows), size)
@@ -270,8 +269,6 @@ async def test_the_engine_states_where_its_drafts_come_from(
     )
     assert "secret" not in engine.info.description
     await engine.close()
-    other = load_local(
-        checkpoint, name="s", device="cpu", any_vocabulary=True, options=LocalOptions(speculation=True)
-    )
+    other = load_local(checkpoint, EngineOptions(device="cpu", speculation=True), name="s")
     assert other.info.description.endswith("Up to 6 tokens a step are drafted from the text so far.")
     await other.close()

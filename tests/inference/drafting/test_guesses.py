@@ -17,7 +17,7 @@ from inference.drafting.loading import load_draft_head
 from inference.engine import Sampling
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
-from inference.local.memory import layer_kinds, plan_memory
+from inference.local.memory_plan import layer_kinds, plan_memory
 from inference.local.scheduling import drafts
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.scheduling.step import Flight, Runner, StepPart, right_drafts
@@ -59,7 +59,7 @@ HEADS = {
 def model(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> GptOss:
     five = replace(config, layers=5, sliding_layers=(True, False, True, False, False))
     folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), five, seed=11)
-    return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
+    return load_model(folder, device=CPU, context=CONTEXT)
 
 
 class Checked:
@@ -167,7 +167,7 @@ async def test_guesses_that_are_often_right_change_no_token(
     tmp_path: Path, config: ModelConfig, seed: int, on: str
 ) -> None:
     checkpoint = write_repeating_model(tmp_path / "model", config, share=0.05)
-    model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT)
     folder = write_right_head(tmp_path / "head", checkpoint)
     draw = random.Random(seed)
     limits = SchedulerLimits(
@@ -198,7 +198,7 @@ async def test_guesses_that_are_often_right_change_no_token(
 
 async def test_both_runners_draft_and_accept_the_same(tmp_path: Path, config: ModelConfig) -> None:
     checkpoint = write_repeating_model(tmp_path / "model", config, share=0.1)
-    model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT)
     head = load_draft_head(str(write_right_head(tmp_path / "head", checkpoint)), model)
     limits = SchedulerLimits(max_concurrent=2, max_waiting=9, chunk=16, drafts=4, by_head=True)
     found = []

@@ -16,9 +16,9 @@ from inference.drafting.config import parse_draft_config
 from inference.drafting.head import DraftHead
 from inference.drafting.loading import load_draft_head
 from inference.engine import CheckpointError
-from inference.local.options import LocalOptions
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
+from inference.options import EngineOptions
 from tests.doubles.inference.heads import (
     changed_layer,
     llama_config,
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 def error_of(model: GptOss, folder: Path | str) -> str:
@@ -179,7 +179,7 @@ def test_a_config_that_names_no_states_means_the_usual_ones(config: ModelConfig)
 def test_a_model_of_windows_alone_has_no_place_for_a_head(tmp_path: Path, config: ModelConfig) -> None:
     windows = replace(config, sliding_layers=(True,) * config.layers)
     checkpoint = write_random_checkpoint(tmp_path / "model", windows, seed=1)
-    model = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    model = load_model(checkpoint, device=CPU)
     folder = write_head(tmp_path / "head", speculators_config(config))
     assert "needs a model with full-attention layers" in error_of(model, folder)
 
@@ -199,7 +199,7 @@ def test_a_shape_that_no_kernel_takes_is_refused_on_a_gpu(
 @pytest.mark.parametrize("name", ["llama:http://127.0.0.1:1", "scripted:answers.json"])
 def test_an_engine_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(CheckpointError, match="eagle:heads/a has no effect here"):
-        inference.load(name, options=LocalOptions(draft_head="heads/a"))
+        inference.load(name, options=EngineOptions(speculation="eagle:heads/a"))
 
 
 def test_published_configs_are_read(config: ModelConfig) -> None:

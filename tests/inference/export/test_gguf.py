@@ -38,7 +38,7 @@ def read(path: Path) -> tuple[dict[str, object], dict[str, object]]:
 @pytest.fixture(scope="module")
 def written(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gguf") / "small.gguf"
-    write_gguf(checkpoint, path, SMALL, name="small", any_vocabulary=True)
+    write_gguf(checkpoint, path, SMALL, name="small")
     return path
 
 
@@ -110,7 +110,7 @@ def test_a_file_is_whole_or_missing(
 
     monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", full)
     with pytest.raises(CheckpointError, match="No space left"):
-        write_gguf(checkpoint, tmp_path / "model.gguf", SMALL, name="small", any_vocabulary=True)
+        write_gguf(checkpoint, tmp_path / "model.gguf", SMALL, name="small")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -123,7 +123,7 @@ def test_layers_that_do_not_alternate_get_layers_of_zeros_between_them(
     fields["layer_types"] = ["full_attention"] * config.layers
     (tmp_path / "config.json").unlink()
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    write_gguf(tmp_path, tmp_path / "made.gguf", SMALL, name="small", any_vocabulary=True)
+    write_gguf(tmp_path, tmp_path / "made.gguf", SMALL, name="small")
     written, tensors = read(tmp_path / "made.gguf")
     assert written["gpt-oss.block_count"] == 2 * config.layers
     assert not np.array(tensors["blk.0.attn_output.weight"].data).any()  # type: ignore[attr-defined]

@@ -15,12 +15,12 @@ import torch
 from inference.config import ModelConfig
 from inference.engine import EngineBusy, Sampling
 from inference.local.engine import LocalEngine, load_local
-from inference.local.memory import layer_kinds, plan_memory
-from inference.local.options import LocalOptions
+from inference.local.memory_plan import layer_kinds, plan_memory
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_checkpoint import write_random_checkpoint
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
 from tests.doubles.inference.alone import check_each_as_alone
 from tests.doubles.inference.driven import Driven, Prompts
@@ -42,7 +42,7 @@ def model(
         ),
     }[request.param]
     folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), other, seed=11)
-    return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
+    return load_model(folder, device=CPU, context=CONTEXT)
 
 
 def driven(model: GptOss, limits: SchedulerLimits, spare: int) -> Driven:
@@ -89,8 +89,8 @@ async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
 
 @pytest.fixture
 async def engine(checkpoint: Path) -> LocalEngine:
-    options = LocalOptions(max_concurrent=32, max_waiting=1000)
-    return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+    options = EngineOptions(device="cpu", max_concurrent=32, max_waiting=1000)
+    return load_local(checkpoint, options, name="small")
 
 
 def resident_bytes() -> int:
@@ -144,8 +144,8 @@ async def test_the_first_step_reports_cached_tokens(engine: LocalEngine) -> None
 
 
 async def test_a_full_engine_refuses_requests(checkpoint: Path) -> None:
-    options = LocalOptions(max_concurrent=1, max_waiting=1)
-    engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+    options = EngineOptions(device="cpu", max_concurrent=1, max_waiting=1)
+    engine = load_local(checkpoint, options, name="small")
     try:
         streams = [engine.generate([1], replace(GREEDY, max_tokens=None)) for _ in range(2)]
         second = asyncio.create_task(anext(streams[1]))
@@ -165,8 +165,8 @@ async def test_a_full_engine_refuses_requests(checkpoint: Path) -> None:
 async def test_drafts_do_not_change_the_tokens_of_a_seed(checkpoint: Path, temperature: float) -> None:
     found = []
     for speculation in (False, True):
-        options = LocalOptions(speculation=speculation)
-        engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+        options = EngineOptions(device="cpu", speculation=speculation)
+        engine = load_local(checkpoint, options, name="small")
         sampling = replace(
             GREEDY, temperature=temperature, seed=4, top_k=2, max_tokens=150, frequency_penalty=0.1
         )
@@ -182,9 +182,7 @@ def test_memory_that_is_too_small_shortens_the_context_or_explains_what_to_do(
     checkpoint: Path, context: int | None, config: ModelConfig
 ) -> None:
     per_token = 2 * config.kv_heads * config.head_dim * 4 * 2
-    options = LocalOptions(kv_memory=per_token * 3000, max_concurrent=1)
-    engine = load_local(
-        checkpoint, name="s", device="cpu", context=context, any_vocabulary=True, options=options
-    )
+    options = EngineOptions(device="cpu", context=context, kv_memory=per_token * 3000, max_concurrent=1)
+    engine = load_local(checkpoint, options, name="s")
     assert engine.info.context_length == (context or config.context_length)
     assert "requests may run" in engine.info.plan

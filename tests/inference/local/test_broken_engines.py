@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from inference.callable_engine import CallableEngine
+from inference.backends.callable_engine import CallableEngine
 from inference.engine import EngineFailed, Sampling
 from inference.failures import IN_A_ROW, Failures
 from inference.local.engine import LocalEngine

@@ -7,9 +7,9 @@ import sys
 
 import torch  # noqa: F401
 
-from inference.local.deferred import defer_meta_registrations
+from inference.torch_start import defer_meta_registrations
 
-DEFER = "import sys; from inference.local.deferred import *;"
+DEFER = "import sys; from inference.torch_start import *;"
 DEFERRED = f"{DEFER} defer_meta_registrations(); import torch;"
 EMPTY = "type(sys.modules['torch._meta_registrations']).__name__ == '_Deferred'"
 
@@ -24,7 +24,7 @@ def run(code: str) -> None:
 def test_a_server_leaves_it_out_until_one_of_its_names_is_used() -> None:
     """Computing tensors does not use one."""
     run(
-        "import sys; from inference.preload import preload_torch; thread = preload_torch(); import torch;"
+        "import sys; from inference.torch_start import preload_torch; thread = preload_torch(); import torch;"
         f"assert thread is None or {EMPTY}; import inspect; inspect.getmodule(torch.ones(1));"
         "assert float((torch.ones(3, 4) @ torch.ones(4, 5)).sum()) == 60.0;"
         f"assert thread is None or {EMPTY};"

@@ -18,6 +18,7 @@ from inference.local.torch_runner import TorchRunner
 from inference.models.experts import Experts
 from inference.models.head import PackedHead
 from inference.models.random_checkpoint import write_random_checkpoint
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import generated
 from tests.doubles.inference.driven import MemoryRunner
 from tests.doubles.waiting import until
@@ -96,7 +97,7 @@ async def test_a_real_model_merges_its_head_and_samples_the_same_tokens(
     monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 100)
     monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 64 * 200)
     write_random_checkpoint(tmp_path, config)
-    engine = load_local(tmp_path, name="small", device="cpu", any_vocabulary=True)
+    engine = load_local(tmp_path, EngineOptions(device="cpu"), name="small")
     try:
         assert isinstance(engine._runner, TorchRunner)
         head = engine._runner._model._weights.head
@@ -114,7 +115,7 @@ async def test_a_real_model_packs_its_experts_and_samples_the_same_tokens(
     tmp_path: Path, config: ModelConfig
 ) -> None:
     write_random_checkpoint(tmp_path, config)
-    engine = load_local(tmp_path, name="small", device="cpu", any_vocabulary=True)
+    engine = load_local(tmp_path, EngineOptions(device="cpu"), name="small")
     try:
         assert isinstance(engine._runner, TorchRunner)
         experts = [layer.experts for layer in engine._runner._model._weights.layers]

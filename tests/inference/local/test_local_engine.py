@@ -20,6 +20,7 @@ from inference.local.sampling.sampler import Sampler
 from inference.local.scheduling.step import Sampled, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, PROMPT, becomes_idle, generated
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +29,7 @@ ENDLESS = replace(GREEDY, max_tokens=None)
 
 @pytest.fixture
 async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
-    engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True)
+    engine = load_local(checkpoint, EngineOptions(device="cpu"), name="small")
     yield engine
     await engine.close()
 
@@ -77,7 +78,7 @@ def limit(engine: LocalEngine, **limits: int) -> None:
 
 
 async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoint: Path) -> None:
-    model = load_model(checkpoint, device=torch.device("cpu"), any_vocabulary=True)
+    model = load_model(checkpoint, device=torch.device("cpu"))
     cache, last, wanted = model.new_cache(), PROMPT, []
     for _ in range(40):
         last = [int(model.next_logits(last, cache).argmax())]

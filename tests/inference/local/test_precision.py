@@ -8,21 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
+import inference
 from inference.bench import roofline
 from inference.bench.divergence import divergence, sampled
 from inference.bench.measure import widths_of
 from inference.engine import CheckpointError, EngineInfo, Sampling
 from inference.local.cuda.runner import CudaRunner
-from inference.local.engine import described, engine_of, load_local
-from inference.local.memory import layer_kinds
-from inference.local.options import LocalOptions, check_precision
-from inference.local.random_model import load_random
+from inference.local.engine import check_precision, describe, load_local, start_engine
+from inference.local.memory_plan import layer_kinds
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.precision import Precision
 from inference.models.random_weights import random_model
 from inference.ops.halves import HalfRows, linear
 from inference.ops.scaled import FP8, Rows, ScaledRows
+from inference.options import EngineOptions, Precision
 from inference.shapes import SHAPES
 
 CPU = torch.device("cpu")
@@ -33,12 +32,12 @@ PROMPT = [at * 31 % 500 for at in range(40)]
 
 @pytest.fixture(scope="module")
 def plain(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True, precision=BOTH)
+    return load_model(checkpoint, device=CPU, precision=BOTH)
 
 
 def greedy(model: GptOss, count: int) -> list[int]:
@@ -60,11 +59,11 @@ def greedy(model: GptOss, count: int) -> list[int]:
 def test_without_kernels_fp8_is_refused_before_anything_is_loaded(
     checkpoint: Path, precision: Precision, flags: str
 ) -> None:
-    options = LocalOptions(precision=precision)
+    options = EngineOptions(device="cpu", weights=precision.weights, kv_dtype=precision.kv)
     with pytest.raises(CheckpointError, match=flags):
-        load_local(checkpoint, name="model", device="cpu", any_vocabulary=True, options=options)
+        load_local(checkpoint, options, name="model")
     with pytest.raises(CheckpointError, match=flags):
-        load_random("tiny", device="cpu", options=options)
+        inference.load("random:tiny", options=options)
 
 
 def test_without_fp8_every_device_is_right() -> None:
@@ -73,7 +72,7 @@ def test_without_fp8_every_device_is_right() -> None:
 
 async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss) -> None:
     info = EngineInfo(name="fp8", context_length=1024, vocab_size=500)
-    engine = engine_of(model, info, LocalOptions(), may_shorten=True)
+    engine = start_engine(model, info, EngineOptions())
     tokens: list[int] = []
     async with aclosing(engine.generate(PROMPT, GREEDY)) as steps:
         async for step in steps:
@@ -101,10 +100,11 @@ def test_keys_and_values_take_a_byte_each(model: GptOss, plain: GptOss) -> None:
 
 
 def test_the_description_states_what_is_in_fp8(model: GptOss, plain: GptOss) -> None:
-    assert "FP8" not in described(plain)
+    assert "FP8" not in describe(plain, "plain").description
     assert model.rounding is not None
-    assert f"error of the weights {model.rounding:.2%})" in described(model)
-    assert described(model).endswith(", keys and values in FP8.")
+    stated = describe(model, "model").description
+    assert f"error of the weights {model.rounding:.2%})" in stated
+    assert stated.endswith(", keys and values in FP8.")
 
 
 def test_experts_router_and_embedding_are_unchanged(model: GptOss, plain: GptOss) -> None:

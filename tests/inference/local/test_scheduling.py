@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
-from inference.local.memory import LayerKind, plan_memory
-from inference.local.scheduling.blocks import IntegrityError
+from inference.local.memory_plan import LayerKind, plan_memory
+from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.drafts import ON_CPU, HeadDrafter, costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits

@@ -45,7 +45,7 @@ def change_tensor(folder: Path, name: str, tensor: torch.Tensor | None) -> None:
 
 def error_of(folder: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        load_model(folder, device=CPU, any_vocabulary=True)
+        load_model(folder, device=CPU)
     return str(caught.value)
 
 
@@ -132,9 +132,9 @@ def test_mxfp4_needs_sizes_of_whole_blocks(tmp_path: Path, config: ModelConfig) 
 
 
 def test_a_context_longer_than_the_models_is_refused(checkpoint: Path) -> None:
-    assert load_model(checkpoint, device=CPU, context=100, any_vocabulary=True).config.context_length == 100
+    assert load_model(checkpoint, device=CPU, context=100).config.context_length == 100
     with pytest.raises(CheckpointError, match=r"requested context is 2000 tokens; .* supports 1024"):
-        load_model(checkpoint, device=CPU, context=2000, any_vocabulary=True)
+        load_model(checkpoint, device=CPU, context=2000)
 
 
 class Terminal(io.StringIO):
@@ -177,7 +177,7 @@ def test_progress_fits_a_line_of_the_terminal(columns: int) -> None:
 
 
 def test_loading_draws_on_request(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    load_model(checkpoint, device=CPU, progress=True, any_vocabulary=True)
+    load_model(checkpoint, device=CPU, progress=True)
     assert "Loading weights" in capsys.readouterr().err
-    load_model(checkpoint, device=CPU, any_vocabulary=True)
+    load_model(checkpoint, device=CPU)
     assert capsys.readouterr().err == ""

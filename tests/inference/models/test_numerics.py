@@ -27,7 +27,7 @@ def relative_error(found: Tensor, wanted: Tensor) -> float:
 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +94,13 @@ def test_every_layout_of_the_same_weights_gives_the_same_logits(
     tmp_path: Path, config: ModelConfig, logits: Tensor, layout: str, experts: str, shards: int
 ) -> None:
     write_random_checkpoint(tmp_path, config, seed=3, layout=layout, experts=experts, shards=shards)  # type: ignore[arg-type]
-    other = load_model(tmp_path, device=CPU, any_vocabulary=True)
+    other = load_model(tmp_path, device=CPU)
     assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
 
 
 def test_a_folder_with_an_original_folder_loads(tmp_path: Path, config: ModelConfig, logits: Tensor) -> None:
     write_random_checkpoint(tmp_path / "original", config, seed=3, layout="original")
-    other = load_model(tmp_path, device=CPU, any_vocabulary=True)
+    other = load_model(tmp_path, device=CPU)
     assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
 
 
@@ -108,7 +108,7 @@ def test_experts_that_are_not_kept_as_floats_give_the_same_logits(
     checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("inference.models.experts.KEPT_FLOAT_BYTES", 0)
-    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    other = load_model(checkpoint, device=CPU)
     assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
     assert not any(layer.experts._kept for layer in other._weights.layers)
 
@@ -133,13 +133,13 @@ def test_all_experts_on_all_tokens_give_the_logits_of_single_experts(
     checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("inference.models.experts.DENSE_ROWS", 10_000)
-    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    other = load_model(checkpoint, device=CPU)
     assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
 
 
 @pytest.mark.parametrize("rows", [1, 2, 40])  # one token, all experts on all, tokens sorted by expert
 def test_packed_experts_give_the_logits_of_floats(checkpoint: Path, logits: Tensor, rows: int) -> None:
-    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    other = load_model(checkpoint, device=CPU)
     assert other.improve()
     while other.improve():
         pass

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from inference.models.gpt_oss import GptOss
-from inference.models.precision import Precision
 from inference.models.random_weights import RandomTensors, random_model
 from inference.models.weights import weights_of
 from inference.ops.scaled import FP8, ScaledRows
+from inference.options import Precision
 from inference.shapes import SHAPES
 from tests.doubles.inference.drawn import relative_error
 

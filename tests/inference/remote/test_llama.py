@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import pytest
 
+import inference
 from inference.engine import (
     CheckpointError,
     Finish,
     ModelNotFound,
     Sampling,
 )
-from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import RemoteContract, connected, model_tokens
 from tests.doubles.engines.llama_double import LlamaDouble, leaves_a_character_unfinished
@@ -147,4 +147,4 @@ async def test_a_model_with_another_vocabulary_is_refused() -> None:
 )
 def test_a_wrong_address_is_a_sentence(url: str, words: str) -> None:
     with pytest.raises(ModelNotFound, match=words):
-        load_remote("llama", url)
+        inference.load(f"llama:{url}")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import inference
 from gpt_oss_server.harmony.encoding import Encoding
 from inference import tiny
 from inference.engine import Engine, Finish, Sampling
 from inference.local.engine import load_local
-from inference.remote.loading import load_remote
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
 from tests.contracts.greedy_contract import GreedyContract, builtin
 from tests.contracts.spelled_contract import SpelledContract
@@ -46,7 +47,7 @@ def url(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 @pytest.fixture
 async def engine(url: str) -> AsyncIterator[Engine]:
-    engine = await asyncio.to_thread(load_remote, "llama", url)
+    engine = await asyncio.to_thread(inference.load, f"llama:{url}")
     yield engine
     await engine.close()
 
@@ -97,7 +98,7 @@ async def test_half_characters_have_logprobs(engine: Engine) -> None:
 
 
 async def test_logprobs_are_the_local_engines(engine: Engine, weights: Path, encoding: Encoding) -> None:
-    local = load_local(weights, name="tiny", device="cpu", context=1024)
+    local = load_local(weights, EngineOptions(device="cpu", context=1024), name="tiny")
     try:
         prompt = prompt_of(encoding, "What is the capital of France?")
         sampling = Sampling(temperature=0.0, max_tokens=8, logprobs=3)
@@ -141,7 +142,7 @@ async def test_generations_survive_the_death_of_their_server(
     prompts = [prompt_of(encoding, f"Count from {number}.") for number in range(50)]
     sampling = Sampling(temperature=0.0, max_tokens=48)
     with llama_server(PROGRAM, model) as (first, _), llama_server(PROGRAM, model) as (second, process):
-        engine = await asyncio.to_thread(load_remote, "llama", f"{first},{second}")
+        engine = await asyncio.to_thread(inference.load, f"llama:{first},{second}")
         whole = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
         streams = [asyncio.create_task(generated(engine, sampling, prompt)) for prompt in prompts]
         await asyncio.sleep(2.0)

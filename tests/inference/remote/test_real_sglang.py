@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+import inference
 from inference.engine import Engine
-from inference.remote.address import RemoteOptions
-from inference.remote.loading import load_remote
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract
 from tests.contracts.spelled_contract import SpelledContract
 
@@ -27,8 +27,8 @@ pytestmark = [
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
-    options = RemoteOptions(key=KEY)
-    engine = await asyncio.to_thread(load_remote, "sglang", URL, options=options)
+    options = EngineOptions(engine_key=KEY)
+    engine = await asyncio.to_thread(inference.load, f"sglang:{URL}", options=options)
     yield engine
     await engine.close()
 

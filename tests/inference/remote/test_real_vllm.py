@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+import inference
 from inference import tiny
 from inference.engine import Engine
-from inference.remote.loading import load_remote
 from tests.contracts.engine_contract import GREEDY, EngineContract
 from tests.contracts.greedy_contract import GreedyContract, builtin
 from tests.contracts.spelled_contract import SpelledContract
@@ -37,7 +37,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def engine(url: str) -> AsyncIterator[Engine]:
-    engine = await asyncio.to_thread(load_remote, "vllm", url)
+    engine = await asyncio.to_thread(inference.load, f"vllm:{url}")
     yield engine
     await engine.close()
 

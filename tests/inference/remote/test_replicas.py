@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+import inference
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Sampling, Step
-from inference.remote.address import RemoteOptions, parse_addresses
+from inference.options import EngineOptions
+from inference.remote.address import parse_addresses
 from inference.remote.engine import RemoteEngine
-from inference.remote.loading import load_remote
 from inference.remote.replicas import Replica, Replicas
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
@@ -36,7 +37,7 @@ async def doubles(request: pytest.FixtureRequest) -> AsyncIterator[list[HttpDoub
 async def connected(doubles: Sequence[HttpDouble], **options: Any) -> RemoteEngine:
     kind = next(kind for kind, double in KINDS.items() if isinstance(doubles[0], double))
     urls = ",".join(double.url for double in doubles)
-    return await asyncio.to_thread(load_remote, kind, urls, options=RemoteOptions(pause=0.0, **options))
+    return await asyncio.to_thread(inference.load, f"{kind}:{urls}", options=EngineOptions(**options))
 
 
 async def test_generations_go_to_the_idlest(doubles: list[HttpDouble]) -> None:

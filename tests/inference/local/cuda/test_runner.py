@@ -19,7 +19,7 @@ from inference.local import engine as engines
 from inference.local.cuda.graphs import Graphs, shapes_for
 from inference.local.cuda.inputs import StepShape, decode_shape
 from inference.local.cuda.runner import CudaRunner
-from inference.local.engine import LocalEngine, LocalOptions
+from inference.local.engine import EngineOptions, LocalEngine
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
@@ -32,11 +32,11 @@ INFO = EngineInfo(
 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 def plain(model: GptOss, **options: object) -> LocalEngine:
-    return engines.engine_of(model, INFO, LocalOptions(**options), may_shorten=True)  # type: ignore[arg-type]
+    return engines.start_engine(model, INFO, EngineOptions(**options))  # type: ignore[arg-type]
 
 
 def ahead(

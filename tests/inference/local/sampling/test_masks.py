@@ -17,6 +17,7 @@ from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.engine import load_local
 from inference.local.sampling.masks import Masks
 from inference.local.sampling.sampler import Sampler
+from inference.options import EngineOptions
 from tests.doubles.inference.recorded import Recorded
 from tests.doubles.inference.smallest import write_smallest
 
@@ -113,7 +114,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def test_an_engine_obeys_and_each_generation_has_a_state_of_its_own(weights: Path) -> None:
-    engine = load_local(weights, name="x", context=64)
+    engine = load_local(weights, EngineOptions(context=64), name="x")
     try:
         for _ in range(2):
             sampling = Sampling(max_tokens=4, grammar=Recorded([{3}, {4}, {5}, {6}]), seed=1)
@@ -125,7 +126,7 @@ async def test_an_engine_obeys_and_each_generation_has_a_state_of_its_own(weight
 
 
 async def test_a_grammar_that_fails_ends_its_generation_alone(weights: Path) -> None:
-    engine = load_local(weights, name="x", context=64)
+    engine = load_local(weights, EngineOptions(context=64), name="x")
     assert engine.info.enforces_grammar
     try:
         with pytest.raises(EngineFailed, match="allows no token"):

@@ -1,4 +1,4 @@
-"""Which ops a device runs: kernels on a GPU that Triton supports, plain PyTorch everywhere else.
+"""Which ops a device runs (kernels where Triton supports it, else plain PyTorch), and whether it still works.
 
 Takes a device and returns a module. It imports Triton only for a device that runs kernels.
 """
@@ -47,3 +47,22 @@ def sampling_for(device: torch.device) -> ModuleType:
     from inference.ops import sampling
 
     return sampling
+
+
+def device_problem(device: torch.device) -> str | None:
+    """After a failed step, on the engine's thread: a sentence if the device computes nothing any more.
+
+    After some errors, a CUDA device fails at whatever it is given. None if it computes or is out of memory.
+    """
+    if device.type != "cuda":
+        return None
+    try:
+        result = torch.ones(1, device=device).add_(1).item()
+    except torch.cuda.OutOfMemoryError:
+        return None
+    except RuntimeError as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return f"The device {device} computes nothing any more ({first}). Only a new process can use it."
+    if result != 2:
+        return f"The device {device} computes wrongly: 1 + 1 is {result:g} there."
+    return None

@@ -13,14 +13,13 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar
+from typing import Any
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, InferenceError, TokenLogprob
 from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused, refusal
-from inference.remote.listed import listed_model, not_described, tokenised, without_owner
-from inference.remote.wire import Ask, Facts, Piece, pieces_of
+from inference.remote.wire import Ask, Facts, ListedWire, Piece, pieces_of
 
 _log = logging.getLogger(__name__)
 
@@ -30,34 +29,25 @@ _ENDS = ("stop", "length")
 _ABORT_SECONDS = 5.0
 
 
-class SglangWire:
-    kind: ClassVar[str] = "sglang"
-    title: ClassVar[str] = "SGLang"
+class SglangWire(ListedWire):
+    kind = "sglang"
+    title = "SGLang"
+    notation = Notation.XGRAMMAR
     # Its repetition penalty does not count the prompt's tokens, which clients mean.
-    honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS - {"repetition_penalty"}
-    health: ClassVar[str] = "/health"
-    ignores: ClassVar[frozenset[str]] = frozenset()
-    notation: ClassVar[Notation | None] = Notation.XGRAMMAR
+    honours = SAMPLING_FIELDS - {"repetition_penalty"}
+    known_by = "/model_info", "model_path"
 
     def __init__(self, caller: Caller) -> None:
-        self.caller = caller
-        self._model = ""
+        super().__init__(caller)
         self._aborting: set[asyncio.Task[None]] = set()
 
-    @staticmethod
-    async def recognises(caller: Caller) -> bool:
-        try:
-            return "model_path" in await caller.get("/model_info")
-        except Refused:
-            return False
-
     async def facts(self) -> Facts:
-        self._model, context = await listed_model(self.caller, self.title)
+        name, context = await self._listed()
         server = await self._server()
         try:
             longest = int(server.get("max_req_input_len") or context - _SHORTER)
         except (TypeError, ValueError) as error:
-            raise not_described(self.caller, self.title) from error
+            raise self.not_described() from error
         if server and not server.get("incremental_streaming_output"):
             _log.warning(
                 "%s repeats all tokens of a stream with each further one. Start it with "
@@ -65,10 +55,8 @@ class SglangWire:
                 self.caller.url,
             )
         about = f"on SGLang, with a context of {context:,} tokens"
-        seeds = server.get("enable_deterministic_inference")
-        return Facts(
-            without_owner(self._model), longest, None, about, frozenset() if seeds else frozenset({"seed"})
-        )
+        has_seeds = server.get("enable_deterministic_inference")
+        return Facts(name, longest, None, about, frozenset() if has_seeds else frozenset({"seed"}))
 
     async def _server(self) -> Mapping[str, Any]:
         """How it was started; empty behind a router, which has no such path."""
@@ -77,9 +65,6 @@ class SglangWire:
         except Refused:
             return {}
         return found if isinstance(found, dict) else {}
-
-    async def tokenised(self, text: str) -> list[int]:
-        return await tokenised(self.caller, self._model, text)
 
     async def read(self, prompt: Sequence[int]) -> None:
         sampling = {"max_new_tokens": 1, "temperature": 0.0}
@@ -98,7 +83,7 @@ class SglangWire:
                 self._abort_soon(name)
             raise
         if not reader.is_over:
-            raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
+            raise self.cut_off()
 
     def _abort_soon(self, name: str) -> None:
         task = asyncio.create_task(self._abort(name))
@@ -206,3 +191,6 @@ def _logprobs(meta: Json, tokens: Sequence[int], begin: int, ask: Ask) -> tuple[
         TokenLogprob(token, logprob, tuple((each, score) for score, each, *_ in likely or ()))
         for token, (logprob, *_), likely in zip(tokens[begin:], sampled, top, strict=True)
     )
+
+
+WIRE = SglangWire

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
+from inference.engine import EngineFailed, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused
-from inference.remote.listed import listed_model, tokenised, without_owner
-from inference.remote.wire import Ask, Facts, Piece, pieces_of
+from inference.remote.connection import Json
+from inference.remote.wire import Ask, Facts, ListedWire, Piece, pieces_of
 
 _BAN = -100.0  # the lowest bias that it accepts
 _ENDS = ("stop", "length")
@@ -25,33 +23,15 @@ _NONE = Piece(())
 _ID = "token_id:"  # how it names a token by its id among the logprobs
 
 
-class VllmWire:
-    kind: ClassVar[str] = "vllm"
-    title: ClassVar[str] = "vLLM"
-    honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS
-    health: ClassVar[str] = "/health"
-    ignores: ClassVar[frozenset[str]] = frozenset()
-    notation: ClassVar[Notation | None] = Notation.XGRAMMAR
-
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
-        self._model = ""
-
-    @staticmethod
-    async def recognises(caller: Caller) -> bool:
-        try:
-            return "version" in await caller.get("/version")
-        except Refused:
-            return False
+class VllmWire(ListedWire):
+    kind = "vllm"
+    title = "vLLM"
+    notation = Notation.XGRAMMAR
+    known_by = "/version", "version"
 
     async def facts(self) -> Facts:
-        self._model, context = await listed_model(self.caller, self.title)
-        return Facts(
-            without_owner(self._model), context, None, f"on vLLM, with a context of {context:,} tokens"
-        )
-
-    async def tokenised(self, text: str) -> list[int]:
-        return await tokenised(self.caller, self._model, text)
+        name, context = await self._listed()
+        return Facts(name, context, None, f"on vLLM, with a context of {context:,} tokens")
 
     async def read(self, prompt: Sequence[int]) -> None:
         await self.caller.post(
@@ -67,7 +47,7 @@ class VllmWire:
             async for piece in pieces_of(batches, reader):
                 yield piece
         if reader.last is None:
-            raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
+            raise self.cut_off()
         if not reader.is_over:  # a proxy that sends no usage
             yield reader.last
 
@@ -156,3 +136,6 @@ def _top(entries: Mapping[str, float], count: int) -> tuple[tuple[int, float], .
     """The likeliest; it adds the sampled token where that is none of them."""
     found = [(int(name.removeprefix(_ID)), logprob) for name, logprob in entries.items()]
     return tuple(sorted(found, key=lambda entry: -entry[1])[:count])
+
+
+WIRE = VllmWire

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from inference.callable_worker import Worker
+from inference.backends.callable_worker import Worker
 from inference.engine import (
     EngineFailed,
     EngineInfo,

@@ -1,24 +1,62 @@
-"""Leaves out of torch's import what only its compilers need, until one of them is imported.
+"""How torch starts: what is loaded before it is imported, and what is left out of its import.
 
-While `torch` is imported, it registers in Python how its operators infer shapes without data: a third of the
-import's time. Computing tensors does not use this. After `defer_meta_registrations`, that module stays empty
-until a compiler, or a use of one of its names, asks for it. Call it before torch is imported, in a process
-whose torch runs models and nothing else: code that traces without a compiler would miss the registrations.
+Linking its libraries takes the system a quarter of a second or, from a cold disk, many; Python's lock is free
+meanwhile, which it is not when the import of torch links them. The import itself registers in Python how
+operators infer shapes without data: a fifth of its time. Computing tensors does not use this. After
+`defer_meta_registrations`, that module stays empty until a compiler, or a use of one of its names, asks for
+it. Call it in a process whose torch runs models and nothing else: code that traces without a compiler would
+miss the registrations.
 """
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 _DEFERRED = "torch._meta_registrations"
 _NEEDING_IT = frozenset({"torch._dynamo", "torch._inductor"})  # torch imports them when they are first used
 _running = threading.RLock()
+
+
+def let_idle_threads_sleep() -> None:
+    """Spinning OpenMP threads cost nine tenths of the speed when other work shares few cores.
+
+    OpenMP reads these variables once, when torch's libraries are first loaded.
+    """
+    if "torch" not in sys.modules:
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+
+def preload_torch() -> threading.Thread | None:
+    """The thread that loads; None where the libraries have no known place, or are loaded."""
+    spec = None if "torch" in sys.modules else importlib.util.find_spec("torch")
+    if sys.platform != "linux" or spec is None or spec.origin is None:
+        return None
+    library = Path(spec.origin).parent / "lib" / "libtorch_cpu.so"
+    if not library.is_file():
+        return None
+    let_idle_threads_sleep()
+    defer_meta_registrations()
+    thread = threading.Thread(target=_link, args=(library,), name="preload torch", daemon=True)
+    thread.start()
+    return thread
+
+
+def _link(library: Path) -> None:
+    try:
+        ctypes.CDLL(str(library))
+    except OSError:
+        return  # importing torch will link it with its own search paths, or state the reason
 
 
 def defer_meta_registrations() -> None:

@@ -14,13 +14,12 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar
+from typing import Any
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused
-from inference.remote.wire import Ask, Facts, Piece
+from inference.remote.connection import Json
+from inference.remote.wire import Ask, Facts, Piece, Wire
 
 _log = logging.getLogger(__name__)
 
@@ -53,24 +52,13 @@ _NEUTRAL = {
 }
 
 
-class LlamaWire:
-    kind: ClassVar[str] = "llama"
-    title: ClassVar[str] = "llama-server"
+class LlamaWire(Wire):
+    kind = "llama"
+    title = "llama-server"
+    notation = Notation.GBNF
     # Its penalties for presence and frequency count the prompt's tokens too, which clients do not mean.
-    honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS - {"presence_penalty", "frequency_penalty"}
-    health: ClassVar[str] = "/health"
-    ignores: ClassVar[frozenset[str]] = frozenset()
-    notation: ClassVar[Notation | None] = Notation.GBNF
-
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
-
-    @staticmethod
-    async def recognises(caller: Caller) -> bool:
-        try:
-            return "total_slots" in await caller.get("/props")
-        except Refused:
-            return False
+    honours = SAMPLING_FIELDS - {"presence_penalty", "frequency_penalty"}
+    known_by = "/props", "total_slots"
 
     async def facts(self) -> Facts:
         props = await self.caller.get("/props")
@@ -138,7 +126,7 @@ class LlamaWire:
                 cached = 0
                 if event["stop"]:
                     return
-        raise EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
+        raise self.cut_off()
 
     async def _again(
         self, body: Mapping[str, Any], ask: Ask, known: Sequence[int], count: int
@@ -255,3 +243,6 @@ def _logprobs(chunk: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
 
 def _top(entries: Sequence[Json], count: int) -> tuple[tuple[int, float], ...]:
     return tuple((entry["id"], entry["logprob"]) for entry in entries[:count])
+
+
+WIRE = LlamaWire

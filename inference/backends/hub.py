@@ -1,21 +1,24 @@
 """Fetches a checkpoint from the Hugging Face hub, or from its cache on this machine.
 
 Takes a repo id and returns a folder. It downloads the weights of one layout and their configs, not the copies
-in other formats that a repo may hold. The hub's own progress bar shows the progress.
+in other formats that a repo may hold. It states what a download costs before it begins, and refuses one that
+the disk cannot hold; the hub's own progress bar shows the progress.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from inference.backends.names import meant_by
 from inference.config import read_config
-from inference.download_size import announce
 from inference.engine import CheckpointError, ModelNotFound
-from inference.naming.foreign import foreign_config, foreign_files, foreign_folder
-from inference.naming.model_names import meant_by
+from inference.foreign import foreign_config, foreign_files, foreign_folder
 
 INDEX = "model.safetensors.index.json"
 CONFIGS = ("config.json", "generation_config.json", INDEX)
@@ -59,11 +62,50 @@ def download(repo: str) -> Path:
     _refuse_foreign(repo, names, getattr(info, "config", None))
     if not needed:
         raise ModelNotFound(f"The Hugging Face repo {repo} holds no .safetensors weights.")
-    announce(repo, info, needed)
+    _announce(repo, info, needed)
     try:
         return Path(snapshot_download(repo, allow_patterns=needed))
     except Exception as error:
         return _cached_instead(repo, error)
+
+
+def _announce(repo: str, info: Any, needed: Sequence[str]) -> None:
+    """`info`: the hub client's `ModelInfo` with the files' metadata. Files in the cache cost nothing."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or () if file.rfilename in needed}
+    missing = {
+        name: size
+        for name, size in sizes.items()
+        if not isinstance(try_to_load_from_cache(repo, name, revision=info.sha), str)
+    }
+    total, cache = sum(missing.values()), Path(HF_HUB_CACHE)
+    if not total:
+        return
+    free = _free(cache)
+    if total > free:
+        raise CheckpointError(
+            f"{repo} needs {in_words(total)} of disk in {cache}, and only {in_words(free)} are free. Free "
+            "some space, or set HF_HOME to a folder on a larger disk."
+        )
+    files = f"{len(missing)} file{'s' if len(missing) > 1 else ''}"
+    sys.stderr.write(
+        f"Downloading {repo} once: {in_words(total)} in {files}, to {cache} "
+        f"({in_words(free)} are free there).\n"
+    )
+    sys.stderr.flush()
+
+
+def in_words(size: int) -> str:
+    """13.8 GB, or 260 MB."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(1, round(size / 1e6))} MB"
+
+
+def _free(folder: Path) -> int:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def _refuse_foreign(repo: str, names: Iterable[str], config: object) -> None:

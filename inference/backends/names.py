@@ -9,13 +9,10 @@ import difflib
 import re
 from pathlib import Path
 
-from inference.naming.unserved import UNSERVED
+from inference.backends.table import EMBEDDED, PREFIXES, REFUSED
+from inference.paths import REPO_ID, from_hub
 
-EMBEDDED = "tiny"
 PUBLISHED = ("openai/gpt-oss-20b", "openai/gpt-oss-120b")
-PREFIXES = ("scripted:", "random:", "llama:", "vllm:", "sglang:")
-REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_FROM_HUB = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
 # As other programs' catalogues write them: gpt-oss:20b, gpt-oss-120b-GGUF, ggml-org/gpt-oss-20b-GGUF.
 _GPT_OSS = re.compile(r"(?:[\w.-]+/)?(?:gpt[-_ ]?)?(?:oss)?[-_: ]?(20b|120b)?(?:[-_:.].*)?", re.IGNORECASE)
 _BARE = re.compile(r"(?:[\w.-]+/)?gpt[-_ ]?oss(?::latest)?", re.IGNORECASE)
@@ -25,7 +22,7 @@ def names_model(word: str) -> bool:
     """Whether a word names a model, so that it can stand where a question might."""
     if not word or any(sign.isspace() for sign in word):
         return False
-    if word == EMBEDDED or word.startswith((*PREFIXES, *UNSERVED)) or REPO_ID.fullmatch(word):
+    if word == EMBEDDED or word.startswith((*PREFIXES, *REFUSED)) or REPO_ID.fullmatch(word):
         return True
     return _is_folder(word) or word.lower().endswith(".gguf") or _published(word) is not None
 
@@ -33,8 +30,8 @@ def names_model(word: str) -> bool:
 def meant_by(word: str) -> str | None:
     """The name that a wrong word probably means."""
     word = word.strip()
-    if found := from_hub(word):
-        return found
+    if repo := from_hub(word):
+        return repo
     if (published := _published(word)) is not None:
         return published
     kind, colon, rest = word.partition(":")
@@ -49,12 +46,6 @@ def meant_by(word: str) -> str | None:
     return _neighbour(word)
 
 
-def from_hub(word: str) -> str | None:
-    """The repo of a page on Hugging Face."""
-    found = _FROM_HUB.fullmatch(word)
-    return found[1] if found else None
-
-
 def _published(word: str) -> str | None:
     """The published checkpoint that a word names in another spelling. Other people's checkpoints stay."""
     owner, slash, _ = word.lower().rpartition("/")
@@ -62,18 +53,18 @@ def _published(word: str) -> str | None:
         return None
     if _BARE.fullmatch(word):
         return PUBLISHED[0]
-    found = _GPT_OSS.fullmatch(word)
-    return f"openai/gpt-oss-{found[1].lower()}" if found and found[1] else None
+    spelling = _GPT_OSS.fullmatch(word)
+    return f"openai/gpt-oss-{spelling[1].lower()}" if spelling and spelling[1] else None
 
 
 def _neighbour(word: str) -> str | None:
     """A folder next to the one that is missing, with a similar name."""
     try:
         path = Path(word)
-        beside = [each.name for each in path.parent.iterdir() if each.is_dir()] if len(path.parts) > 1 else []
+        folders = [p.name for p in path.parent.iterdir() if p.is_dir()] if len(path.parts) > 1 else []
     except (OSError, ValueError):
         return None
-    close = difflib.get_close_matches(path.name, beside, 1, 0.75)
+    close = difflib.get_close_matches(path.name, folders, 1, 0.75)
     return str(path.with_name(close[0])) if close else None
 
 

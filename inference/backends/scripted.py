@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from inference.backends.script_file import Script, ScriptedTurn, read_script
 from inference.engine import (
     CheckpointError,
+    Engine,
     EngineClosed,
     EngineFailed,
     EngineInfo,
@@ -27,8 +29,8 @@ from inference.engine import (
     TokenLogprob,
     output_limit,
 )
+from inference.options import EngineOptions
 from inference.paths import UnknownHome, path_of
-from inference.script_file import Script, ScriptedTurn, read_script
 
 CONTEXT_LENGTH = 131_072
 VOCAB_SIZE = 201_088
@@ -171,10 +173,11 @@ class _PreparedTurn:
         return frozenset(self.tokens)
 
 
-def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
+def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
+    path, context = model.removeprefix("scripted:"), options.context or CONTEXT_LENGTH
     if not path.strip():
         raise ModelNotFound("'scripted:' lacks a path. Add the path of a JSON file: scripted:script.json.")
-    if context is not None and context > CONTEXT_LENGTH:
+    if context > CONTEXT_LENGTH:
         raise CheckpointError(
             f"The requested context is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
@@ -182,8 +185,7 @@ def load_scripted(path: str, *, context: int | None = None) -> ScriptedEngine:
         file = path_of(path, "file")
     except UnknownHome as error:
         raise ModelNotFound(str(error)) from error
-    script = read_script(file, VOCAB_SIZE)
-    engine = ScriptedEngine(script, context=context or CONTEXT_LENGTH)
+    engine = ScriptedEngine(read_script(file, VOCAB_SIZE), context=context)
     engine.prepare()
     return engine
 
