@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from inference.backends.callable_worker import Worker
 from inference.engine import (
+    EngineClosed,
     EngineFailed,
     EngineInfo,
     Finish,
+    InferenceError,
     Sampling,
     Step,
     output_limit,
 )
+from inference.failures import Failures
 from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
@@ -40,6 +45,8 @@ IGNORED = frozenset(
 """How to pick a token, which the function decides. Other fields ask for particular tokens or lengths."""
 _HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
 
+logger = logging.getLogger(__name__)
+
 
 class CallableEngine:
     def __init__(
@@ -50,10 +57,7 @@ class CallableEngine:
         context_length: int = DEFAULT_CONTEXT,
         vocab_size: int = 201_088,
     ) -> None:
-        self._next = infer_next_token
-        self._passes_new_request = takes_new_request(infer_next_token)
-        self._names_new_request = names_new_request(infer_next_token)
-        self._worker = Worker(f"inference {name}")
+        self._infer = with_new_request(infer_next_token)
         self._info = EngineInfo(
             name=name,
             context_length=context_length,
@@ -63,6 +67,12 @@ class CallableEngine:
             ignores=IGNORED,
             takes_begun_calls=True,
         )
+        self._changed = threading.Condition()
+        self._calls: deque[_Call] = deque()  # the first one runs
+        self._closing = False
+        self._failures = Failures()  # of single tokens
+        # A daemon, so that a process that ends does not wait for a model.
+        self._thread = threading.Thread(target=self._run, name=f"inference {name}", daemon=True)
 
     @property
     def info(self) -> EngineInfo:
@@ -70,7 +80,8 @@ class CallableEngine:
 
     @property
     def active(self) -> int:
-        return self._worker.active
+        with self._changed:
+            return sum(not call.outbox.abandoned for call in self._calls)
 
     def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         return steps_through(lambda: self._begin(tokens, sampling))
@@ -78,23 +89,65 @@ class CallableEngine:
     def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
         limit = output_limit(len(tokens), sampling, self._info)
         # Room for every token: a slow reader must not hold up the generations that wait after it.
-        outbox = Outbox(self._worker.wake, capacity=limit + 1)
-        self._worker.submit(_Call(self._checked, list(tokens), sampling, limit, outbox))
+        outbox = Outbox(lambda: None, capacity=limit + 1)
+        with self._changed:
+            if self._closing:
+                raise EngineClosed("The engine is closed.")
+            if not self._thread.is_alive():
+                self._thread.start()
+            self._calls.append(_Call(self._token, list(tokens), sampling, limit, outbox))
+            self._changed.notify()
         return outbox
 
     async def check(self) -> None:
         """Raises `EngineFailed` if the function fails again and again."""
-        await self._worker.failures.check(self.generate)
+        await self._failures.check(self.generate)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._worker.close)
+        """Ends every generation with `EngineClosed`, after the token that is being sampled."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
 
-    def _checked(self, tokens: list[int], temperature: float, new_request: bool) -> int:
-        if self._names_new_request:
-            sampled = self._next(tokens, temperature, new_request=new_request)
-        else:
-            sampled = self._next(tokens, temperature, *((new_request,) if self._passes_new_request else ()))
-        token = _as_token(sampled)
+    # The thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._wait():
+            self._generate(self._calls[0])
+            if not self._closing:
+                with self._changed:
+                    self._calls.popleft()
+        for call in self._calls:
+            call.outbox.end(EngineClosed("The engine was closed while it generated."))
+        self._calls.clear()
+
+    def _wait(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._calls or self._closing)
+            return not self._closing
+
+    def _generate(self, call: _Call) -> None:
+        try:
+            goes_on = True
+            while goes_on and not (self._closing or call.outbox.abandoned):
+                goes_on = call.advance()
+                self._failures.succeeded()
+        except InferenceError as error:
+            self._failures.failed()
+            call.outbox.end(error.with_traceback(None))  # whose frames would keep the function's cache alive
+        except BaseException as error:
+            # BaseException: a user's function that calls sys.exit() must end neither this thread nor other
+            # generations. Only the log has the text: clients read the error, and the text may hold secrets.
+            self._failures.failed()
+            logger.exception("A generation failed.")
+            failure = EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
+            failure.__cause__ = error.with_traceback(None)
+            call.outbox.end(failure)
+
+    def _token(self, tokens: list[int], temperature: float, new_request: bool) -> int:
+        token = _as_token(self._infer(tokens, temperature, new_request))
         if not 0 <= token < self._info.vocab_size:
             raise EngineFailed(
                 f"The function returned the token {token}; token ids range from 0 to "
@@ -104,7 +157,7 @@ class CallableEngine:
 
 
 class _Call:
-    """One generation: a job that calls the function once per round."""
+    """One generation."""
 
     def __init__(
         self,
@@ -116,17 +169,16 @@ class _Call:
     ) -> None:
         self.outbox = outbox
         self._infer, self._tokens, self._sampling, self._left = infer, tokens, sampling, limit
-        self._is_first = True
         self._sampled = 0
         self._stops = sampling.stop_token_ids - sampling.ignored_stop_ids
 
     def advance(self) -> bool:
+        """Samples one token; returns false when the generation has ended."""
         if self._left <= 0:
             self.outbox.end(Finish.LENGTH)
             return False
         # A copy: a function that keeps or changes its argument must not change the conversation.
-        token = self._infer(list(self._tokens), self._sampling.temperature, self._is_first)
-        self._is_first = False
+        token = self._infer(list(self._tokens), self._sampling.temperature, self._sampled == 0)
         self._tokens.append(token)
         self._left -= 1
         self._sampled += 1
@@ -139,6 +191,26 @@ class _Call:
         if token in self._stops and self._sampled > self._sampling.min_tokens:
             return Finish.STOP
         return Finish.LENGTH if self._left == 0 else None
+
+
+def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float, bool], Any]:
+    """The function with a third positional argument, whichever way it takes that one, if it does.
+
+    A function that hides its parameters takes all.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return function
+    named = parameters.get("new_request")
+    if named is not None and named.kind is inspect.Parameter.KEYWORD_ONLY:
+        return lambda tokens, temperature, new: function(tokens, temperature, new_request=new)
+    kinds = [parameter.kind for parameter in parameters.values()]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes = (
+        inspect.Parameter.VAR_POSITIONAL in kinds or sum(kind in positional for kind in kinds) >= PARAMETERS
+    )
+    return function if takes else lambda tokens, temperature, _: function(tokens, temperature)
 
 
 def _as_token(value: Any) -> int:
@@ -155,24 +227,3 @@ def _no_token(value: Any) -> EngineFailed:
     """Names the type, not the value: the value could be anything, and clients read this."""
     kind = "None" if value is None else f"a value of type {type(value).__name__}"
     return EngineFailed(f"The function returned {kind}; it must return one token id, an int.")
-
-
-def names_new_request(function: Callable[..., Any]) -> bool:
-    """Whether it takes `new_request` by its name only."""
-    try:
-        parameter = inspect.signature(function).parameters.get("new_request")
-    except (TypeError, ValueError):
-        return False
-    return parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
-
-
-def takes_new_request(function: Callable[..., Any]) -> bool:
-    """Whether a third positional argument may be passed; a function that hides its parameters takes all."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
-        return True
-    return sum(parameter.kind in positional for parameter in parameters) >= PARAMETERS

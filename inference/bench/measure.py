@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from inference.bench.machine import Machine, settle
 from inference.bench.machine import seconds as median_seconds
@@ -31,6 +33,9 @@ CHUNK = {"cuda": 4096, "cpu": 256}
 STEPS = {"cuda": 40, "cpu": 8}
 REPEATS = 3
 BLOCKS_AT_ONCE = 4096  # filled with random numbers
+PROFILED = (1, 64)  # batches whose kernels are timed, for the first context
+PROFILES = 3  # runs of each
+SPARE_STEPS = 128  # tokens that a decode case adds to its context
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,51 @@ class Row:
     ms: float  # of a step for decode, of the whole prompt for prefill
     tokens_per_s: float
     fraction: float  # of the roofline: bytes for decode, operations for prefill
+
+
+def measured(
+    model: GptOss, machine: Machine, batches: list[int], contexts: list[int], lengths: list[int]
+) -> tuple[list[Row], dict[str, dict[str, float]], list[str]]:
+    """The rows, the times of kernels on a GPU, and a sentence for each case that does not fit."""
+    cases = [(batch, context) for context in contexts for batch in batches]
+    sizes = [batch * (context + SPARE_STEPS) for batch, context in cases] + lengths
+    most = max((size for size in sizes if fits(model, size)), default=0)
+    workload = Workload(model, machine, batches, most)
+    missing = [
+        f"decode of {batch} × {context} tokens: their keys and values do not fit."
+        for batch, context in cases
+        if batch * (context + SPARE_STEPS) > most
+    ]
+    cases = [(batch, context) for batch, context in cases if batch * (context + SPARE_STEPS) <= most]
+    rows = [workload.decode(*case) for case in cases]
+    rows += [workload.prefill(length) for length in lengths if length <= most]
+    profiles = {}
+    if model.device.type == "cuda":
+        for batch, context in cases:
+            if batch in PROFILED and context == contexts[0]:
+                profiles[f"decode {batch} × {context}"] = kernel_times(workload.step(batch, context))
+        if lengths[-1] <= most:
+            profiles[f"prefill {lengths[-1]}"] = kernel_times(workload.prompt(lengths[-1]))
+    return rows, profiles, missing
+
+
+def kernel_times(run: Callable[[], object], most: int = 14) -> dict[str, float]:
+    """Microseconds of a run by kernel, as the device times them: the slowest, the others, and the sum."""
+    run()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(PROFILES):
+            run()
+        torch.cuda.synchronize()
+    times: dict[str, float] = defaultdict(float)
+    for event in profiler.events() or ():
+        if event.device_type.name == "CUDA":
+            times[str(event.name)[:60]] += float(event.device_time) / PROFILES
+    ranked = sorted(times.items(), key=lambda each: -each[1])
+    reported = dict(ranked[:most])
+    reported["(others)"] = sum(time for _, time in ranked[most:])
+    reported["(sum)"] = sum(times.values())
+    return {name: round(time, 1) for name, time in reported.items()}
 
 
 class Workload:

@@ -23,7 +23,6 @@ class Report:
     rows: Sequence[Row]
     not_measured: Sequence[str] = ()  # sentences
     profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # case → kernel → µs per step
-    compared: Mapping[str, Any] = field(default_factory=dict)
     rounding: float | None = None  # with FP8 weights, their relative error
     divergence: Divergence | None = None
 
@@ -47,12 +46,6 @@ class Report:
         for case, kernels in self.profiles.items():
             lines += ["", f"{case}, µs per step by kernel:"]
             lines += [f"  {time:>10,.1f}  {name}" for name, time in kernels.items()]
-        if self.compared:
-            lines += ["", "transformers, the same weights, decode tok/s:"]
-            lines += [
-                f"  {name}: {value:,.1f}" if isinstance(value, float) else f"  {name}: {value}"
-                for name, value in self.compared.items()
-            ]
         if self.rounding is not None:
             lines += ["", f"FP8 weights: relative error {self.rounding:.2%}"]
         if self.divergence is not None:

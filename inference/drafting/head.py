@@ -18,11 +18,10 @@ from torch.nn import functional
 
 from inference.drafting.config import DraftConfig
 from inference.models.gpt_oss import GptOss
-from inference.models.rotations import Rotations
 from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows, Matrix, linear
 from inference.ops.pages import Pages
-from inference.ops.reference import apply_rope
+from inference.ops.rope import Rotations, apply_rope
 
 FIRST_PAIR = 1  # no feature comes before position 0
 

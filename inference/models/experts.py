@@ -14,21 +14,19 @@ import torch
 from torch import Tensor
 
 from inference.config import ModelConfig
-from inference.engine import CheckpointError
+from inference.models.layouts import Packed
 from inference.ops import reference as ops
 from inference.ops.halves import Matrix, halves_where_exact, linear
 
 # The most memory for all experts of a model as floats. A larger model keeps none: the kept ones would be
 # evicted before they are used again.
 KEPT_FLOAT_BYTES = 256 << 20
-MXFP4_BLOCK = 32
 # The largest tokens × experts for which every kept expert runs on every token.
 DENSE_ROWS = 128
 
 Floats = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
 Rows = tuple[Matrix, Tensor, Matrix, Tensor]  # the same, packed or not
 Joint = tuple[Matrix, Tensor, Matrix, Tensor]  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
-Packed = tuple[Tensor, Tensor]  # blocks, scales
 
 
 class Experts(ABC):
@@ -121,14 +119,6 @@ class Experts(ABC):
         )
         result *= shares.flatten().index_select(0, order).unsqueeze(1)
         return torch.zeros_like(x).index_add_(0, owners, result)
-
-
-def check_block_sizes(config: ModelConfig) -> None:
-    for name, size in (("hidden_size", config.hidden), ("intermediate_size", config.intermediate)):
-        if size % MXFP4_BLOCK:
-            raise CheckpointError(
-                f"MXFP4 experts have blocks of {MXFP4_BLOCK}, but {name} is {size}: not a multiple."
-            )
 
 
 class PackedExperts(Experts):

@@ -17,12 +17,12 @@ from inference.config import ModelConfig, read_config
 from inference.models.experts import Experts
 from inference.models.head import PackedHead
 from inference.models.kv_memory import KVCache, PagedMemory
-from inference.models.rotations import Rotations
 from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows
 from inference.ops.pages import Pages
+from inference.ops.rope import Rotations
 from inference.ops.scaled import FP8
 from inference.options import Precision
 

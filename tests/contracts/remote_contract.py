@@ -126,7 +126,7 @@ class RemoteContract(EngineContract):
     async def test_a_server_that_tokenises_otherwise_is_refused(
         self, double: HttpDouble, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("inference.remote.probe.TOKENS", (1, 2, 3))
+        monkeypatch.setattr("inference.remote.loading._PROBE_IDS", [1, 2, 3])
         with pytest.raises(CheckpointError, match="tokenises otherwise"):
             await self.connected(double)
 

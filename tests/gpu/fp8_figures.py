@@ -25,8 +25,7 @@ import torch
 
 from inference.bench.divergence import ROWS, divergence
 from inference.bench.machine import Machine, measure_machine
-from inference.bench.measure import Workload
-from inference.bench.profile import kernels_of
+from inference.bench.measure import Workload, kernel_times
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
 from inference.ops.scaled import Rounding, scaled
@@ -114,7 +113,7 @@ class Figures(TimedParts):
         workload = Workload(self.models[name], self.machine, BATCHES, 64 * (CONTEXT + 128))
         found = {}
         for batch in (1, 64):
-            found[str(batch)] = kernels_of(workload.step(batch, CONTEXT), 12)
+            found[str(batch)] = kernel_times(workload.step(batch, CONTEXT), 12)
             times = ", ".join(f"{kernel[:34]} {time:.0f}" for kernel, time in found[str(batch)].items())
             say(f"{name} {batch}, µs: {times}")
         return found

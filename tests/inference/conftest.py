@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inference.config import ModelConfig, RopeConfig
-from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 from tests.doubles.inference.threads import one_thread
 
 

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-from inference.backends.callable_engine import CallableEngine, takes_new_request
+from inference.backends.callable_engine import CallableEngine
 from inference.engine import EngineFailed, Sampling
 from tests.contracts.engine_contract import GREEDY, generated
 
@@ -71,20 +71,22 @@ async def test_a_waiting_client_can_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "takes"),
+    ("function", "tokens"),
     [
-        (lambda tokens, temperature: 1, False),
-        (lambda tokens, temperature=0.0: 1, False),
-        (lambda tokens, temperature, new_request: 1, True),
-        (lambda tokens, temperature=0.0, new_request=False: 1, True),
-        (lambda *arguments: 1, True),
-        (Recorder(), True),
+        (lambda tokens, temperature: 2, (2, 2, 2)),
+        (lambda tokens, temperature=0.0: 2, (2, 2, 2)),
+        (lambda tokens, temperature, new_request: int(new_request), (1, 0, 0)),
+        (lambda tokens, temperature=0.0, new_request=False: int(new_request), (1, 0, 0)),
+        (lambda tokens, temperature=0.0, *, new_request=False: int(new_request), (1, 0, 0)),
+        (lambda *arguments: len(arguments), (3, 3, 3)),
     ],
 )
-async def test_both_shapes_of_functions_are_served(function: Any, takes: bool) -> None:
-    assert takes_new_request(function) is takes
+async def test_new_request_is_passed_where_and_as_the_function_takes_it(
+    function: Any, tokens: tuple[int, ...]
+) -> None:
     engine = CallableEngine(function)
-    assert len((await generated(engine, replace(GREEDY, max_tokens=3))).tokens) == 3
+    for _ in range(2):
+        assert (await generated(engine, replace(GREEDY, max_tokens=3))).tokens == tokens
     await engine.close()
 
 
@@ -169,18 +171,4 @@ async def test_a_stop_id_is_sampled_past_where_it_may_not_end(fields: dict[str, 
     sampling = Sampling(max_tokens=20, stop_token_ids=frozenset({7}), **fields)
     made = await generated(engine, sampling)
     assert made.tokens == (7,) * count
-    await engine.close()
-
-
-async def test_new_request_is_passed_by_name_if_it_is_keyword_only() -> None:
-    seen: list[bool] = []
-
-    def function(tokens: list[int], temperature: float = 0.0, *, new_request: bool = False) -> int:
-        seen.append(new_request)
-        return 7
-
-    engine = CallableEngine(function)
-    await generated(engine, replace(GREEDY, max_tokens=2))
-    await generated(engine, replace(GREEDY, max_tokens=2))
-    assert seen == [True, False, True, False]
     await engine.close()

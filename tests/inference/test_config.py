@@ -12,7 +12,7 @@ import pytest
 
 from inference.config import ModelConfig, parse_config, read_config
 from inference.engine import CheckpointError
-from inference.ops.reference import rope_frequencies
+from inference.ops.rope import rope_frequencies
 
 ORIGINAL: dict[str, Any] = {
     "num_hidden_layers": 24,

@@ -16,7 +16,7 @@ import huggingface_hub
 import pytest
 
 import inference
-from inference import hub
+from inference.backends import hub
 from inference.engine import CheckpointError, ModelNotFound
 
 
@@ -138,7 +138,7 @@ def test_an_interrupt_ends_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
 
 DOWNLOAD = """
 import sys
-from inference import hub
+from inference.backends import hub
 from inference.engine import ModelNotFound
 try:
     sys.stdout.write(f"found {hub.download('someone/model')}")

@@ -20,7 +20,7 @@ from inference.backends.names import names_model
 from inference.backends.table import runs_here
 from inference.config import ModelConfig, RopeConfig
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound, Sampling
-from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 
 def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:
@@ -374,7 +374,7 @@ def test_a_model_runs_without_harmony_hub_or_web_framework(whole_vocabulary: Pat
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
-    assert 0 <= int(found.stdout) < 500
+    assert 0 <= int(found.stdout) < 201_088
 
 
 def test_a_context_beyond_the_embedded_models_names_no_folder() -> None:

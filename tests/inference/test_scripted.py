@@ -12,7 +12,7 @@ import pytest
 
 import inference
 from gpt_oss_server.harmony.encoding import Encoding
-from inference import script_file
+from inference.backends import script_file
 from inference.backends.scripted import TOKENS_PER_STEP, ScriptedEngine
 from inference.engine import CheckpointError, EngineClosed, EngineFailed, Finish, ModelNotFound, Sampling
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from inference import tiny
-from inference.local.engine import read_generation_defaults
+from inference.local.engine import generation_defaults
 from inference.models.gpt_oss import load_model
 from inference.tiny.codes import (
     EDGES,
@@ -68,7 +68,7 @@ def test_it_is_an_ordinary_checkpoint_of_the_full_vocabulary(folder: Path) -> No
         kinds = {str(file.get_slice(name).get_dtype()) for name in file.keys()}  # noqa: SIM118
         assert file.get_slice("lm_head.weight").get_shape() == [VOCABULARY, config["hidden_size"]]
     assert kinds == {"BF16", "U8"}
-    assert set(read_generation_defaults(folder)) == {"temperature", "top_p"}
+    assert set(generation_defaults(folder)) == {"temperature", "top_p"}
 
 
 @pytest.mark.proof  # ten seconds, for a file that is frozen

@@ -25,7 +25,7 @@ from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
-from inference.bench.arguments import add_step_arguments
+from inference.bench.command import add_step_arguments
 from inference.engine import Engine, Sampling
 
 EXAMPLES = """\

@@ -23,7 +23,6 @@ from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.scheduling.step import Flight, Runner, StepPart, right_drafts
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.random_checkpoint import write_random_checkpoint
 from tests.doubles.inference.alone import alone, check_each_as_alone
 from tests.doubles.inference.driven import Driven, Prompts
 from tests.doubles.inference.heads import (
@@ -36,6 +35,7 @@ from tests.doubles.inference.heads import (
     write_right_head,
 )
 from tests.doubles.inference.plain_head import PlainHead
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 from tests.doubles.random_tests.pairs import pairs
 from tests.doubles.random_tests.seeds import seeds
 

@@ -17,7 +17,6 @@ from inference.drafting.head import DraftHead
 from inference.drafting.loading import load_draft_head
 from inference.engine import CheckpointError
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.random_checkpoint import write_random_checkpoint
 from inference.options import EngineOptions
 from tests.doubles.inference.heads import (
     changed_layer,
@@ -26,6 +25,7 @@ from tests.doubles.inference.heads import (
     speculators_config,
     write_head,
 )
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
 

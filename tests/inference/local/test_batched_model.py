@@ -19,11 +19,11 @@ from inference.local.memory_plan import layer_kinds, plan_memory
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.random_checkpoint import write_random_checkpoint
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
 from tests.doubles.inference.alone import check_each_as_alone
 from tests.doubles.inference.driven import Driven, Prompts
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
 CONTEXT = 200

@@ -17,10 +17,10 @@ from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
 from inference.models.experts import Experts
 from inference.models.head import PackedHead
-from inference.models.random_checkpoint import write_random_checkpoint
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import generated
 from tests.doubles.inference.driven import MemoryRunner
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 from tests.doubles.waiting import until
 
 pytestmark = pytest.mark.anyio

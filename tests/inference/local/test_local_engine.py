@@ -15,7 +15,7 @@ import torch
 from inference import outbox as outbox_module
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
 from inference.local import torch_runner
-from inference.local.engine import LocalEngine, load_local, read_generation_defaults
+from inference.local.engine import LocalEngine, generation_defaults, load_local
 from inference.local.sampling.sampler import Sampler
 from inference.local.scheduling.step import Sampled, StepPart
 from inference.local.torch_runner import TorchRunner
@@ -268,7 +268,7 @@ def test_defaults_of_the_checkpoint_are_read(tmp_path: Path, content: str | None
         (tmp_path / "generation_config.json").write_text(content, encoding="utf-8")
     if content in ("[]", '{"top_p": "x"}'):
         with pytest.raises(CheckpointError, match="generation_config"):
-            read_generation_defaults(tmp_path)
+            generation_defaults(tmp_path)
     else:
         wanted = {"temperature": 0.7} if content and "0.7" in content else {}
-        assert read_generation_defaults(tmp_path) == wanted
+        assert generation_defaults(tmp_path) == wanted

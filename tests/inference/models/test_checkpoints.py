@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.models.gpt_oss import load_model
-from inference.models.random_checkpoint import write_random_checkpoint
 from inference.progress import ProgressBar
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
 

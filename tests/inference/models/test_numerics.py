@@ -12,9 +12,8 @@ from torch import Tensor
 from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss, load_model
 from inference.models.head import pack_head
-from inference.models.random_checkpoint import write_random_checkpoint
-from inference.models.rotations import FIRST_POSITIONS, Rotations
-from inference.ops.reference import rope_tables
+from inference.ops.rope import FIRST_POSITIONS, Rotations, rope_tables
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 # Many times longer than the window (16), and longer than the rope's original context (32).
 PROMPT = torch.randint(0, 500, (70,), generator=torch.Generator().manual_seed(5)).tolist()

@@ -7,6 +7,7 @@ import torch
 
 from inference.config import RopeConfig
 from inference.ops import reference
+from inference.ops.rope import rope_tables
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
 
 EPS = 1e-5
@@ -34,7 +35,7 @@ def test_queries_keys_and_values_equal_the_reference(
     x, norm = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
     weight = draw.rows((heads + 2 * kv_heads) * size, hidden, scale=hidden**-0.5)
     biases = draw.rows((heads + 2 * kv_heads) * size) if bias else None
-    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 64))
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in rope_tables(RopeConfig(), size, 64))
     blocks = int(pages.tables.max()) + 1
     keys, values = (draw.memory(blocks, 16, kv_heads, size) for _ in range(2))
     kept = keys.clone(), values.clone()
@@ -63,7 +64,7 @@ def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
     draw, kv_heads, size = Draw(tokens + heads, device), 2, 16
     pages = random_pages(draw, [1] * tokens, None, 16)
     projected = draw.rows(tokens, (heads + 2 * kv_heads) * size)
-    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 64))
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in rope_tables(RopeConfig(), size, 64))
     memory = [draw.memory(int(pages.tables.max()) + 1, 16, kv_heads, size) for _ in range(2)]
     wanted_memory = [part.double() for part in memory]
     found = fused.rotate_and_write(projected, cos, sin, *memory, pages)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from inference.config import RopeConfig
 from inference.ops import launches, reference
+from inference.ops.rope import rope_tables
 from inference.ops.scaled import LARGEST, Rounding, ScaledRows, scaled
 from tests.doubles.inference.drawn import Draw, random_pages
 from tests.doubles.inference.drawn import relative_error as between
@@ -76,7 +77,7 @@ def test_queries_keys_and_values_equal_the_reference(
     x, norm = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
     weight = drawn(draw, (heads + 2 * kv_heads) * size, hidden)
     biases = draw.rows((heads + 2 * kv_heads) * size) if bias else None
-    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 256))
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in rope_tables(RopeConfig(), size, 256))
     blocks = int(pages.tables.max()) + 1
     keys, values = (draw.memory(blocks, 16, kv_heads, size) for _ in range(2))
     wanted_keys, wanted_values = keys.double(), values.double()

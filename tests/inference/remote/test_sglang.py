@@ -187,7 +187,7 @@ async def test_a_generation_that_is_abandoned_is_aborted_by_name(double: SglangD
 
 async def test_an_abort_that_needs_another_key_is_left_to_the_connection(double: SglangDouble) -> None:
     double.admin_key = "of an admin"
-    engine = await connected(double, "sglang", key="usual")
+    engine = await connected(double, "sglang", engine_key="usual")
     double.pace = 0.01
     stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=None))
     await anext(stream)

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.config import ModelConfig
-from inference.models.experts import MXFP4_BLOCK, check_block_sizes
+from inference.models.layouts import MXFP4_BLOCK, check_block_sizes
 from inference.ops.reference import dequantise_mxfp4
 
 Layout = Literal["hf", "original"]
