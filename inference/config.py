@@ -157,11 +157,11 @@ def check_vocabulary(size: int) -> None:
 
 def _check_known(fields: Fields) -> None:
     quantization = fields.mapping("quantization_config")
-    found = {
+    stated = {
         "hidden_act": fields.get("hidden_act"),
         "quantization_config.quant_method": quantization.get("quant_method"),
     }
-    for key, value in found.items():
+    for key, value in stated.items():
         if value is not None and value != ONLY_KNOWN[key]:
             raise CheckpointError(f"{key!r} is {value!r}; only {ONLY_KNOWN[key]!r} is supported.")
 

@@ -101,7 +101,7 @@ def masks_of(states: Sequence[GrammarState]) -> list[bytes | Exception]:
     if (
         len(states) > 1
         and isinstance(first, BatchedState)
-        and all(type(each) is type(first) for each in states)
+        and all(type(state) is type(first) for state in states)
     ):
         return first.masks(states)
     return [_mask_of(state) for state in states]

@@ -1,7 +1,8 @@
-"""Paths and repos as users write them."""
+"""Paths and repos as users write them, and the usual permissions of files."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -25,3 +26,11 @@ def from_hub(word: str) -> str | None:
     """The repo of a page on Hugging Face."""
     page = _HUB_PAGE.fullmatch(word)
     return page[1] if page else None
+
+
+def open_to_others(*paths: Path) -> None:
+    """Gives temporary files and folders the usual permissions: another user may have to read them."""
+    mask = os.umask(0)  # the only way to read it
+    os.umask(mask)
+    for path in paths:
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)

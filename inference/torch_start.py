@@ -61,7 +61,7 @@ def _link(library: Path) -> None:
 
 def defer_meta_registrations() -> None:
     """Does nothing if torch has been imported."""
-    if "torch" not in sys.modules and not any(isinstance(each, _Finder) for each in sys.meta_path):
+    if "torch" not in sys.modules and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 

@@ -141,13 +141,13 @@ def cached_checkpoints() -> list[tuple[str, Path]]:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     repos = sorted(Path(HF_HUB_CACHE).glob("models--*--*"))
-    found = []
+    complete_ones = []
     for path in repos:
         repo = path.name.removeprefix("models--").replace("--", "/", 1)
         complete = [folder for _, folder in _in_cache(repo) if _missing(folder) is None]
         if complete and foreign_folder(complete[0]) is None and _is_gpt_oss(complete[0]):
-            found.append((repo, complete[0]))
-    return found
+            complete_ones.append((repo, complete[0]))
+    return complete_ones
 
 
 def _is_gpt_oss(folder: Path) -> bool:
@@ -170,8 +170,8 @@ def _in_cache(repo: str) -> list[tuple[str, Path]]:
         configs = [(layout, try_to_load_from_cache(repo, f"{layout}config.json")) for layout in LAYOUTS]
     except ValueError:  # a name that the hub does not allow; the caller reports the hub's own error
         return []
-    found = [(layout, Path(config).parent) for layout, config in configs if isinstance(config, str)]
-    return [*found, *(each for each in _older(repo) if each not in found)]
+    current = [(layout, Path(config).parent) for layout, config in configs if isinstance(config, str)]
+    return [*current, *(older for older in _older(repo) if older not in current)]
 
 
 def _older(repo: str) -> list[tuple[str, Path]]:
@@ -181,7 +181,7 @@ def _older(repo: str) -> list[tuple[str, Path]]:
     folder = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "snapshots"
     if not folder.is_dir():
         return []
-    snapshots = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+    snapshots = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     return [
         (layout, snapshot / layout)
         for snapshot in snapshots

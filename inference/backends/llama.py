@@ -116,8 +116,8 @@ class LlamaWire(Wire):
     ) -> AsyncGenerator[tuple[Json, int], None]:
         """The chunks that hold tokens or the end, and the number of the prompt's cached tokens."""
         cached = 0
-        whole = {**body, "stream": True, "return_progress": True}
-        async with aclosing(self.caller.events("/completion", whole, labels)) as batches:
+        streamed = {**body, "stream": True, "return_progress": True}
+        async with aclosing(self.caller.events("/completion", streamed, labels)) as batches:
             async for event in _each(batches):
                 if progress := event.get("prompt_progress"):  # its ids and counts belong to no token
                     cached = progress["cache"]
@@ -154,13 +154,13 @@ class LlamaWire(Wire):
         if ask.sampling.logprobs is None:
             yield Piece(tuple(tokens))
             return
-        for place, token in enumerate(tokens):
-            score = await self._score([*prompt, *tokens[:place]], token, ask.sampling.logprobs)
+        for at, token in enumerate(tokens):
+            score = await self._score([*prompt, *tokens[:at]], token, ask.sampling.logprobs)
             yield Piece((token,), (score,))
 
     async def _unstreamed(self, body: Mapping[str, Any], prompt: Sequence[int], count: int) -> list[int]:
-        whole = {**body, "prompt": list(prompt), "n_predict": count, "n_probs": 0, "stream": False}
-        answer = await self.caller.post("/completion", whole)
+        unstreamed = {**body, "prompt": list(prompt), "n_predict": count, "n_probs": 0, "stream": False}
+        answer = await self.caller.post("/completion", unstreamed)
         return list(answer["tokens"])
 
     async def _score(self, prompt: Sequence[int], token: int, count: int) -> TokenLogprob:
@@ -235,9 +235,9 @@ def _logprobs(chunk: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
     count = ask.sampling.logprobs
     if count is None:
         return None
-    found = chunk["completion_probabilities"]
+    entries = chunk["completion_probabilities"]
     return tuple(
-        TokenLogprob(entry["id"], entry["logprob"], _top(entry["top_logprobs"], count)) for entry in found
+        TokenLogprob(entry["id"], entry["logprob"], _top(entry["top_logprobs"], count)) for entry in entries
     )
 
 

@@ -180,8 +180,8 @@ def _token_ids(tokens: Any, where: str, vocab_size: int) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-def _no_others(found: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    others = [key for key in found if key not in known]
+def _no_others(value: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    others = [key for key in value if key not in known]
     if others:
         raise CheckpointError(
             f"{where} has the unknown key {others[0]!r}; known are {', '.join(repr(key) for key in known)}."

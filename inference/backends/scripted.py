@@ -110,9 +110,9 @@ class ScriptedEngine:
 
     async def _choose(self, prompt: Sequence[int]) -> _PreparedTurn:
         if self._conditional:
-            found = await asyncio.to_thread(self._fitting, prompt)  # a search may take its whole time limit
-            if found is not None:
-                return found
+            turn = await asyncio.to_thread(self._fitting, prompt)  # a search may take its whole time limit
+            if turn is not None:
+                return turn
         if not self._in_order:
             raise EngineFailed(
                 'No "when" of the script matches this prompt, and the script has no turn without "when". '

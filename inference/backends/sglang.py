@@ -61,10 +61,10 @@ class SglangWire(ListedWire):
     async def _server(self) -> Mapping[str, Any]:
         """How it was started; empty behind a router, which has no such path."""
         try:
-            found = await self.caller.get("/server_info")
+            server = await self.caller.get("/server_info")
         except Refused:
             return {}
-        return found if isinstance(found, dict) else {}
+        return server if isinstance(server, dict) else {}
 
     async def read(self, prompt: Sequence[int]) -> None:
         sampling = {"max_new_tokens": 1, "temperature": 0.0}
@@ -140,8 +140,8 @@ class SglangEventReader:
             raise refusal(self._url, int(status), None, message, None)
         # No stop text was requested, so that a text which "matched" is how it reports a broken sampler.
         if kind not in _ENDS or isinstance(reason.get("matched"), str):
-            found = reason.get("matched") or reason.get("message") or kind
-            raise EngineFailed(f"The engine at {self._url} ended an answer with {found!r}.")
+            end = reason.get("matched") or reason.get("message") or kind
+            raise EngineFailed(f"The engine at {self._url} ended an answer with {end!r}.")
         return True
 
 
@@ -188,7 +188,7 @@ def _logprobs(meta: Json, tokens: Sequence[int], begin: int, ask: Ask) -> tuple[
     sampled = meta["output_token_logprobs"][begin:]
     top = meta["output_top_logprobs"][begin:] if count else [()] * len(sampled)
     return tuple(
-        TokenLogprob(token, logprob, tuple((each, score) for score, each, *_ in likely or ()))
+        TokenLogprob(token, logprob, tuple((other, score) for score, other, *_ in likely or ()))
         for token, (logprob, *_), likely in zip(tokens[begin:], sampled, top, strict=True)
     )
 

@@ -114,7 +114,7 @@ def load(
     if servers := _servers(model):
         from inference.remote.loading import load_remote
 
-        return load_remote([_module(each).WIRE for each in servers], model.removeprefix(row.prefix), options)
+        return load_remote([_module(kind).WIRE for kind in servers], model.removeprefix(row.prefix), options)
     engine: Engine = _module(row).load(model, options, progress)
     return engine
 
@@ -125,7 +125,7 @@ def _servers(model: str) -> Sequence[Backend]:
     if row.is_server:
         return (row,)
     is_address = model.startswith(ADDRESSES) and not from_hub(model)
-    return tuple(each for each in BACKENDS if each.is_server) if is_address else ()
+    return tuple(other for other in BACKENDS if other.is_server) if is_address else ()
 
 
 def _module(row: Backend) -> Any:

@@ -134,8 +134,8 @@ def _logprobs(choice: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
 
 def _top(entries: Mapping[str, float], count: int) -> tuple[tuple[int, float], ...]:
     """The likeliest; it adds the sampled token where that is none of them."""
-    found = [(int(name.removeprefix(_ID)), logprob) for name, logprob in entries.items()]
-    return tuple(sorted(found, key=lambda entry: -entry[1])[:count])
+    pairs = [(int(name.removeprefix(_ID)), logprob) for name, logprob in entries.items()]
+    return tuple(sorted(pairs, key=lambda entry: -entry[1])[:count])
 
 
 WIRE = VllmWire

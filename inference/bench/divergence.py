@@ -63,8 +63,10 @@ def sampled(model: GptOss, sequences: int, length: int) -> list[list[int]]:
     tables = tables_of(runner, model, sequences, length)
     pickers = [runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(sequences)]
     texts = [[min(START, model.config.vocab_size - 1)] for _ in range(sequences)]
-    for place in range(length - 1):
-        parts = [StepPart(at, [texts[at][-1]], place, tables[at], 1, pickers[at]) for at in range(sequences)]
+    for position in range(length - 1):
+        parts = [
+            StepPart(at, [texts[at][-1]], position, tables[at], 1, pickers[at]) for at in range(sequences)
+        ]
         for text, outcome in zip(texts, runner.launch(parts).outcomes(), strict=True):
             text.append(outcome.sampled[0].token)
     runner.close()

@@ -88,7 +88,7 @@ def kernel_times(run: Callable[[], object], most: int = 14) -> dict[str, float]:
     for event in profiler.events() or ():
         if event.device_type.name == "CUDA":
             times[str(event.name)[:60]] += float(event.device_time) / PROFILES
-    ranked = sorted(times.items(), key=lambda each: -each[1])
+    ranked = sorted(times.items(), key=lambda item: -item[1])
     reported = dict(ranked[:most])
     reported["(others)"] = sum(time for _, time in ranked[most:])
     reported["(sum)"] = sum(times.values())
@@ -110,8 +110,8 @@ class Workload:
     def decode(self, batch: int, context: int) -> Row:
         """Each sequence has `context` tokens and samples one per step."""
         steps = STEPS[self._device.type]
-        found = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
-        seconds = statistics.median(found)
+        times = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
+        seconds = statistics.median(times)
         needed = decode_bytes(self._model.config, batch, context + steps // 2, widths_of(self._model))
         return Row(
             "decode", batch, context, seconds * 1e3, batch / seconds,
@@ -195,8 +195,8 @@ def runner_of(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | T
 
 def tables_of(runner: Runner, model: GptOss, sequences: int, tokens: int) -> list[list[list[int]]]:
     """Each sequence's blocks for each kind of layer; sequences share none."""
-    each = -(-tokens // runner.block_size)
-    own = [list(range(1 + at * each, 1 + (at + 1) * each)) for at in range(sequences)]
+    count = -(-tokens // runner.block_size)
+    own = [list(range(1 + at * count, 1 + (at + 1) * count)) for at in range(sequences)]
     return [[blocks] * len(model.config.windows) for blocks in own]
 
 

@@ -68,7 +68,7 @@ class DraftHead:
             return self._model.normed(states[0])
         if weights.state_norms:
             norms = zip(states, weights.state_norms, strict=True)
-            states = [self._ops.rms_norm(*each, eps) for each in norms]
+            states = [self._ops.rms_norm(*pair, eps) for pair in norms]
         joined = torch.cat([*states], -1)
         if weights.fc_norm is not None:
             joined = self._ops.rms_norm(joined, weights.fc_norm, eps)

@@ -61,8 +61,8 @@ class _Alternating:
 
     def _source_of(self, name: str) -> tuple[str, bool]:
         """The tensor of the model that this one is, or looks like."""
-        found = _LAYER.match(name)
-        if found is None:
+        match = _LAYER.match(name)
+        if match is None:
             return name, False
-        layer = self._places[int(found[2])]
-        return f"{found[1]}.{layer or 0}.{name[found.end() :]}", layer is None
+        layer = self._places[int(match[2])]
+        return f"{match[1]}.{layer or 0}.{name[match.end() :]}", layer is None

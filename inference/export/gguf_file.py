@@ -21,6 +21,7 @@ from inference.export.tensors import F32, MXFP4, Exported, exported
 from inference.export.vocabulary import Vocabulary, merges_of, spelt
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint
+from inference.paths import open_to_others
 from inference.progress import ProgressBar
 
 ARCHITECTURE = "gpt-oss"
@@ -50,7 +51,7 @@ def write_gguf(
     tensors = list(exported(files, config))
     try:
         # Next to its place, so that the rename is one step; the name of the user's file never holds half.
-        handle, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
         os.close(handle)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
@@ -59,13 +60,13 @@ def write_gguf(
         _describe(gguf, writer, config, tensors, name)
         _add_vocabulary(gguf, writer, vocabulary, config)
         with closing(writer):
-            _write(gguf, writer, tensors, Path(made), progress)
-        _open_to_others(Path(made))
-        Path(made).replace(path)
+            _write(gguf, writer, tensors, Path(temporary), progress)
+        open_to_others(Path(temporary))
+        Path(temporary).replace(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
-        Path(made).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
 
 
 def _describe(gguf: Any, writer: Any, config: ModelConfig, tensors: list[Exported], name: str) -> None:
@@ -132,9 +133,3 @@ def _write(gguf: Any, writer: Any, tensors: list[Exported], path: Path, progress
         for tensor in tensors:
             writer.write_tensor_data(tensor.make())
             bar.advance()
-
-
-def _open_to_others(path: Path) -> None:
-    mask = os.umask(0)  # the only way to read it
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)

@@ -146,7 +146,7 @@ class Guessing:
         asked: Tensor | None,
     ) -> Tensor:
         """The outputs after the last pairs of those runs that ask for them."""
-        positions = [place for run in runs for place in range(run.start, run.end)]
+        positions = [position for run in runs for position in range(run.start, run.end)]
         slots = [slot for run in runs for slot in slots_of(run.table, run.start, run.end, self._size)]
         spans = [self._span(at, run) for at, run in enumerate(asking)]
         pages = of_spans(spans, self._indices(slots), self._head.config.window, self._size)
@@ -155,8 +155,8 @@ class Guessing:
         )
 
     def _span(self, at: int, run: Run) -> Span:
-        found = span(at, at + 1, run.end, run.table, self._head.config.window, self._size)
-        return replace(found, first=max(FIRST_PAIR, found.first))
+        own = span(at, at + 1, run.end, run.table, self._head.config.window, self._size)
+        return replace(own, first=max(FIRST_PAIR, own.first))
 
     def _indices(self, numbers: Iterable[int]) -> Tensor:
         return torch.tensor(list(numbers), dtype=torch.int64, device=self._device)

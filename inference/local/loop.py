@@ -234,12 +234,12 @@ class Loop:
         if sequence.drafter is not None:
             sequence.drafter.take(outcome.guesses)
         sequence.take_scores(share.part.start, outcome.scores)
-        for found in outcome.sampled:
-            sequence.tokens.append(found.token)
-            finish = sequence.finish_of(found.token)
+        for sample in outcome.sampled:
+            sequence.tokens.append(sample.token)
+            finish = sequence.finish_of(sample.token)
             if finish is not None:
                 self._end(sequence, None)
-            sequence.outbox.put(found.token, found.logprob, finish)
+            sequence.outbox.put(sample.token, sample.logprob, finish)
             if finish is not None:
                 return
         if outcome.error is not None:

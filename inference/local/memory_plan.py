@@ -95,7 +95,7 @@ def plan_memory(
     available = max(available, needs)
     most = [1 + limits.max_concurrent * _blocks_for(context, block_size) for _ in kinds]
     blocks = _spread(kinds, least, most, available, block_size)
-    whole = max(
+    full = max(
         (count - 1 for count, kind in zip(blocks, kinds, strict=True) if kind.window is None), default=0
     )
     return MemoryPlan(
@@ -103,7 +103,7 @@ def plan_memory(
         block_size=block_size,
         context=context,
         byte_size=_bytes(kinds, blocks, block_size),
-        whole_tokens=(whole or max(blocks) - 1) * block_size,
+        whole_tokens=(full or max(blocks) - 1) * block_size,
     )
 
 
@@ -130,12 +130,12 @@ def _spread(
     rest = available - _bytes(kinds, least, size)
     blocks = list(least)
     windowed = [at for at, kind in enumerate(kinds) if kind.window is not None]
-    whole = [at for at, kind in enumerate(kinds) if kind.window is None]
-    for places, share in ((windowed, SHARE_OF_KEPT_WINDOWS if whole else 1.0), (whole, 1.0)):
-        given = int(rest * share)
+    full = [at for at, kind in enumerate(kinds) if kind.window is None]
+    for places, share in ((windowed, SHARE_OF_KEPT_WINDOWS if full else 1.0), (full, 1.0)):
+        granted = int(rest * share)
         for at in places:
             per_block = kinds[at].bytes_per_token * size
-            more = min(max(0, most[at] - blocks[at]), given // len(places) // per_block)
+            more = min(max(0, most[at] - blocks[at]), granted // len(places) // per_block)
             blocks[at] += more
             rest -= more * per_block
     return blocks

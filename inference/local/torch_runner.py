@@ -127,7 +127,7 @@ class TorchRunner:
         """All parts' tokens through the layers."""
         device = self._model.device
         tokens = torch.tensor([token for part in parts for token in part.tokens], device=device)
-        places = [place for part in parts for place in range(part.start, part.start + len(part.tokens))]
+        places = [position for part in parts for position in range(part.start, part.start + len(part.tokens))]
         pages = [self._pages(parts, kind) for kind in range(len(self._model.config.windows))]
         return self._model.forward(tokens, torch.tensor(places, device=device), self._memory, pages, hidden)
 
@@ -183,7 +183,9 @@ def _sample(part: StepPart, sampler: Sampler, logits: Tensor, sampled: list[Samp
     """
     drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
     for at, row in enumerate(logits):
-        found = sampler.sample(row)
-        sampled.append(found)
-        if found.token in sampler.sampling.stop_token_ids or (at < len(drafts) and drafts[at] != found.token):
+        sample = sampler.sample(row)
+        sampled.append(sample)
+        if sample.token in sampler.sampling.stop_token_ids or (
+            at < len(drafts) and drafts[at] != sample.token
+        ):
             return

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from inference.config import ModelConfig
-from inference.models.gpt_oss import GptOss
-from inference.models.weights import AS_COMPUTED, weights_of
+from inference.models.gpt_oss import GptOss, build_model
+from inference.models.weights import AS_COMPUTED
 from inference.options import Precision
 
 # A 4-bit value has a root mean square of 2.9; times 2^-7 or 2^-8 that is about 1/√2880.
@@ -56,7 +56,4 @@ def random_model(
     progress: bool | None = None,
     precision: Precision = AS_COMPUTED,
 ) -> GptOss:
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    files = RandomTensors(device)
-    weights = weights_of(files, config, device=device, dtype=dtype, precision=precision, progress=progress)
-    return GptOss(config, weights, precision)
+    return build_model(RandomTensors(device), config, device, precision=precision, progress=progress)

@@ -73,12 +73,12 @@ class TensorFiles:
         path = self._file_of[name]
         try:
             part = self._opened(path).get_slice(name)
-            found, kind = tuple(part.get_shape()), str(part.get_dtype())
+            stored, kind = tuple(part.get_shape()), str(part.get_dtype())
         except (safetensors.SafetensorError, OSError) as error:
             raise CheckpointError(f"{path}: the tensor {name!r} cannot be read: {error}") from error
-        if found != tuple(shape):
+        if stored != tuple(shape):
             raise CheckpointError(
-                f"{path}: the tensor {name!r} has shape {_spelt(found)}, but config.json requires "
+                f"{path}: the tensor {name!r} has shape {_spelt(stored)}, but config.json requires "
                 f"{_spelt(shape)}. The config.json and the weights belong to different models."
             )
         if kind not in kinds:

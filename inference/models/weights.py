@@ -16,10 +16,10 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
-from inference.models.experts import PackedExperts, PlainExperts
+from inference.models.experts import packed_experts, plain_experts
 from inference.models.head import pack_head
 from inference.models.layouts import Layout, Packed
-from inference.models.tensor_files import TensorFiles, TensorSource
+from inference.models.tensor_files import TensorSource
 from inference.ops.device import runs_fp8, runs_kernels
 from inference.ops.halves import HalfRows, halves_where_exact
 from inference.ops.reference import MixtureWeights
@@ -68,19 +68,6 @@ def find_checkpoint(folder: Path) -> Path:
 
 
 def load_weights(
-    folder: Path,
-    config: ModelConfig,
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
-    precision: Precision = AS_COMPUTED,
-    progress: bool | None = None,
-) -> Weights:
-    source = TensorFiles(folder)
-    return weights_of(source, config, device=device, dtype=dtype, precision=precision, progress=progress)
-
-
-def weights_of(
     source: TensorSource,
     config: ModelConfig,
     *,
@@ -169,9 +156,9 @@ class _Reader:
             ]
             if self._repacks:
                 return _repacked(self._config, packed, biases)
-            return PackedExperts(self._config, self._dtype, packed[0], biases[0], packed[1], biases[1])
+            return packed_experts(self._config, self._dtype, packed[0], biases[0], packed[1], biases[1])
         plain = [layout.plain(layer, part).to(device) for part in parts]
-        return PlainExperts(self._config, self._dtype, plain[0], biases[0], plain[1], biases[1])
+        return plain_experts(self._config, self._dtype, plain[0], biases[0], plain[1], biases[1])
 
     def _head(self, stored: Tensor) -> Tensor | ScaledRows | HalfRows:
         """H × V, V × H in FP8. On the CPU, if not packed, it is stored in this order, which reads at memory

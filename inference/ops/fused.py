@@ -67,20 +67,20 @@ def qkv(
         _rotate_and_write(_parts(rms_norm(x, norm_weight, eps), weight, bias), heads, *after)
         return query
     values_of_rows, scales, is_scaled = _stored(weight)
-    whole = (x, norm_weight, values_of_rows, scales, scales if bias is None else bias, *after)
+    arguments = (x, norm_weight, values_of_rows, scales, scales if bias is None else bias, *after)
     if tokens <= VECTOR_TOKENS:
-        each = launches.SCALED_QKV_WHOLE if is_scaled else launches.QKV_WHOLE
-        width, half = triton.next_power_of_2(hidden), min(each.half, size // 2)
+        single = launches.SCALED_QKV_WHOLE if is_scaled else launches.QKV_WHOLE
+        width, half = triton.next_power_of_2(hidden), min(single.half, size // 2)
         vector.qkv[(len(weight) // (2 * half),)](
-            *whole, hidden, heads, kv_heads, *strides_of(keys, values), eps,
+            *arguments, hidden, heads, kv_heads, *strides_of(keys, values), eps,
             SCALED=is_scaled, HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width,
-            num_warps=each.warps, **launches.early("qkv"),
+            num_warps=single.warps, **launches.early("qkv"),
         )  # fmt: skip
     else:
         how = launches.SCALED_QKV if is_scaled else launches.QKV
         half = min(how.half, size // 2)
         dense.qkv[(len(weight) // (2 * half),)](
-            *whole, tokens, hidden, heads, kv_heads, *strides_of(keys, values), eps,
+            *arguments, tokens, hidden, heads, kv_heads, *strides_of(keys, values), eps,
             SCALED=is_scaled, HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16,
             COLUMNS=columns_of(hidden, how.columns), SHARERS=how.warps, PLAIN=PLAIN,
             num_warps=how.warps, num_stages=how.stages, **launches.early("qkv"),
@@ -219,8 +219,8 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
     group = heads // kv_heads
     splits = splits_of(count * kv_heads, pages.window)
     parts = torch.empty(count, heads, splits, size + 2, dtype=torch.float32, device=query.device)
-    each = parts.numel() // (size + 2)
-    sums, peaks, weights = torch.split_with_sizes(parts.view(-1), [each * size, each, each])
+    pieces = parts.numel() // (size + 2)
+    sums, peaks, weights = torch.split_with_sizes(parts.view(-1), [pieces * size, pieces, pieces])
     attention_decode.decode[(count, kv_heads, splits)](
         query, keys, values, sinks, pages.tables, pages.lengths, out, sums, peaks, weights,
         pages.tables.stride(0), heads, *strides_of(keys, values), size**-0.5,

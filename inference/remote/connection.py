@@ -67,9 +67,9 @@ class Caller:
         async with aclosing(self._bodies("POST", path, body, headers or {})) as pieces:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
-                found, failure, is_over = self._events_of(lines)
-                if found:
-                    yield found
+                events, failure, is_over = self._events_of(lines)
+                if events:
+                    yield events
                 if failure is not None:
                     raise failure
                 if is_over:
@@ -77,20 +77,20 @@ class Caller:
 
     def _events_of(self, lines: Sequence[bytes]) -> tuple[list[Json], InferenceError | None, bool]:
         """The events, the failure that follows them, and whether the stream is over."""
-        found: list[Json] = []
+        events: list[Json] = []
         for line in lines:
             if not line.startswith(b"data:") or not (data := line[5:].strip()):
                 continue
             if data == DONE:
-                return found, None, True
+                return events, None, True
             try:
                 event = self._parsed(data)
             except InferenceError as error:
-                return found, error, True
+                return events, error, True
             if "error" in event:
-                return found, refusal(self.url, event["error"].get("code", 500), event, "", None), True
-            found.append(event)
-        return found, None, False
+                return events, refusal(self.url, event["error"].get("code", 500), event, "", None), True
+            events.append(event)
+        return events, None, False
 
     async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         async with aclosing(self._bodies(method, path, body, {})) as pieces:
@@ -113,8 +113,8 @@ class Caller:
                     if answer.complete or answer.size > _LONGEST_ERROR:
                         raise self._refusal(answer)
                     continue
-                if found := answer.take():
-                    yield found
+                if content := answer.take():
+                    yield content
                 if answer.complete:
                     return
         if answer.begun and answer.status >= 400:
@@ -209,9 +209,9 @@ class _Answer:
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
     def take(self) -> bytes:
-        found = b"".join(self._pieces)
+        body = b"".join(self._pieces)
         self._pieces.clear()
-        return found
+        return body
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")

@@ -60,10 +60,10 @@ class RemoteEngine:
 
     async def check(self) -> None:
         """Raises `EngineFailed` if no server is reached that reports that it can generate."""
-        problems = await asyncio.gather(*(_problem_of(each) for each in self._replicas.all))
-        found = [problem for problem in problems if problem is not None]
-        if len(found) == len(problems):
-            raise EngineFailed(" ".join(found))
+        problems = await asyncio.gather(*(_problem_of(replica) for replica in self._replicas.all))
+        sentences = [problem for problem in problems if problem is not None]
+        if len(sentences) == len(problems):
+            raise EngineFailed(" ".join(sentences))
 
     async def close(self) -> None:
         self._closed = True
@@ -82,7 +82,7 @@ class RemoteEngine:
             "continued": self._continued,
             "corrected": self._corrected,
             "replicas": len(self._replicas.all),
-            "replicas_ready": sum(not each.rests(now) for each in self._replicas.all),
+            "replicas_ready": sum(not replica.rests(now) for replica in self._replicas.all),
         }
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
@@ -205,7 +205,7 @@ class _Route:
     @property
     def has_others(self) -> bool:
         """Whether there is a server that was not tried for this generation."""
-        return any(each not in self._tried for each in self._replicas.all)
+        return any(replica not in self._tried for replica in self._replicas.all)
 
     def failure(self, what: str) -> EngineFailed:
         assert self._at is not None
@@ -261,11 +261,11 @@ class _Cut:
 
     def step(self, piece: Piece, sampled: int) -> Step:
         """The part of a piece that belongs to the generation. `sampled` is the number of tokens before."""
-        for place, token in enumerate(piece.tokens, start=1):
-            if token in self._stops and sampled + place > self._least:
-                return self._until(place, piece, Finish.STOP)
-            if sampled + place == self._limit:
-                return self._until(place, piece, Finish.LENGTH)
+        for count, token in enumerate(piece.tokens, start=1):
+            if token in self._stops and sampled + count > self._least:
+                return self._until(count, piece, Finish.STOP)
+            if sampled + count == self._limit:
+                return self._until(count, piece, Finish.LENGTH)
         return self._until(len(piece.tokens), piece, None)
 
     def _until(self, end: int, piece: Piece, finish: Finish | None) -> Step:

@@ -54,12 +54,12 @@ def load_remote(wires: Wires, urls: str, options: EngineOptions) -> RemoteEngine
 async def _loaded(wires: Wires, callers: Sequence[Caller], context: int | None) -> RemoteEngine:
     wire_type = wires[0] if len(wires) == 1 else await _recognised(wires, callers)
     replicas = [Replica(wire_type(caller), caller.url) for caller in callers]
-    stated = [await _facts_unless_down(each, alone=len(replicas) == 1) for each in replicas]
-    facts = [each for each in stated if each is not None]
+    stated = [await _facts_unless_down(replica, alone=len(replicas) == 1) for replica in replicas]
+    facts = [fact for fact in stated if fact is not None]
     if not facts:
-        raise Unreachable(f"None of the servers answers: {', '.join(each.url for each in replicas)}.")
-    shortest = min(facts, key=lambda each: each.context_length)
-    if others := {each.name for each in facts} - {shortest.name}:
+        raise Unreachable(f"None of the servers answers: {', '.join(replica.url for replica in replicas)}.")
+    shortest = min(facts, key=lambda fact: fact.context_length)
+    if others := {fact.name for fact in facts} - {shortest.name}:
         names = ", ".join(map(repr, sorted(others)))
         raise CheckpointError(
             f"The servers run different models: {shortest.name!r} and {names}. "
@@ -72,9 +72,9 @@ async def _loaded(wires: Wires, callers: Sequence[Caller], context: int | None) 
     info = EngineInfo(
         name=shortest.name,
         context_length=shortest.context_length if context is None else context,
-        description=f"{wire_type.title} at {', '.join(each.url for each in replicas)}",
+        description=f"{wire_type.title} at {', '.join(replica.url for replica in replicas)}",
         honours=wire_type.honours,
-        ignores=wire_type.ignores.union(*(each.ignores for each in facts)),
+        ignores=wire_type.ignores.union(*(fact.ignores for fact in facts)),
         notation=wire_type.notation,
         plan=shortest.about,
     )

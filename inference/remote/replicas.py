@@ -51,11 +51,15 @@ class Replicas:
         if len(self.all) == 1:
             return self.all[0]
         now = self.clock()
-        awake = [each for each in self.all if not each.rests(now)]
+        awake = [replica for replica in self.all if not replica.rests(now)]
         # If all rest, the one that wakes first is tried: a wrong guess must not refuse what could be served.
-        resting = sorted((each for each in self.all if each.checked), key=lambda each: each.rests_until)
-        candidates = [each for each in awake if each not in tried] or awake or resting[:1] or list(self.all)
-        idlest = min(candidates, key=lambda each: each.running)
+        resting = sorted(
+            (replica for replica in self.all if replica.checked), key=lambda replica: replica.rests_until
+        )
+        candidates = (
+            [replica for replica in awake if replica not in tried] or awake or resting[:1] or list(self.all)
+        )
+        idlest = min(candidates, key=lambda replica: replica.running)
         names = _beginnings(prompt)
         chosen = self._with_beginning(names, candidates) or idlest
         if chosen.running - idlest.running > _MORE:
@@ -70,7 +74,9 @@ class Replicas:
     def check_room(self) -> None:
         """Raises `EngineBusy` if every server has said that it is full."""
         now = self.clock()
-        waits = [each.rests_until - now for each in self.all if each.checked and not each.failures]
+        waits = [
+            replica.rests_until - now for replica in self.all if replica.checked and not replica.failures
+        ]
         if len(waits) == len(self.all) and min(waits) > 0:
             raise EngineBusy(None, min(waits), "Every engine of this model accepts no request now.")
 
@@ -92,9 +98,9 @@ class Replicas:
     def _with_beginning(self, names: Sequence[bytes], candidates: Sequence[Replica]) -> Replica | None:
         """The server that saw at least half of the prompt last, as far as that is remembered."""
         for name in reversed(names[len(names) // 2 :]):
-            found = self._seen.get(name)
-            if found is not None and found in candidates:
-                return found
+            replica = self._seen.get(name)
+            if replica is not None and replica in candidates:
+                return replica
         return None
 
 

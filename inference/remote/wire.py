@@ -156,7 +156,7 @@ class ListedWire(Wire):
         """The name of the model that generates, and its context's length."""
         models = await self.caller.get("/v1/models")
         try:
-            model = next(each for each in models["data"] if each.get("max_model_len"))
+            model = next(listed for listed in models["data"] if listed.get("max_model_len"))
             self._model, context = str(model["id"]), int(model["max_model_len"])
         except (KeyError, TypeError, ValueError, StopIteration) as error:
             raise self.not_described() from error

@@ -89,14 +89,14 @@ def test_logits_equal_those_of_the_plain_ops(model: GptOss, card: torch.device) 
 def random_model_on_cpu(card: torch.device) -> GptOss:
     """Draws the weights on the card, because a generator's numbers depend on its device."""
     from inference.models.random_weights import RandomTensors
-    from inference.models.weights import weights_of
+    from inference.models.weights import load_weights
 
     class Moved(RandomTensors):
         def take(self, name, shape, *, bytes_only=False):  # type: ignore[no-untyped-def]
             return super().take(name, shape, bytes_only=bytes_only).cpu()
 
     config = SHAPES["tiny"]
-    weights = weights_of(Moved(card), config, device=torch.device("cpu"), dtype=torch.float32)
+    weights = load_weights(Moved(card), config, device=torch.device("cpu"), dtype=torch.float32)
     return GptOss(config, weights)
 
 

@@ -83,7 +83,7 @@ def test_expanding_it_again_gives_the_same_bytes(folder: Path, tmp_path: Path) -
 def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
     folder: Path, way: str, name: str
 ) -> None:
-    tensors, _ = read_compact(COMPACT)
+    tensors = read_compact(COMPACT)
     learned_ids, learned = tensors["learned.ids"].long(), unpack_rows(f"learned.{way}", tensors)
     unlearned = torch.randint(0, VOCABULARY, (500,), generator=torch.Generator().manual_seed(2))
     unlearned = unlearned[~torch.isin(unlearned, learned_ids)]

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from inference.drafting.head import FIRST_PAIR, DraftHead
 from inference.local.cuda.flight import Pending
-from inference.local.cuda.inputs import IntArray, Numbers, StepShape, Tables, is_prompt
+from inference.local.cuda.inputs import IntArray, Numbers, Tables, is_prompt
 from inference.local.cuda.picker import to_device
 from inference.local.cuda.recordings import Recordings
+from inference.local.cuda.shapes import StepShape
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_memory import empty_blocks
@@ -92,7 +93,7 @@ class CudaGuessing:
         count = sum(len(part.tokens) for part in decodes)
         nothing = [0] * (shape.decodes - count)
         left = [0] * (shape.rows - shape.decodes - sum(len(part.tokens) for part in prompts))
-        before: list[Numbers] = [[each for part in decodes for each in self._before(part)]]
+        before: list[Numbers] = [[number for part in decodes for number in self._before(part)]]
         kept: list[Numbers] = [
             [
                 self._place(part, at)
@@ -102,7 +103,7 @@ class CudaGuessing:
         ]
         before += [nothing, *(self._before(part) for part in prompts), left]
         kept += [nothing, *(self._prompt_places(part) for part in prompts), left]
-        return numpy.concatenate([numpy.asarray(each, dtype=numpy.int64) for each in (*before, *kept)])
+        return numpy.concatenate([numpy.asarray(numbers, dtype=numpy.int64) for numbers in (*before, *kept)])
 
     def _before(self, part: StepPart) -> list[int]:
         first = self._place(part, part.start - 1) if part.start else 0
@@ -140,20 +141,20 @@ class CudaGuessing:
     @torch.inference_mode()
     def guesses(self, pending: Sequence[Pending], tokens: Tensor) -> Tensor | None:
         """A row of guesses for each part that wants any, which learns its row; `tokens`: all sampled."""
-        asking = [each for each in pending if each.part.guesses and each.error is None]
+        asking = [entry for entry in pending if entry.part.guesses and entry.error is None]
         if not asking:
             return None
         self._sampled[: len(tokens)] = tokens
-        rounds = max(each.part.guesses for each in asking)
+        rounds = max(entry.part.guesses for entry in asking)
         shape = DraftShape(len(asking), rounds)
         if self.graphs is not None:
             shape = next(
-                each
-                for each in reversed(self.graphs.shapes)
-                if each.sequences >= len(asking) and each.rounds >= rounds
+                recorded
+                for recorded in reversed(self.graphs.shapes)
+                if recorded.sequences >= len(asking) and recorded.rounds >= rounds
             )
-        for row, each in enumerate(asking):
-            each.guess_row = row
+        for row, entry in enumerate(asking):
+            entry.guess_row = row
         numbers = self._draft_numbers(asking, shape.sequences)
         if self.graphs is not None:
             return self.graphs.replay(numbers, shape)
@@ -167,14 +168,14 @@ class CudaGuessing:
         sampled tokens are, and its drafts."""
         nowhere = len(self._sampled) - 1
         padding = [self._tables.padding, 0, 0, *[nowhere] * (self._most + 1), *[NO_DRAFT] * self._most]
-        rows = [self._draft_row(each, nowhere) for each in asking]
+        rows = [self._draft_row(entry, nowhere) for entry in asking]
         rows += [padding] * (sequences - len(rows))
         return torch.tensor(rows, dtype=torch.int64).t().flatten()
 
-    def _draft_row(self, each: Pending, nowhere: int) -> list[int]:
-        part, most = each.part, self._most
+    def _draft_row(self, pending: Pending, nowhere: int) -> list[int]:
+        part, most = pending.part, self._most
         first = len(part.tokens) - part.samples
-        places = list(range(each.tokens.start, each.tokens.stop))
+        places = list(range(pending.tokens.start, pending.tokens.stop))
         drafts = list(part.tokens[first + 1 :])
         return [
             part.slot, part.start + first, part.guesses,
@@ -200,13 +201,13 @@ class CudaGuessing:
         positions = (newest + 1 + rounds).masked_fill(idle, FIRST_PAIR)
         block = tables.gather(1, (positions // size).t()).t()
         places = (block * size + positions % size).masked_fill(idle, 0)
-        found = []
+        guesses = []
         for at in range(shape.rounds):
             pages = self._pages(tables, positions[at], places[at], shape.sequences)
             outputs = self._head.layer(tokens, features, positions[at], self._keys, self._values, pages)
             tokens, features = self._head.guesses(outputs), self._head.carried(outputs)
-            found.append(tokens)
-        return torch.stack(found, 1)
+            guesses.append(tokens)
+        return torch.stack(guesses, 1)
 
     def _kept_at(self, slots: Tensor, positions: Tensor, tables: Tensor) -> Tensor:
         """As `_place`, on the device."""

@@ -18,10 +18,8 @@ from torch import Tensor
 from inference.drafting.head import DraftHead
 from inference.engine import Sampling
 from inference.local.cuda.flight import CudaFlight, Pending, on_host
-from inference.local.cuda.graphs import Graphs
 from inference.local.cuda.guessing import MORE_ROWS, CudaGuessing
 from inference.local.cuda.inputs import (
-    StepShape,
     Tables,
     inputs_of,
     is_prompt,
@@ -30,7 +28,9 @@ from inference.local.cuda.inputs import (
     shape_of,
 )
 from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
+from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.sampling import RowSampler, wanted_rows
+from inference.local.cuda.shapes import StepShape, holding, shapes_for
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_memory import PagedMemory
@@ -73,15 +73,17 @@ class CudaRunner:
         records = graphs if graphs is not None else model.device.type == "cuda" and not model.waits_for_device
         self._guessing: CudaGuessing | None = None
         if head is not None:
-            whole = blocks[self._windows.index(None)]
+            full_blocks = blocks[self._windows.index(None)]
             self._guessing = CudaGuessing(
-                head, model, whole, block_size, self._tables, drafts, records=records
+                head, model, full_blocks, block_size, self._tables, drafts, records=records
             )
         self._guesses = head is not None  # until it fails
-        self._graphs: Graphs | None = None
+        self._graphs: Recordings[StepShape] | None = None
         if records:
             rows, context = max_concurrent * (1 + drafts), model.config.context_length
-            self._graphs = Graphs(self._computed, self._length, rows, context, model.device)
+            # With all numbers 0, a step reads no keys and writes to block 0.
+            shapes = shapes_for(rows, context)
+            self._graphs = Recordings(self._computed, self._length, shapes, model.device)
 
     def _clear_padding_block(self) -> None:
         """Padding rows read block 0, and memory that was never written may hold NaN."""
@@ -127,8 +129,8 @@ class CudaRunner:
         order = sorted(range(len(parts)), key=lambda at: is_prompt(parts[at]))
         pending = [Pending(parts[at]) for at in order]
         self._tables.update(parts)
-        logits = self._logits([each.part for each in pending])
-        if self._latest is not None and any(each.picker.masks is not None for each in pending):
+        logits = self._logits([entry.part for entry in pending])
+        if self._latest is not None and any(entry.picker.masks is not None for entry in pending):
             # A mask needs the previous token: the host reads it while the device computes this step.
             self._latest.outcomes()
         tokens = self._sampler.sample(pending, logits) if logits is not None else self._sampler.newest[:0]
@@ -142,13 +144,13 @@ class CudaRunner:
         if self._guessing is None or not self._guesses:
             return None
         try:
-            found = self._guessing.guesses(pending, tokens)
+            guesses = self._guessing.guesses(pending, tokens)
         except Exception:
             # Any exception: the model's tokens are right without the head.
             logger.exception("The draft head failed; from here on no drafts are made.")
             self._guesses = False
             return None
-        return None if found is None else on_host(found)
+        return None if guesses is None else on_host(guesses)
 
     # The model ----------------------------------------------------------------------------------------
 
@@ -157,7 +159,7 @@ class CudaRunner:
         rows = rows_of(parts)
         shape = shape_of(rows)
         counts = [wanted_rows(part) for part in rows]
-        recorded = None if self._graphs is None else self._graphs.shape_for(shape)
+        recorded = None if self._graphs is None else holding(self._graphs.shapes, shape)
         if self._graphs is not None and recorded is not None:
             shape, spare = recorded, recorded.decodes - shape.decodes
             x = self._graphs.replay(self._numbers(parts, rows, shape), shape)
@@ -196,9 +198,9 @@ class CudaRunner:
         inputs = inputs_of(numbers[:own], shape, len(self._windows))
         pages = self._tables.pages(inputs, shape, self._windows, self.block_size)
         newest = self._sampler.newest.index_select(0, inputs.owners[: shape.decodes])
-        given = inputs.tokens[: shape.decodes]
+        stated = inputs.tokens[: shape.decodes]
         # A generation whose logits were not finite has ended, but may still have a part in the next step.
-        known = torch.where(given < 0, newest, given).clamp(min=0)
+        known = torch.where(stated < 0, newest, stated).clamp(min=0)
         tokens = torch.cat((known, inputs.tokens[shape.decodes :]))
         hidden = None if self._guessing is None else self._guessing.hidden()
         x = self._model.forward(tokens, inputs.positions, self._memory, pages, hidden)

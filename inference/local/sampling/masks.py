@@ -75,10 +75,10 @@ class Masks:
     @staticmethod
     def bits_of_all(masks: Sequence[Masks]) -> list[bytes | Exception]:
         """The bits of each, computed together, or the error that its generation ends with."""
-        found = masks_of([each._state for each in masks])
+        bits_of_each = masks_of([mask._state for mask in masks])
         return [
-            bits if isinstance(bits, Exception) else each._without_banned(bits) if any(bits) else _no_token()
-            for each, bits in zip(masks, found, strict=True)
+            bits if isinstance(bits, Exception) else mask._without_banned(bits) if any(bits) else _no_token()
+            for mask, bits in zip(masks, bits_of_each, strict=True)
         ]
 
 

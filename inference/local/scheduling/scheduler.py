@@ -97,7 +97,7 @@ class Scheduler:
     # Sequences arrive and leave -----------------------------------------------------------------------
 
     def add(self, sequence: Sequence) -> None:
-        bisect.insort(self.waiting, sequence, key=lambda each: each.rank)
+        bisect.insort(self.waiting, sequence, key=lambda queued: queued.rank)
 
     def remove(self, sequence: Sequence) -> None:
         """Removes a sequence that has ended or lost its reader."""
@@ -148,7 +148,7 @@ class Scheduler:
         """Shares of sequences that can sample, those first that are preempted last."""
         shares = []
         counts = counts_of(self.running)
-        for sequence in sorted(self.running, key=lambda each: standing_of(each, counts)):
+        for sequence in sorted(self.running, key=lambda own: standing_of(own, counts)):
             if sequence.slot != NO_SLOT and not sequence.stalled and self._may_decode(sequence):
                 share = self._decode(sequence)
                 shares += [share] if share is not None else []
@@ -223,7 +223,7 @@ class Scheduler:
 
     def _may_give_way(self) -> bool:
         """Whether `_giving_way` could find a sequence for any of those that wait."""
-        stalled = any(each.stalled and not each.in_flight for each in self.running)
+        stalled = any(running.stalled and not running.in_flight for running in self.running)
         return stalled or may_give_way(self.waiting, counts_of(self.running))
 
     def _giving_way(self, to: Sequence) -> Sequence | None:
@@ -299,11 +299,11 @@ class Scheduler:
         while not self.cache.grow(sequence, length):
             counts = counts_of(self.running)
             own = standing_of(sequence, counts)
-            others = [each for each in self.running if each is not sequence and not each.in_flight]
-            victims = [each for each in others if each.stalled or standing_of(each, counts) > own]
+            others = [other for other in self.running if other is not sequence and not other.in_flight]
+            victims = [other for other in others if other.stalled or standing_of(other, counts) > own]
             if not gives_way or not victims:
                 return False
-            self._preempt(max(victims, key=lambda each: (each.stalled, standing_of(each, counts))))
+            self._preempt(max(victims, key=lambda other: (other.stalled, standing_of(other, counts))))
         return True
 
     # A step is done -----------------------------------------------------------------------------------

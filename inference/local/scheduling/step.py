@@ -64,7 +64,7 @@ def right_drafts(part: StepPart, outcome: Outcome) -> int:
     if part.samples <= 1:
         return 0
     drafts = part.tokens[1 - part.samples :]
-    return sum(found.token == draft for found, draft in zip(outcome.sampled, drafts, strict=False))
+    return sum(sample.token == draft for sample, draft in zip(outcome.sampled, drafts, strict=False))
 
 
 class Flight(Protocol):

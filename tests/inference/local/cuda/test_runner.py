@@ -16,9 +16,9 @@ import torch
 
 from inference.engine import EngineFailed, EngineInfo, InferenceError, Sampling, TokenLogprob
 from inference.local import engine as engines
-from inference.local.cuda.graphs import Graphs, shapes_for
-from inference.local.cuda.inputs import StepShape, decode_shape
+from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
+from inference.local.cuda.shapes import StepShape, decode_shape, holding, shapes_for
 from inference.local.engine import EngineOptions, LocalEngine
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
@@ -231,14 +231,13 @@ def test_only_new_entries_of_a_table_are_sent(model: GptOss) -> None:
     second = step(first, 37, [[5, 6, 7]] * 2)
     again = [step(prompt, 0, [[9, 2, 3]] * 2), step(first, 37, [[9, 2, 3]] * 2)]
     assert again == [first, second]
-    assert [len(each.tokens) for each in [StepPart(0, [1], 0, [[1]], 1, picker)]] == [1]
 
 
 def test_a_step_is_padded_to_the_smallest_recorded_one_that_holds_it() -> None:
-    graphs = Graphs(lambda numbers, shape: numbers, lambda shape: 0, 64, 1024, CPU)
+    shapes = shapes_for(64, 1024)
 
     def held(rows: int, sequences: int, decodes: int) -> tuple[int, int] | None:
-        found = graphs.shape_for(StepShape(rows, sequences, decodes, rows))
+        found = holding(shapes, StepShape(rows, sequences, decodes, rows))
         return None if found is None else (found.decodes, found.rows - found.decodes)
 
     assert held(3, 3, 3) == (4, 0)
@@ -257,11 +256,11 @@ def test_a_step_that_checks_drafts_is_a_recorded_step_of_single_tokens(
     """However many sequences have drafts: prompts are recorded for eight sequences at most."""
     replayed = []
 
-    def replay(self: Graphs, numbers: torch.Tensor, shape: StepShape) -> torch.Tensor:
+    def replay(self: Recordings[StepShape], numbers: torch.Tensor, shape: StepShape) -> torch.Tensor:
         replayed.append(shape)
         return self._compute(numbers, shape)
 
-    monkeypatch.setattr(Graphs, "replay", replay)
+    monkeypatch.setattr(Recordings, "replay", replay)
     runner = CudaRunner(model, [40] * len(model.config.windows), 10, 16, drafts=3)
     assert (runner.ahead, runner._graphs) == (0, None)
     runner = CudaRunner(model, [40] * len(model.config.windows), 10, 16, drafts=3, graphs=True)
