@@ -1,20 +1,21 @@
-"""What holds for every remote engine, over any wire: a subclass provides `kind` and `double`."""
+"""What holds for every remote engine, over any wire: a subclass provides `kind` and `double_type`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
 import inference
-from inference.engine import CheckpointError, Engine, EngineBusy, EngineFailed
+from inference.engine import CheckpointError, Engine, EngineBusy, EngineFailed, TokenLogprob
 from inference.options import EngineOptions
 from inference.remote.engine import RemoteEngine
-from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, becomes_idle, generated
+from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, Generated, becomes_idle, generated
 from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
+from tests.doubles.waiting import until
 
 
 async def connected(double: HttpDouble, kind: str, **options: Any) -> RemoteEngine:
@@ -33,6 +34,10 @@ def model_tokens(count: int) -> tuple[int, ...]:
     return tuple(tokens[len(PROMPT) :])
 
 
+def scores(found: Generated) -> list[TokenLogprob]:
+    return [entry for step in found.steps for entry in step.logprobs or ()]
+
+
 def ends_at(place: int, end: int) -> Model:
     """A model that says `end` to `PROMPT` once, after `place` tokens."""
     return lambda tokens: end if len(tokens) == len(PROMPT) + place else len(tokens)
@@ -41,10 +46,14 @@ def ends_at(place: int, end: int) -> Model:
 @pytest.mark.anyio
 class RemoteContract(EngineContract):
     kind: ClassVar[str]
+    double_type: ClassVar[type[HttpDouble]]
+    traits: ClassVar[Mapping[str, Any]] = {}  # attributes of the double
 
     @pytest.fixture
-    def double(self) -> HttpDouble | AsyncIterator[HttpDouble]:
-        raise NotImplementedError
+    async def double(self) -> AsyncIterator[Any]:
+        async with self.double_type() as double:
+            vars(double).update(self.traits)
+            yield double
 
     @pytest.fixture
     async def engine(self, double: HttpDouble) -> AsyncIterator[Engine]:
@@ -58,6 +67,12 @@ class RemoteContract(EngineContract):
 
     async def test_tokens_are_the_models(self, double: HttpDouble) -> None:
         assert (await generated(await self.connected(double))).tokens == model_tokens(40)
+
+    async def test_scores_are_those_of_the_tokens(self, double: HttpDouble) -> None:
+        found = await generated(await self.connected(double), replace(GREEDY, logprobs=2))
+        assert [entry.token for entry in scores(found)] == list(found.tokens) == list(model_tokens(40))
+        for entry in scores(found):
+            assert (entry.logprob, entry.top) == (-0.5, ((entry.token, -0.5), (entry.token + 1, -1.5)))
 
     async def test_an_address_alone_is_enough(self, double: HttpDouble) -> None:
         engine = await connected(double, "http")
@@ -91,11 +106,7 @@ class RemoteContract(EngineContract):
         await anext(stream)
         assert double.streaming == 1
         await stream.aclose()
-        for _ in range(200):
-            if not double.streaming:
-                return
-            await asyncio.sleep(0.01)
-        pytest.fail("the server still generates")
+        await until(lambda: not double.streaming)
 
     @pytest.mark.parametrize("status", [429, 503])
     async def test_a_full_server_is_busy(self, double: HttpDouble, status: int) -> None:

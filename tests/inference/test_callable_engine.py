@@ -39,7 +39,6 @@ async def test_generations_run_one_after_the_other_in_order_of_arrival() -> None
     assert function.calls == wanted
     assert function.threads.isdisjoint({threading.get_ident()})
     assert len(function.threads) == 1
-    await engine.close()
 
 
 async def test_a_stalled_reader_delays_no_other() -> None:
@@ -48,7 +47,6 @@ async def test_a_stalled_reader_delays_no_other() -> None:
     await anext(stalled)
     await asyncio.wait_for(generated(engine), 5)
     await stalled.aclose()
-    await engine.close()
 
 
 async def test_a_waiting_client_can_leave() -> None:
@@ -67,7 +65,6 @@ async def test_a_waiting_client_can_leave() -> None:
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(found[1], asyncio.CancelledError)
     assert not isinstance(found[2], BaseException)
-    await engine.close()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +84,6 @@ async def test_new_request_is_passed_where_and_as_the_function_takes_it(
     engine = CallableEngine(function)
     for _ in range(2):
         assert (await generated(engine, replace(GREEDY, max_tokens=3))).tokens == tokens
-    await engine.close()
 
 
 async def test_the_error_names_the_functions_exception_and_only_the_log_has_its_text(
@@ -108,7 +104,6 @@ async def test_the_error_names_the_functions_exception_and_only_the_log_has_its_
     assert "shelf" not in str(caught.value)
     assert "the shelf is empty" in caplog.text
     assert len((await generated(engine)).tokens) == 40
-    await engine.close()
 
 
 @pytest.mark.parametrize("value", [numpy.int64(5), torch.tensor(5)])
@@ -117,24 +112,27 @@ async def test_an_integer_of_another_type_is_a_token(value: Any) -> None:
     found = await generated(engine, replace(GREEDY, max_tokens=1))
     assert found.tokens == (int(value),)
     assert type(found.tokens[0]) is int
-    await engine.close()
 
 
-@pytest.mark.parametrize("value", [None, "5", 5.0, [5], True, numpy.bool_(True)])
-async def test_a_value_that_is_no_token_is_an_error_that_names_its_type(value: Any) -> None:
-    engine = CallableEngine(lambda tokens, temperature: value)
-    kind = "None" if value is None else type(value).__name__
-    with pytest.raises(EngineFailed, match=f"returned .*{kind}; it must return one token id"):
-        await generated(engine)
-    await engine.close()
+MUST = "it must return one token id"
+RANGE = "token ids range from 0 to 201087"
 
 
-@pytest.mark.parametrize("token", [10**9, -1, 201_088])
-async def test_a_token_out_of_range_is_an_error_that_names_the_range(token: int) -> None:
-    engine = CallableEngine(lambda tokens, temperature: token)
-    with pytest.raises(EngineFailed, match=f"token {token}; token ids range from 0 to 201087"):
-        await generated(engine)
-    await engine.close()
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, f"None; {MUST}"),
+        ("5", f"str; {MUST}"),
+        (5.0, f"float; {MUST}"),
+        ([5], f"list; {MUST}"),
+        (True, f"bool; {MUST}"),
+        (numpy.bool_(True), f"bool; {MUST}"),
+        *((token, f"token {token}; {RANGE}") for token in (10**9, -1, 201_088)),
+    ],
+)
+async def test_a_value_that_is_no_token_is_an_error_that_names_it(value: Any, words: str) -> None:
+    with pytest.raises(EngineFailed, match=f"returned .*{words}"):
+        await generated(CallableEngine(lambda tokens, temperature: value))
 
 
 async def test_a_function_that_exits_ends_its_generation_alone() -> None:
@@ -149,12 +147,6 @@ async def test_a_function_that_exits_ends_its_generation_alone() -> None:
     with pytest.raises(EngineFailed, match="SystemExit"):
         await generated(engine)
     assert len((await generated(engine)).tokens) == 40
-    await engine.close()
-
-
-async def test_temperature_and_the_length_are_honoured() -> None:
-    info = CallableEngine(lambda tokens, temperature: 1).info
-    assert info.honours == {"temperature", "min_tokens", "ignored_stop_ids"}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +160,7 @@ async def test_temperature_and_the_length_are_honoured() -> None:
 )
 async def test_a_stop_id_is_sampled_past_where_it_may_not_end(fields: dict[str, Any], count: int) -> None:
     engine = CallableEngine(lambda tokens, temperature: 7)
+    assert engine.info.honours == {"temperature", "min_tokens", "ignored_stop_ids"}
     sampling = Sampling(max_tokens=20, stop_token_ids=frozenset({7}), **fields)
     made = await generated(engine, sampling)
     assert made.tokens == (7,) * count
-    await engine.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import huggingface_hub
 import pytest
@@ -19,45 +21,34 @@ import inference
 from inference.backends import hub
 from inference.engine import CheckpointError, ModelNotFound
 
+ROOT = [
+    "config.json",
+    "generation_config.json",
+    "model-00000-of-00002.safetensors",
+    "model-00001-of-00002.safetensors",
+    "model.safetensors.index.json",
+]
+ORIGINAL = ["original/config.json", "original/model.safetensors"]
+OTHERS = ["README.md", "metal/model.bin", "tokenizer.json"]
 
-def test_only_one_layout_of_a_repo_is_downloaded() -> None:
-    names = [
-        "README.md",
-        "config.json",
-        "generation_config.json",
-        "metal/model.bin",
-        "model-00000-of-00002.safetensors",
-        "model-00001-of-00002.safetensors",
-        "model.safetensors.index.json",
-        "original/config.json",
-        "original/model.safetensors",
-        "tokenizer.json",
-    ]
-    needed = hub.files_needed(names)
-    assert needed == [
-        "config.json",
-        "generation_config.json",
-        "model-00000-of-00002.safetensors",
-        "model-00001-of-00002.safetensors",
-        "model.safetensors.index.json",
-    ]
-    only_original = [name for name in names if name.startswith("original/") or name == "README.md"]
-    assert hub.files_needed(only_original) == ["original/config.json", "original/model.safetensors"]
-    assert hub.files_needed(["README.md"]) == []
+
+@pytest.mark.parametrize(
+    ("names", "needed"),
+    [([*OTHERS, *ROOT, *ORIGINAL], ROOT), ([*OTHERS, *ORIGINAL], ORIGINAL), (["README.md"], [])],
+)
+def test_only_one_layout_of_a_repo_is_downloaded(names: list[str], needed: list[str]) -> None:
+    assert hub.files_needed(names) == needed
 
 
 class FakeHub:
     """A hub that is online."""
 
-    def __init__(
-        self,
-        files: list[str],
-        folder: Path | None = None,
-        size: int = 1_000_000,
-        config: dict[str, object] | None = None,
-    ) -> None:
-        self.files, self.folder, self.size, self.config = files, folder, size, config
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, files: list[str], **facts: Any) -> None:
+        self.files, self.folder = files, facts.get("folder")
+        self.size, self.config = facts.get("size", 1_000_000), facts.get("config")
         self.patterns: list[list[str]] = []
+        monkeypatch.setattr(huggingface_hub, "HfApi", lambda: self)
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", self.snapshot_download)
 
     def model_info(self, repo: str, *, timeout: float, files_metadata: bool) -> SimpleNamespace:
         size = self.size if files_metadata else None
@@ -70,68 +61,51 @@ class FakeHub:
             raise KeyboardInterrupt
         return str(self.folder)
 
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(huggingface_hub, "HfApi", lambda: self)
-        monkeypatch.setattr(huggingface_hub, "snapshot_download", self.snapshot_download)
+
+FILES = ["config.json", "model.safetensors"]
 
 
 def test_a_repo_is_downloaded_and_served_under_its_name(
     whole_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = FakeHub(["config.json", "model.safetensors", "README.md"], whole_vocabulary)
-    fake.install(monkeypatch)
+    fake = FakeHub(monkeypatch, [*FILES, "README.md"], folder=whole_vocabulary)
     assert inference.load("someone/some-gpt-oss", device="cpu").info.name == "some-gpt-oss"
-    assert fake.patterns == [["config.json", "model.safetensors"]]
+    assert fake.patterns == [FILES]
 
 
 @pytest.mark.parametrize(
-    ("files", "config", "sentence"),
+    ("files", "facts", "error", "sentence"),
     [
-        (["config.json", "model.safetensors"], {"model_type": "llama"}, "another kind of model: llama"),
-        (["gpt-oss-20b-mxfp4.gguf"], None, r"mxfp4\.gguf is a GGUF file"),
-        (["config.json", "pytorch_model.bin"], None, "pickle format"),
+        (FILES, {"config": {"model_type": "llama"}}, ModelNotFound, "another kind of model: llama.*-20b"),
+        (["gpt-oss-20b-mxfp4.gguf"], {}, ModelNotFound, r"mxfp4\.gguf is a GGUF file.*openai/gpt-oss-20b"),
+        (["config.json", "pytorch_model.bin"], {}, ModelNotFound, "pickle format.*openai/gpt-oss-20b"),
+        (["README.md"], {}, ModelNotFound, r"no \.safetensors weights"),
+        (FILES, {"size": 10**15}, CheckpointError, r"needs 2000000\.0 GB of disk .* are free.* HF_HOME"),
     ],
 )
-def test_another_kind_of_model_is_refused_before_it_is_downloaded(
-    files: list[str], config: dict[str, object] | None, sentence: str, monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_served_is_refused_before_it_is_downloaded(
+    files: list[str],
+    facts: dict[str, Any],
+    error: type[Exception],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fake = FakeHub(files, config=config)
-    fake.install(monkeypatch)
-    with pytest.raises(ModelNotFound, match=rf"{sentence}.*openai/gpt-oss-20b"):
+    fake = FakeHub(monkeypatch, files, **facts)
+    with pytest.raises(error, match=sentence):
         inference.load("someone/some-model")
     assert not fake.patterns
 
 
-def test_a_repo_without_weights_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeHub(["README.md"]).install(monkeypatch)
-    with pytest.raises(ModelNotFound, match=r"no \.safetensors weights"):
-        hub.download("someone/model")
-
-
-def test_the_size_of_a_download_is_stated_before_it_begins(
+def test_the_size_of_a_download_is_stated_before_it_begins_and_an_interrupt_ends_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    FakeHub(["config.json", "model.safetensors", "README.md"], size=6_900_000_000).install(monkeypatch)
+    FakeHub(monkeypatch, [*FILES, "README.md"], size=6_900_000_000)
     monkeypatch.setattr("inference.backends.hub._free", lambda _: 20_000_000_000)
-    with pytest.raises(KeyboardInterrupt):  # that is where the download begins
+    with pytest.raises(KeyboardInterrupt):
         hub.download("someone/model")
     stated = capsys.readouterr().err
     assert "Downloading someone/model once: 13.8 GB in 2 files, to " in stated
     assert "20.0 GB are free" in stated
-
-
-def test_a_download_that_the_disk_cannot_hold_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeHub(["config.json", "model.safetensors"], size=10**15)
-    fake.install(monkeypatch)
-    with pytest.raises(CheckpointError, match=r"needs 2000000\.0 GB of disk .* are free.* HF_HOME"):
-        hub.download("someone/model")
-    assert fake.patterns == []
-
-
-def test_an_interrupt_ends_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeHub(["config.json", "model.safetensors"]).install(monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        hub.download("someone/model")
 
 
 # Without a network, through the installed client ---------------------------------------------------------
@@ -195,40 +169,41 @@ def answer_offline(cache: Path, port: int) -> str:
 def test_offline_the_error_of_an_unknown_repo_lists_what_was_tried(tmp_path: Path, closed_port: int) -> None:
     message = answer_offline(tmp_path, closed_port)
     assert message.startswith("failed: ")
-    for part in (
-        "'someone/model'",
-        "not a folder",
-        "cache",
-        "ConnectError",
-        "online",
-        "gated",
-        "HF_TOKEN",
-        "tiny",
-    ):
-        assert part in message
+    parts = "'someone/model'|not a folder|cache|ConnectError|online|gated|HF_TOKEN|tiny"
+    assert all(part in message for part in parts.split("|"))
     assert "\n" not in message
 
 
-def test_offline_a_whole_snapshot_in_the_cache_is_served(
-    tmp_path: Path, snapshot: Path, closed_port: int
+SHARDS = ["a.safetensors", "b.safetensors"]
+OLDER = "../" + "b" * 40  # the cache names a snapshot before its weights arrive
+
+
+@pytest.mark.parametrize(
+    ("folder", "names", "shards", "found"),
+    [
+        (".", SHARDS, SHARDS, "."),
+        (".", SHARDS[:1], SHARDS, None),
+        ("original", ["model.safetensors"], None, "original"),
+        (OLDER, ["model.safetensors"], None, OLDER),
+    ],
+    ids=["whole", "without a file", "only one layout is whole", "an older one is whole"],
+)
+def test_offline_what_is_complete_in_the_cache_is_served(
+    tmp_path: Path,
+    snapshot: Path,
+    closed_port: int,
+    folder: str,
+    names: list[str],
+    shards: list[str] | None,
+    found: str | None,
 ) -> None:
-    put(snapshot, "config.json", "a.safetensors", "b.safetensors", shards=["a.safetensors", "b.safetensors"])
-    assert answer_offline(tmp_path, closed_port) == f"found {snapshot}"
-
-
-def test_offline_a_snapshot_that_lacks_a_file_is_reported(
-    tmp_path: Path, snapshot: Path, closed_port: int
-) -> None:
-    put(snapshot, "config.json", "a.safetensors", shards=["a.safetensors", "b.safetensors"])
-    message = answer_offline(tmp_path, closed_port)
-    assert message.startswith("failed: ")
-    assert "the copy there lacks b.safetensors" in message
-
-
-def test_offline_the_complete_layout_is_served(tmp_path: Path, snapshot: Path, closed_port: int) -> None:
     put(snapshot, "config.json")
-    put(snapshot / "original", "config.json", "model.safetensors")
-    assert answer_offline(tmp_path, closed_port) == f"found {snapshot / 'original'}"
+    put(snapshot / folder, "config.json", *names, shards=shards)
+    answer = answer_offline(tmp_path, closed_port)
+    if found is None:
+        assert re.match(r"failed: .*the copy there lacks b\.safetensors", answer)
+    else:
+        assert answer == f"found {os.path.normpath(snapshot / found)}"
 
 
 @pytest.mark.parametrize(
@@ -243,12 +218,3 @@ def test_offline_the_complete_layout_is_served(tmp_path: Path, snapshot: Path, c
 def test_the_missing_file_of_a_copy_is_named(tmp_path: Path, names: list[str], missing: str | None) -> None:
     put(tmp_path, "config.json", *names)
     assert hub._missing(tmp_path) == missing
-
-
-def test_offline_a_complete_older_snapshot_replaces_an_interrupted_update(
-    tmp_path: Path, snapshot: Path, closed_port: int
-) -> None:
-    put(snapshot, "config.json")  # the cache names it before its weights arrive
-    older = snapshot.with_name("b" * 40)
-    put(older, "config.json", "model.safetensors")
-    assert answer_offline(tmp_path, closed_port) == f"found {older}"

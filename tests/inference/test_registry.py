@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,26 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import save_file
 
 import inference
-from inference import next_token, tiny
+from inference import next_token
 from inference.backends.checkpoints import _served_name
 from inference.backends.names import names_model
 from inference.backends.table import runs_here
-from inference.config import ModelConfig, RopeConfig
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound, Sampling
-from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 
 def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:
     shutil.copytree(whole_vocabulary, tmp_path / "my-model")
     engine = inference.load(f"{tmp_path}/my-model/", device="cpu", context=100)
-    assert (engine.info.name, engine.info.context_length, engine.info.vocab_size) == (
-        "my-model",
-        100,
-        201_088,
-    )
+    info = engine.info
+    assert (info.name, info.context_length, info.vocab_size) == ("my-model", 100, 201_088)
 
 
 def test_a_link_is_served_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,21 +35,21 @@ def test_a_link_is_served_under_its_own_name(tmp_path: Path, monkeypatch: pytest
     assert (_served_name("../my-model"), _served_name(".")) == ("my-model", "snapshots")
 
 
-def test_a_folder_that_is_no_checkpoint_is_a_checkpoint_error(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no checkpoint"):
-        inference.load(str(tmp_path))
+KNOWN = r"tiny .*a folder.*scripted:FILE.*random:SHAPE"
+SHAPES = "random:20b, random:120b, random:tiny"
 
 
-@pytest.mark.parametrize("name", ["tinny", "./not/here", "/not/here", "a/b/c", ""])
-def test_the_error_of_an_unknown_name_lists_the_known_kinds(name: str) -> None:
-    with pytest.raises(ModelNotFound, match=r"tiny .*a folder.*scripted:FILE.*random:SHAPE"):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((name, KNOWN) for name in ("tinny", "./not/here", "/not/here", "a/b/c", "")),
+        *((name, r"no other kind of name fits\. Known:") for name in ("llama3", "qwen", "mistral:7b")),
+        *((name, SHAPES) for name in ("random:", "random:7b", "random:20B")),
+    ],
+)
+def test_the_error_of_an_unknown_name_lists_the_known_kinds(name: str, words: str) -> None:
+    with pytest.raises(ModelNotFound, match=words):
         inference.load(name)
-
-
-def test_the_error_of_a_file_says_that_it_is_a_file(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ModelNotFound, match=r"is a file.*scripted:"):
-        inference.load(str(tmp_path / "x.json"))
 
 
 @pytest.mark.parametrize(
@@ -78,21 +71,14 @@ def test_a_name_as_others_write_it_is_led_to_the_right_one(name: str, meant: str
         inference.load(name)
 
 
-@pytest.mark.parametrize("name", ["llama3", "qwen", "mistral:7b"])
-def test_a_name_that_resembles_none_gets_no_guess(name: str) -> None:
-    with pytest.raises(ModelNotFound, match=r"no other kind of name fits\. Known:"):
-        inference.load(name)
-
-
 @pytest.mark.parametrize(
     ("kind", "instead"), [("trtllm", "sglang:URL"), ("dynamo", "vllm:URL"), ("ollama", "llama:URL")]
 )
 def test_a_server_that_cannot_be_an_engine_is_refused_with_what_can(kind: str, instead: str) -> None:
-    with pytest.raises(ModelNotFound, match=f"{kind}: is not supported") as caught:
-        inference.load(f"{kind}:http://127.0.0.1:1")
-    assert instead in str(caught.value)
-    assert names_model(f"{kind}:http://127.0.0.1:1")
-    assert not runs_here(f"{kind}:http://127.0.0.1:1")
+    name = f"{kind}:http://127.0.0.1:1"
+    with pytest.raises(ModelNotFound, match=f"{kind}: is not supported.*{instead}"):
+        inference.load(name)
+    assert (names_model(name), runs_here(name)) == (True, False)
 
 
 def test_a_misspelt_folder_is_led_to_its_neighbour(tmp_path: Path) -> None:
@@ -101,28 +87,26 @@ def test_a_misspelt_folder_is_led_to_its_neighbour(tmp_path: Path) -> None:
         inference.load(str(tmp_path / "gpt-oss-mien"))
 
 
-def test_other_kinds_of_checkpoints_are_refused_for_what_they_are(tmp_path: Path) -> None:
-    llama = tmp_path / "llama"
-    llama.mkdir()
-    (llama / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
-    (llama / "model.safetensors").write_bytes(b"")
-    gguf, blob = tmp_path / "gpt-oss-20b.gguf", tmp_path / "sha256-abc"
-    for file in (gguf, blob):
-        file.write_bytes(b"GGUF\3\0\0\0")
-    pickled = tmp_path / "pickled"
-    pickled.mkdir()
-    (pickled / "consolidated.00.pth").write_bytes(b"PK")
-    weights = llama / "model.safetensors"
-    for path, sentence in (
-        (llama, r"another kind of model: llama \(LlamaForCausalLM\)"),
-        (gguf, "is a GGUF file"),
-        (blob, "is a GGUF file"),
-        (tmp_path, "is a GGUF file"),
-        (pickled, "pickle format"),
-        (weights, "is one file of a checkpoint. Name its folder"),
-    ):
-        with pytest.raises(CheckpointError, match=sentence):
-            inference.load(str(path))
+LLAMA = b'{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "sentence"),
+    [
+        (".", "README.md", b"", "no checkpoint"),
+        (".", "config.json", LLAMA, r"another kind of model: llama \(LlamaForCausalLM\)"),
+        ("sha256-abc", "sha256-abc", b"GGUF\3\0\0\0", "is a GGUF file"),
+        (".", "gpt-oss-20b.gguf", b"GGUF\3\0\0\0", "is a GGUF file"),
+        (".", "consolidated.00.pth", b"PK", "pickle format"),
+        ("x.safetensors", "x.safetensors", b"", "is one file of a checkpoint. Name its folder"),
+    ],
+)
+def test_other_kinds_of_checkpoints_are_refused_for_what_they_are(
+    tmp_path: Path, name: str, file: str, content: bytes, sentence: str
+) -> None:
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(CheckpointError, match=sentence):
+        inference.load(str(tmp_path / name))
 
 
 # Random weights -------------------------------------------------------------------------------------------
@@ -131,12 +115,9 @@ def test_other_kinds_of_checkpoints_are_refused_for_what_they_are(tmp_path: Path
 async def test_random_weights_of_a_shape_generate_and_speak_harmony() -> None:
     engine = inference.load("random:tiny", device="cpu", context=300)
     try:
-        assert (engine.info.name, engine.info.context_length, engine.info.vocab_size) == (
-            "random-tiny",
-            300,
-            201_088,
-        )
-        assert engine.info.description.startswith("Random weights, for measuring only")
+        info = engine.info
+        assert (info.name, info.context_length, info.vocab_size) == ("random-tiny", 300, 201_088)
+        assert info.description.startswith("Random weights, for measuring only")
         sampling = Sampling(max_tokens=5, stop_token_ids=frozenset(), seed=1)
         sampled = [token async for step in engine.generate([1, 2, 3], sampling) for token in step.tokens]
         assert len(sampled) == 5
@@ -144,164 +125,35 @@ async def test_random_weights_of_a_shape_generate_and_speak_harmony() -> None:
         await engine.close()
 
 
-@pytest.mark.parametrize("name", ["random:", "random:7b", "random:20B"])
-def test_the_error_of_an_unknown_shape_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(ModelNotFound, match="random:20b, random:120b, random:tiny"):
-        inference.load(name)
-
-
-def test_the_context_of_random_weights_is_at_most_that_of_their_shape() -> None:
-    with pytest.raises(CheckpointError, match="9000 tokens; the shape tiny supports 8192"):
-        inference.load("random:tiny", device="cpu", context=9_000)
-
-
-# The embedded model ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A separate cache, and a model that takes no time to write."""
-
-    def write(folder: Path) -> None:
-        config = ModelConfig(
-            layers=1, hidden=32, intermediate=32, vocab_size=100, heads=2, kv_heads=1, head_dim=8,
-            experts=2, experts_per_token=1, sliding_window=8, sliding_layers=(True,), context_length=64,
-            rope=RopeConfig(original_context=8),
-        )  # fmt: skip
-        write_random_checkpoint(folder, config)
-
-    monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tiny, "_write", write)
-    return tmp_path / "cache"
-
-
-def test_the_embedded_model_is_made_once_and_completely(small_tiny: Path) -> None:
-    folder = tiny.checkpoint()
-    made = (folder / "model.safetensors").stat().st_ino
-    assert tiny.checkpoint() == folder
-    assert (folder / "model.safetensors").stat().st_ino == made
-    assert [path.name for path in small_tiny.iterdir()] == [folder.name]
-
-
-@pytest.mark.parametrize("harm", ["cut", "changed", "gone", "no manifest"])
-def test_an_incomplete_embedded_model_is_made_again(small_tiny: Path, harm: str) -> None:
-    folder = tiny.checkpoint()
-    weights = folder / "model.safetensors"
-    content = weights.read_bytes()
-    match harm:
-        case "cut":
-            weights.write_bytes(content[:100])
-        case "changed":
-            weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        case "gone":
-            weights.unlink()
-        case _:
-            (folder / tiny.MANIFEST).unlink()
-    tiny.checkpoint()
-    assert weights.read_bytes() == content
-    assert len(list(small_tiny.iterdir())) == 1
-
-
-def test_a_copy_with_other_times_is_still_complete(small_tiny: Path) -> None:
-    weights = tiny.checkpoint() / "model.safetensors"
-    made = weights.stat().st_ino
-    weights.touch()
-    tiny.checkpoint()
-    assert weights.stat().st_ino == made
-
-
-def test_a_failure_while_making_it_leaves_nothing(small_tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(folder: Path) -> None:
-        (folder / "half").write_text("x", encoding="utf-8")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(tiny, "_write", fail)
-    with pytest.raises(
-        CheckpointError, match=r"disk full\. Set GPT_OSS_SERVER_CACHE .* 300 MB of free space"
-    ):
-        tiny.checkpoint()
-    assert list(small_tiny.iterdir()) == []
-
-
-def test_a_full_disk_is_reported_in_the_words_of_the_weights_library(
-    small_tiny: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("random:tiny", r"^The requested context is 999999 tokens; the shape tiny supports 8192\.$"),
+        ("tiny", r"^The requested context is 999999 tokens; tiny supports \d+\.$"),
+        ("./my-model", r"tokens; \./my-model supports"),
+    ],
+)
+def test_a_context_beyond_a_models_names_the_model_as_it_was_given(
+    name: str, sentence: str, tmp_path: Path, whole_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiny, "_write", lambda folder: save_file({}, folder / "no such folder" / "file"))
-    with pytest.raises(CheckpointError, match="cannot be written to"):
-        tiny.checkpoint()
-
-
-def test_unfinished_files_of_a_killed_process_are_removed(small_tiny: Path) -> None:
-    older, newer = small_tiny / "tiny-1-abc.x1", small_tiny / "tiny-1-abc.x2"
-    for folder in (older, newer):
-        folder.mkdir(parents=True)
-        (folder / "model.safetensors").write_bytes(b"half")
-    os.utime(older, (0, 0))
-    made = tiny.checkpoint()
-    assert {path.name for path in small_tiny.iterdir()} == {made.name, newer.name}
-
-
-def test_a_cache_in_an_unknown_home_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPT_OSS_SERVER_CACHE", "~nobody-of-this-name/cache")
-    with pytest.raises(CheckpointError, match="GPT_OSS_SERVER_CACHE: ~nobody-of-this-name/cache names no"):
-        tiny.checkpoint()
-
-
-def test_the_error_of_an_unwritable_cache_names_the_variable_to_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(CheckpointError, match="Set GPT_OSS_SERVER_CACHE"):
-        tiny.checkpoint()
-
-
-def test_other_users_can_read_the_files(small_tiny: Path) -> None:
-    """An image that is built as root may run as another user."""
-    before = os.umask(0o022)
-    try:
-        folder = tiny.checkpoint()
-    finally:
-        os.umask(before)
-    assert folder.stat().st_mode & 0o777 == 0o755
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
-
-
-def test_the_error_of_a_user_without_home_names_the_variable_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GPT_OSS_SERVER_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(CheckpointError, match="Set GPT_OSS_SERVER_CACHE"):
-        tiny.checkpoint()
-
-
-def no_home() -> Path:
-    raise RuntimeError("Could not determine home directory.")
-
-
-def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GPT_OSS_SERVER_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert tiny.cache_folder() == Path("/somewhere/gpt-oss-server")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert tiny.cache_folder() == Path.home() / ".cache/gpt-oss-server"
+    (tmp_path / "my-model").symlink_to(whole_vocabulary)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=sentence):
+        inference.load(name, device="cpu", context=999_999)
 
 
 # infer_next_token -----------------------------------------------------------------------------------------
 
 
-def greedy(infer: Any, tokens: list[int], count: int, **options: Any) -> list[int]:
-    tokens = list(tokens)
-    for _ in range(count):
-        tokens.append(infer(tokens, 0.0, **options))
-    return tokens
-
-
 def test_incremental_calls_equal_fresh_ones(checkpoint: Path) -> None:
     infer = inference.setup_model(str(checkpoint))
-    continued = greedy(infer, [1, 2, 3], 30)
-    assert continued == greedy(infer, [1, 2, 3], 30, new_request=True)
-    assert len(continued) == 33
+    texts = []
+    for is_new in (False, True):
+        tokens = [1, 2, 3]
+        while len(tokens) < 33:
+            tokens.append(infer(tokens, 0.0, new_request=is_new))
+        texts.append(tokens)
+    assert texts[0] == texts[1]
 
 
 def test_only_new_tokens_are_computed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,18 +227,3 @@ def test_a_model_runs_without_harmony_hub_or_web_framework(whole_vocabulary: Pat
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert 0 <= int(found.stdout) < 201_088
-
-
-def test_a_context_beyond_the_embedded_models_names_no_folder() -> None:
-    sentence = r"^The requested context is 999999 tokens; tiny supports \d+\.$"
-    with pytest.raises(CheckpointError, match=sentence):
-        inference.load("tiny", device="cpu", context=999_999)
-
-
-def test_a_context_beyond_a_folders_names_the_folder_as_it_was_given(
-    tmp_path: Path, whole_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(whole_vocabulary, tmp_path / "my-model")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(CheckpointError, match=r"tokens; \./my-model supports"):
-        inference.load("./my-model", device="cpu", context=999_999)

@@ -37,20 +37,10 @@ async def test_text_is_encoded_with_special_tokens(tmp_path: Path, encoding: Enc
     assert await answer(engine) == encoding.encode_special(text)
 
 
-async def test_it_loads_by_name_and_its_context_is_the_models(tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text('{"turns": ["a"]}', encoding="utf-8")
-    engine = inference.load(f"scripted:{tmp_path / 's.json'}")
-    assert (engine.info.name, engine.info.context_length) == ("scripted", 131_072)
-
-
-async def test_turns_without_when_answer_in_order_and_start_over(tmp_path: Path) -> None:
-    engine = script(tmp_path, {"turns": [{"tokens": [1]}, {"tokens": [2]}]})
-    assert [await answer(engine) for _ in range(5)] == [[1], [2], [1], [2], [1]]
-
-
-async def test_without_loop_the_last_turn_repeats(tmp_path: Path) -> None:
-    engine = script(tmp_path, {"turns": [{"tokens": [1]}, {"tokens": [2]}], "loop": False})
-    assert [await answer(engine) for _ in range(4)] == [[1], [2], [2], [2]]
+@pytest.mark.parametrize(("loop", "last"), [(True, [1, 2, 1]), (False, [2, 2, 2])])
+async def test_turns_without_when_answer_in_order(tmp_path: Path, loop: bool, last: list[int]) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": [1]}, {"tokens": [2]}], "loop": loop})
+    assert [await answer(engine) for _ in range(5)] == [[1], [2], *([token] for token in last)]
 
 
 async def test_the_first_matching_when_answers_else_the_next_without(
@@ -70,29 +60,25 @@ async def test_the_first_matching_when_answers_else_the_next_without(
     assert answers == [[2], [1], encoding.encode("x"), [3], [1]]
 
 
-async def test_a_prompt_with_ids_without_text_still_matches(tmp_path: Path, encoding: Encoding) -> None:
+async def test_a_when_reads_prompts_with_ids_without_text_and_needs_a_match(
+    tmp_path: Path, encoding: Encoding
+) -> None:
     engine = script(tmp_path, {"turns": [{"when": "Paris", "tokens": [2]}]})
     assert await answer(engine, [201_000, *encoding.encode("Paris"), 5_000_000]) == [2]
-
-
-async def test_a_prompt_without_a_match_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    engine = script(tmp_path, {"turns": [{"when": "Paris", "tokens": [2]}]})
     with pytest.raises(EngineFailed, match='turn without "when"'):
         await answer(engine)
     assert engine.active == 0
 
 
-async def test_running_out_of_tokens_is_a_stop(tmp_path: Path) -> None:
-    engine = script(tmp_path, {"turns": [{"tokens": [1, 2, 3]}, {"tokens": []}]})
+@pytest.mark.parametrize(
+    ("tokens", "answered"), [([1, 2, 3], (1, 2, 3)), ([], ()), ([1, RETURN, 3], (1, RETURN))]
+)
+async def test_the_end_of_a_turn_and_a_stop_token_are_a_stop(
+    tmp_path: Path, tokens: list[int], answered: tuple[int, ...]
+) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": tokens}]})
     steps = [step async for step in engine.generate([1], Sampling())]
-    assert (steps[-1].tokens, steps[-1].finish) == ((1, 2, 3), Finish.STOP)
-    steps = [step async for step in engine.generate([1], Sampling())]
-    assert (steps[-1].tokens, steps[-1].finish) == ((), Finish.STOP)
-
-
-async def test_tokens_after_a_stop_token_are_not_generated(tmp_path: Path) -> None:
-    engine = script(tmp_path, {"turns": [{"tokens": [1, RETURN, 3]}]})
-    assert await answer(engine) == [1, RETURN]
+    assert (steps[-1].tokens, steps[-1].finish) == (answered, Finish.STOP)
 
 
 async def test_steps_are_small_and_logprobs_are_zero(tmp_path: Path) -> None:
@@ -163,34 +149,31 @@ def test_a_mistake_is_named_with_its_file_and_turn(tmp_path: Path, content: str,
     assert "script.json" in str(caught.value)
 
 
-def test_a_missing_script_is_a_missing_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFound, match=r"no script at .*none\.json"):
-        inference.load(f"scripted:{tmp_path}/none.json")
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("/none.json", r"no script at .*none\.json"), ("", "lacks a path"), (" ", "lacks a path")],
+)
+def test_the_error_of_a_missing_script_says_so(name: str, sentence: str) -> None:
+    with pytest.raises(ModelNotFound, match=sentence):
+        inference.load(f"scripted:{name}")
 
 
-@pytest.mark.parametrize("path", ["", " "])
-def test_the_error_of_a_name_without_a_path_says_so(path: str) -> None:
-    with pytest.raises(ModelNotFound, match="lacks a path"):
-        inference.load(f"scripted:{path}")
-
-
-def test_a_context_larger_than_that_of_scripts_is_refused(tmp_path: Path) -> None:
-    script(tmp_path, {"turns": ["a"]})
+def test_a_context_is_at_most_that_of_scripts(tmp_path: Path) -> None:
+    engine = script(tmp_path, {"turns": ["a"]})
+    assert (engine.info.name, engine.info.context_length) == ("scripted", 131_072)
     name = f"scripted:{tmp_path / 'script.json'}"
     assert inference.load(name, context=1000).info.context_length == 1000
     with pytest.raises(CheckpointError, match=r"requested context is 131073 tokens; .* at most 131072"):
         inference.load(name, context=131_073)
 
 
-async def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
-    (tmp_path / "b.json").write_text('{"turns": [{"tokens": [7]}]}', encoding="utf-8-sig")
-    assert await answer(inference.load(f"scripted:{tmp_path}/b.json")) == [7]
-
-
-def test_a_script_that_is_not_text_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
+async def test_a_script_is_text_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    file.write_text('{"turns": [{"tokens": [7]}]}', encoding="utf-8-sig")
+    assert await answer(inference.load(f"scripted:{file}")) == [7]
+    file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CheckpointError, match="UTF-8"):
-        inference.load(f"scripted:{tmp_path}/b.json")
+        inference.load(f"scripted:{file}")
 
 
 async def test_a_when_that_never_ends_its_search_fails_and_blocks_nothing(
