@@ -17,14 +17,14 @@ from inference.drafting.loading import load_draft_head
 from inference.engine import Sampling
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
-from inference.local.memory_plan import layer_kinds, plan_memory
+from inference.local.memory_plan import layer_kinds
 from inference.local.scheduling import drafts
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.scheduling.step import Flight, Runner, StepPart, right_drafts
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
-from tests.doubles.inference.alone import alone, check_each_as_alone
-from tests.doubles.inference.driven import Driven, Prompts
+from tests.doubles.inference.alone import check_each_as_alone
+from tests.doubles.inference.driven import Driven, Prompts, tight_blocks
 from tests.doubles.inference.heads import (
     changed_layer,
     llama_config,
@@ -113,15 +113,7 @@ def engine_of(
 ) -> Driven:
     head = load_draft_head(str(folder), model)
     kinds = layer_kinds(model, head, SIZE)
-    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
-    blocks = [
-        min(count, 4 + CONTEXT // SIZE + spare)
-        if kind.window is None
-        else min(
-            count, (limits.max_concurrent + 3) * (kind.window // SIZE + 4) + limits.chunk // SIZE + spare
-        )
-        for count, kind in zip(rough.blocks, kinds, strict=True)
-    ]
+    blocks = tight_blocks(kinds, limits, context=CONTEXT, size=SIZE, spare=spare + 1)
     runner = Checked(runner_of(on, model, blocks, head, limits), plain)
     runner.engine = Driven(runner, model.config.windows, blocks, limits)
     return runner.engine
@@ -173,11 +165,7 @@ async def test_guesses_that_are_often_right_change_no_token(
     limits = SchedulerLimits(
         max_concurrent=6, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=4, by_head=True
     )
-    kinds = layer_kinds(model)
-    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
-    blocks = [
-        min(count, 18 if kind.window is None else 40) for count, kind in zip(rough.blocks, kinds, strict=True)
-    ]
+    blocks = [40 if window else 18 for window in model.config.windows]
     runner = runner_of(on, model, blocks, load_draft_head(str(folder), model), limits)
     engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
@@ -189,8 +177,7 @@ async def test_guesses_that_are_often_right_change_no_token(
         else:
             engine.turn()
     engine.finish()
-    for client in engine.clients:
-        assert client.tokens == alone(model, client.prompt, client.limit)
+    check_each_as_alone(engine, model)
     counts = engine.scheduler.counts
     assert counts.preemptions > 0
     assert 0.2 < counts.accepted_tokens / counts.drafted_tokens < 0.98

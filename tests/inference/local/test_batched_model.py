@@ -15,14 +15,14 @@ import torch
 from inference.config import ModelConfig
 from inference.engine import EngineBusy, Sampling
 from inference.local.engine import LocalEngine, load_local
-from inference.local.memory_plan import layer_kinds, plan_memory
+from inference.local.memory_plan import layer_kinds
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
 from tests.doubles.inference.alone import check_each_as_alone
-from tests.doubles.inference.driven import Driven, Prompts
+from tests.doubles.inference.driven import Driven, Prompts, tight_blocks
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
@@ -46,18 +46,7 @@ def model(
 
 
 def driven(model: GptOss, limits: SchedulerLimits, spare: int) -> Driven:
-    kinds = layer_kinds(model)
-    per_token = sum(kind.bytes_per_token for kind in kinds)
-    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
-    blocks = [
-        min(count, 2 + CONTEXT // SIZE + 1 + spare)
-        if kind.window is None
-        else min(
-            count, (limits.max_concurrent + 3) * (kind.window // SIZE + 3) + limits.chunk // SIZE + spare
-        )
-        for count, kind in zip(rough.blocks, kinds, strict=True)
-    ]
-    assert per_token
+    blocks = tight_blocks(layer_kinds(model), limits, context=CONTEXT, size=SIZE, spare=spare)
     return Driven(TorchRunner(model, blocks, SIZE), model.config.windows, blocks, limits)
 
 

@@ -19,11 +19,6 @@ ONE = Sampling(temperature=0.0, max_tokens=1)
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def broken() -> AsyncIterator[tuple[LocalEngine, BreakingRunner]]:
     engine, runner = breaking_engine()
     yield engine, runner

@@ -27,11 +27,6 @@ pytestmark = pytest.mark.anyio
 SOME = Sampling(temperature=0.0, max_tokens=5)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.local.loop.BEFORE_IMPROVING", 0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from inference.bench.divergence import divergence, sampled
 from inference.bench.measure import widths_of
 from inference.engine import CheckpointError, EngineInfo, Sampling
 from inference.local.cuda.runner import CudaRunner
-from inference.local.engine import check_precision, describe, load_local, start_engine
+from inference.local.engine import describe, load_local, start_engine
 from inference.local.memory_plan import layer_kinds
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
@@ -23,6 +22,8 @@ from inference.ops.halves import HalfRows, linear
 from inference.ops.scaled import FP8, Rows, ScaledRows
 from inference.options import EngineOptions, Precision
 from inference.shapes import SHAPES
+from tests.contracts.engine_contract import generated
+from tests.doubles.inference.alone import alone
 
 CPU = torch.device("cpu")
 BOTH = Precision(weights="fp8", kv="fp8")
@@ -38,14 +39,6 @@ def plain(checkpoint: Path) -> GptOss:
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
     return load_model(checkpoint, device=CPU, precision=BOTH)
-
-
-def greedy(model: GptOss, count: int) -> list[int]:
-    cache, last, found = model.new_cache(), PROMPT, []
-    for _ in range(count):
-        last = [int(model.next_logits(last, cache).argmax())]
-        found += last
-    return found
 
 
 @pytest.mark.parametrize(
@@ -66,19 +59,12 @@ def test_without_kernels_fp8_is_refused_before_anything_is_loaded(
         inference.load("random:tiny", options=options)
 
 
-def test_without_fp8_every_device_is_right() -> None:
-    check_precision(Precision(), CPU)
-
-
 async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss) -> None:
     info = EngineInfo(name="fp8", context_length=1024, vocab_size=500)
     engine = start_engine(model, info, EngineOptions())
-    tokens: list[int] = []
-    async with aclosing(engine.generate(PROMPT, GREEDY)) as steps:
-        async for step in steps:
-            tokens += step.tokens
+    tokens = (await generated(engine, GREEDY, PROMPT)).tokens
     await engine.close()
-    assert tokens == greedy(model, 30)
+    assert list(tokens) == alone(model, PROMPT, 30)
 
 
 def test_the_runner_of_a_gpu_samples_the_same_tokens(model: GptOss) -> None:
@@ -89,7 +75,7 @@ def test_the_runner_of_a_gpu_samples_the_same_tokens(model: GptOss) -> None:
     for at in range(20):
         found.append(runner.launch([parts]).outcomes()[0].sampled[0].token)
         parts = StepPart(0, found[-1:], len(PROMPT) + at, tables, 1, picker)
-    assert found == greedy(model, 20)
+    assert found == alone(model, PROMPT, 20)
 
 
 def test_keys_and_values_take_a_byte_each(model: GptOss, plain: GptOss) -> None:

@@ -11,17 +11,14 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.head import pack_head
+from inference.models.head import PackedHead, pack_head
 from inference.ops.rope import FIRST_POSITIONS, Rotations, rope_tables
+from tests.doubles.inference.drawn import relative_error
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 # Many times longer than the window (16), and longer than the rope's original context (32).
 PROMPT = torch.randint(0, 500, (70,), generator=torch.Generator().manual_seed(5)).tolist()
 CPU = torch.device("cpu")
-
-
-def relative_error(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).norm() / wanted.norm())
 
 
 @pytest.fixture(scope="module")
@@ -112,12 +109,6 @@ def test_experts_that_are_not_kept_as_floats_give_the_same_logits(
     assert not any(layer.experts._kept for layer in other._weights.layers)
 
 
-def test_packed_experts_stay_packed_in_memory(model: GptOss) -> None:
-    for layer in model._weights.layers:
-        blocks, scales = layer.experts._w1  # type: ignore[attr-defined]
-        assert blocks.dtype == scales.dtype == torch.uint8
-
-
 def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
     long = (PROMPT * 5)[:300]
     whole, stepwise = model.new_cache(), model.new_cache()
@@ -147,16 +138,28 @@ def test_packed_experts_give_the_logits_of_floats(checkpoint: Path, logits: Tens
     assert relative_error(torch.cat(parts), logits) < 1e-5
 
 
-@pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three
-def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.ops.halves.ROWS_AT_ONCE", rows_at_once)
-    stored = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
-    stored[0] *= 1e-6  # too small for half precision to hold exactly
+def drawn(rows: int, seed: int) -> Tensor:
+    return torch.randn(rows, 64, generator=torch.Generator().manual_seed(seed))
+
+
+def inputs() -> list[Tensor]:
+    return [drawn(rows, rows) for rows in (1, 2, 7, 40)]
+
+
+def packed_head(stored: Tensor) -> PackedHead:
     packed = pack_head(stored, torch.float32)
     if packed is None:
         pytest.skip("this PyTorch has no FBGEMM")
-    for rows in (1, 2, 7, 40):
-        x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows))
+    return packed
+
+
+@pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three
+def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.ops.halves.ROWS_AT_ONCE", rows_at_once)
+    stored = drawn(3000, 1).bfloat16()
+    stored[0] *= 1e-6  # too small for half precision to hold exactly
+    packed = packed_head(stored)
+    for x in inputs():
         wanted = x @ stored.float().t()
         assert relative_error(packed.product(x), wanted) < 1e-6
         assert (packed.product(x) - wanted).abs().max() < 1e-4
@@ -165,28 +168,20 @@ def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch
 def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 256)
     monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1024 * 64 + 100)
-    packed = pack_head(
-        torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16(), torch.float32
-    )
-    if packed is None:
-        pytest.skip("this PyTorch has no FBGEMM")
-    inputs = [torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 7, 40)]
-    before, parts = [packed.product(x) for x in inputs], []
-    while packed.merge():
+    packed = packed_head(drawn(3000, 1).bfloat16())
+    before, parts = [packed.product(x) for x in inputs()], [len(packed._packed)]
+    while parts[-1] > 3:
+        assert packed.merge() == (parts[-1] > 6)
         parts.append(len(packed._packed))
-        assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs, before, strict=True))
-    assert parts == [9, 6]  # of 12, four at a time
-    assert len(packed._packed) == 3
-    assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs, before, strict=True))
+        assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs(), before, strict=True))
+    assert parts == [12, 9, 6, 3]
     assert not packed.merge()
 
 
 def test_a_wide_head_keeps_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 16)
     monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1000)
-    packed = pack_head(torch.randn(64, 64).bfloat16(), torch.float32)
-    if packed is None:
-        pytest.skip("this PyTorch has no FBGEMM")
+    packed = packed_head(drawn(64, 1).bfloat16())
     assert not packed.merge()
     assert len(packed._packed) == 4
 

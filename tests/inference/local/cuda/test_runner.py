@@ -86,36 +86,23 @@ class Odd:
         self._last = token
 
 
+FREE = Sampling(temperature=0.0, max_tokens=15, stop_token_ids=frozenset())
 SAMPLINGS = [
-    Sampling(temperature=0.0, max_tokens=30, stop_token_ids=frozenset()),
-    Sampling(temperature=0.0, max_tokens=40, stop_token_ids=frozenset(range(0, 500, 17))),
-    Sampling(temperature=0.9, seed=4, max_tokens=20, stop_token_ids=frozenset()),
-    Sampling(temperature=0.7, seed=5, top_p=0.8, max_tokens=20, stop_token_ids=frozenset()),
-    Sampling(temperature=1.1, seed=6, top_k=9, min_p=0.01, max_tokens=20, stop_token_ids=frozenset()),
-    Sampling(
-        temperature=0.0,
-        presence_penalty=1.5,
-        frequency_penalty=0.7,
-        max_tokens=30,
-        stop_token_ids=frozenset(),
-    ),
-    Sampling(
-        temperature=0.0, logit_bias={7: 3.0, 499: 2.0, 500: 9.0}, max_tokens=9, stop_token_ids=frozenset()
-    ),
-    Sampling(temperature=0.0, grammar=Odd(), max_tokens=15, stop_token_ids=frozenset()),
-    Sampling(
-        temperature=0.8,
-        seed=3,
-        grammar=Odd(),
-        frequency_penalty=0.5,
-        max_tokens=15,
-        stop_token_ids=frozenset(),
-    ),
-    Sampling(temperature=0.0, logprobs=3, max_tokens=12, stop_token_ids=frozenset()),
-    Sampling(temperature=0.6, seed=8, logprobs=0, max_tokens=12, stop_token_ids=frozenset()),
+    replace(FREE, **fields)  # type: ignore[arg-type]
+    for fields in (
+        {"max_tokens": 30},
+        {"max_tokens": 40, "stop_token_ids": frozenset(range(0, 500, 17))},
+        {"temperature": 0.9, "seed": 4},
+        {"temperature": 0.7, "seed": 5, "top_p": 0.8},
+        {"temperature": 1.1, "seed": 6, "top_k": 9, "min_p": 0.01},
+        {"presence_penalty": 1.5, "frequency_penalty": 0.7, "max_tokens": 30},
+        {"logit_bias": {7: 3.0, 499: 2.0, 500: 9.0}},
+        {"grammar": Odd()},
+        {"temperature": 0.8, "seed": 3, "grammar": Odd(), "frequency_penalty": 0.5},
+        {"logprobs": 3},
+        {"temperature": 0.6, "seed": 8, "logprobs": 0},
+    )
 ]
-
-
 REQUESTS = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
 
 
