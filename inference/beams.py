@@ -134,7 +134,7 @@ class _Beams:
         return tuple(ended.beam() for ended in self._ended)
 
     def _likeliest(self, steps: Sequence[Step]) -> list[tuple[float, int, TokenLogprob]]:
-        """The best extensions of all beams: enough that `width` of them do not end, if so many exist."""
+        """The best extensions of all beams: enough that `width` of them do not end, if that many exist."""
         candidates = []
         for parent, (node, step) in enumerate(zip(self._active, steps, strict=True)):
             assert step.logprobs is not None

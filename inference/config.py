@@ -317,21 +317,8 @@ class Fields:
 
 # Keys of Hugging Face's config.json that do not affect the arithmetic of a forward pass.
 _HUGGING_FACE_BOOKKEEPING = (
-    "architectures",
-    "attention_dropout",
-    "bos_token_id",
-    "dtype",
-    "eos_token_id",
-    "experts_per_token",
-    "initial_context_length",
-    "initializer_range",
-    "model_type",
-    "num_experts",
-    "output_router_logits",
-    "pad_token_id",
-    "router_aux_loss_coef",
-    "rope_theta",
-    "torch_dtype",
-    "transformers_version",
+    "architectures", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "experts_per_token",
+    "initial_context_length", "initializer_range", "model_type", "num_experts", "output_router_logits",
+    "pad_token_id", "router_aux_loss_coef", "rope_theta", "torch_dtype", "transformers_version",
     "use_cache",
-)
+)  # fmt: skip

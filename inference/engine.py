@@ -14,22 +14,10 @@ from typing import Protocol, runtime_checkable
 
 from inference.grammar import Grammar, Notation
 
-SAMPLING_FIELDS = frozenset(
-    {
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "logit_bias",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-        "min_tokens",
-        "ignored_stop_ids",
-        "logprobs",
-    }
-)
+SAMPLING_FIELDS = frozenset({
+    "temperature", "top_p", "top_k", "min_p", "seed", "logit_bias", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "min_tokens", "ignored_stop_ids", "logprobs",
+})  # fmt: skip
 """The fields of `Sampling` that shape the distribution; `EngineInfo.honours` lists those an engine obeys."""
 
 

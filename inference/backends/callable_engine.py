@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from inference.engine import (
+    SAMPLING_FIELDS,
     EngineClosed,
     EngineFailed,
     EngineInfo,
@@ -30,20 +31,9 @@ from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
 PARAMETERS = 3
-IGNORED = frozenset(
-    {
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-        "logprobs",
-    }
-)
-"""How to pick a token, which the function decides. Other fields ask for particular tokens or lengths."""
-_HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
+HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
+# The function decides how to pick a token. A bias asks for particular tokens, and is refused.
+IGNORED = SAMPLING_FIELDS - HONOURED - {"logit_bias"}
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +48,12 @@ class CallableEngine:
         vocab_size: int = 201_088,
     ) -> None:
         self._infer = with_new_request(infer_next_token)
-        self._info = EngineInfo(
+        self.info = EngineInfo(
             name=name,
             context_length=context_length,
             vocab_size=vocab_size,
             description="A user's function that samples the next token.",
-            honours=_HONOURED,
+            honours=HONOURED,
             ignores=IGNORED,
             takes_begun_calls=True,
         )
@@ -75,10 +65,6 @@ class CallableEngine:
         self._thread = threading.Thread(target=self._run, name=f"inference {name}", daemon=True)
 
     @property
-    def info(self) -> EngineInfo:
-        return self._info
-
-    @property
     def active(self) -> int:
         with self._changed:
             return sum(not call.outbox.abandoned for call in self._calls)
@@ -87,7 +73,7 @@ class CallableEngine:
         return steps_through(lambda: self._begin(tokens, sampling))
 
     def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
-        limit = output_limit(len(tokens), sampling, self._info)
+        limit = output_limit(len(tokens), sampling, self.info)
         # Room for every token: a slow reader must not hold up the generations that wait after it.
         outbox = Outbox(lambda: None, capacity=limit + 1)
         with self._changed:
@@ -148,10 +134,10 @@ class CallableEngine:
 
     def _token(self, tokens: list[int], temperature: float, new_request: bool) -> int:
         token = _as_token(self._infer(tokens, temperature, new_request))
-        if not 0 <= token < self._info.vocab_size:
+        if not 0 <= token < self.info.vocab_size:
             raise EngineFailed(
                 f"The function returned the token {token}; token ids range from 0 to "
-                f"{self._info.vocab_size - 1}."
+                f"{self.info.vocab_size - 1}."
             )
         return token
 
@@ -194,7 +180,7 @@ class _Call:
 
 
 def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float, bool], Any]:
-    """The function with a third positional argument, whichever way it takes that one, if it does.
+    """The function with a third positional argument, however it takes `new_request`, if it does.
 
     A function that hides its parameters takes all.
     """

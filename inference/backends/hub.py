@@ -18,7 +18,7 @@ from typing import Any
 from inference.backends.names import meant_by
 from inference.config import read_config
 from inference.engine import CheckpointError, ModelNotFound
-from inference.foreign import foreign_config, foreign_files, foreign_folder
+from inference.foreign import foreign_config, foreign_files
 
 INDEX = "model.safetensors.index.json"
 CONFIGS = ("config.json", "generation_config.json", INDEX)
@@ -145,7 +145,7 @@ def cached_checkpoints() -> list[tuple[str, Path]]:
     for path in repos:
         repo = path.name.removeprefix("models--").replace("--", "/", 1)
         complete = [folder for _, folder in _in_cache(repo) if _missing(folder) is None]
-        if complete and foreign_folder(complete[0]) is None and _is_gpt_oss(complete[0]):
+        if complete and _is_gpt_oss(complete[0]):
             complete_ones.append((repo, complete[0]))
     return complete_ones
 

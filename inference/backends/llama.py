@@ -1,7 +1,7 @@
 """The wire of llama.cpp's server.
 
 It streams a chunk for each token, but none for a token that leaves a character unfinished: the next chunk has
-only its own id, and its count reveals that ids are missing. Nothing else in the stream tells them, and
+only its own id, and its count reveals that ids are missing. Nothing else in the stream has them, and
 tokenising the text gives other ids than those sampled. An answer that is not streamed has them all, so this
 wire reads such a span again without streaming: from its beginning where the choice is greedy and no grammar
 has to be followed to it, else the whole request with its seed. A request is short, so that this costs little.
@@ -140,7 +140,7 @@ class LlamaWire(Wire):
             repeated = await self._unstreamed(body, body["prompt"], count)
             tokens = repeated[len(known) :]
             if repeated[: len(known)] != list(known) or not tokens:
-                # Sums in another order can tip a choice. What was sent stays, the rest is sampled anew. The
+                # Sums in another order can tip a choice. What was sent stays, the rest is sampled again. The
                 # engine knows what is left of a grammar.
                 _log.warning(
                     "%s repeated a request with other tokens; %d tokens are sampled again.",

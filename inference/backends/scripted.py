@@ -48,17 +48,13 @@ class ScriptedEngine:
         self._served = 0
         self._closed = asyncio.Event()
         self.active = 0
-        self._info = EngineInfo(
+        self.info = EngineInfo(
             name=name,
             context_length=context,
             vocab_size=VOCAB_SIZE,
             replays=True,
             description=f"Replays a script of {len(script.turns)} turn(s).",
         )
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
 
     def prepare(self) -> None:
         """Encodes text in advance, so that no request waits in the event loop for the vocabulary."""
@@ -74,7 +70,7 @@ class ScriptedEngine:
         self._closed.set()
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        limit = output_limit(len(tokens), sampling, self._info)
+        limit = output_limit(len(tokens), sampling, self.info)
         self._check_open()
         if limit == 0:
             yield Step((), Finish.LENGTH)  # without using up a turn of the script
@@ -206,9 +202,7 @@ def _cut(turn: _PreparedTurn, limit: int, stop_ids: frozenset[int]) -> tuple[tup
 def _logprobs(tokens: tuple[int, ...], sampling: Sampling) -> tuple[TokenLogprob, ...] | None:
     if sampling.logprobs is None:
         return None
-    if sampling.logprobs == 0:
-        return tuple(TokenLogprob(token, 0.0) for token in tokens)
-    return tuple(TokenLogprob(token, 0.0, ((token, 0.0),)) for token in tokens)
+    return tuple(TokenLogprob(token, 0.0, ((token, 0.0),)[: sampling.logprobs]) for token in tokens)
 
 
 @cache
@@ -223,17 +217,9 @@ def _decode(tokens: Sequence[int]) -> str:
     """The prompt as text, with special tokens spelt out; an id without text becomes U+FFFD."""
     import openai_harmony
 
-    encoding = _encoding()
     try:
-        return str(encoding.decode(list(tokens), errors="replace"))
+        return str(_encoding().decode(list(tokens), errors="replace"))
     except (openai_harmony.HarmonyError, OverflowError):
-        return "".join(_decode_one(encoding, token) for token in tokens)
-
-
-def _decode_one(encoding: Any, token: int) -> str:
-    import openai_harmony
-
-    try:
-        return str(encoding.decode([token], errors="replace"))
-    except (openai_harmony.HarmonyError, OverflowError):
-        return "\N{REPLACEMENT CHARACTER}"
+        if len(tokens) == 1:
+            return "\N{REPLACEMENT CHARACTER}"
+        return "".join(_decode([token]) for token in tokens)

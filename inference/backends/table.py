@@ -23,9 +23,7 @@ EMBEDDED = "tiny"
 class Backend:
     """The file has `load(model, options, progress)` or, of a server, its `WIRE`."""
 
-    prefix: (
-        str  # of its models' names; it ends in a colon, which neither a repo id nor a usual folder contains
-    )
+    prefix: str  # of its models' names, with a colon, which neither a repo id nor a usual folder has
     file: str
     rest: str  # what follows the prefix, for help texts
     about: str = ""

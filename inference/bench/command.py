@@ -12,6 +12,7 @@ import json
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     sys.stdout.write(report.table())
     if parsed.json:
-        Path(parsed.json).write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
+        Path(parsed.json).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     return 0
 
 

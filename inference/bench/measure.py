@@ -186,7 +186,7 @@ class Workload:
 
 
 def runner_of(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | TorchRunner:
-    """With memory for so many sequences, which have `most_tokens` together."""
+    """With memory for these sequences, which have `most_tokens` together."""
     cuda = model.device.type == "cuda"
     size = BLOCK_SIZE_ON_GPU if cuda else BLOCK_SIZE
     blocks = [1 + -(-most_tokens // size) + sequences] * len(model.config.windows)

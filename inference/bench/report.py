@@ -6,8 +6,7 @@ Takes the machine and the rows and returns text. It measures nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from inference.bench.divergence import Divergence
 from inference.bench.machine import Machine
@@ -25,9 +24,6 @@ class Report:
     profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # case → kernel → µs per step
     rounding: float | None = None  # with FP8 weights, their relative error
     divergence: Divergence | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def table(self) -> str:
         machine = self.machine

@@ -104,6 +104,7 @@ class _Reader:
         hidden, wide = config.hidden, config.heads * config.head_dim
         kv = config.kv_heads * config.head_dim
         bias = config.attention_bias
+        has_out_bias = bias and f"{self._layer}self_attn.o_proj.bias" in self._files
         rows = {"q": wide, "k": kv, "v": kv}
         q, k, v = (self._of_layer(f"self_attn.{part}_proj.weight", n, 2 * hidden) for part, n in rows.items())
         biases = [self._of_layer(f"self_attn.{part}_proj.bias", n) for part, n in rows.items() if bias]
@@ -123,7 +124,7 @@ class _Reader:
             kv=halves_where_exact(torch.cat((k, v))),
             kv_bias=torch.cat(biases[1:]) if bias else None,
             out=halves_where_exact(self._of_layer("self_attn.o_proj.weight", hidden, wide)),
-            out_bias=self._of_layer("self_attn.o_proj.bias", hidden) if self._has_out_bias() else None,
+            out_bias=self._of_layer("self_attn.o_proj.bias", hidden) if has_out_bias else None,
             mlp_norm=self._of_layer("post_attention_layernorm.weight", hidden).float(),
             gate_up=halves_where_exact(torch.cat(gates)),
             down=halves_where_exact(self._of_layer("mlp.down_proj.weight", hidden, config.intermediate)),
@@ -185,9 +186,6 @@ class _Reader:
                 f"{self._files.folder}: 'd2t' leads to ids outside of the vocabulary of {config.vocab_size}."
             )
         return head, ids.to(self._model.device)
-
-    def _has_out_bias(self) -> bool:
-        return self._config.attention_bias and f"{self._layer}self_attn.o_proj.bias" in self._files
 
     def _of_layer(self, name: str, *shape: int) -> Tensor:
         return self._taken(f"{self._layer}{name}", shape)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -46,10 +45,7 @@ class _Alternating:
 
     def __init__(self, files: TensorSource, places: Sequence[int | None]) -> None:
         self._files, self._places = files, places
-
-    @property
-    def folder(self) -> Path:
-        return self._files.folder
+        self.folder = files.folder
 
     def __contains__(self, name: str) -> bool:
         return self._source_of(name)[0] in self._files

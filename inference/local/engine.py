@@ -54,15 +54,11 @@ DEFAULTS = EngineOptions()
 class LocalEngine:
     def __init__(self, runner: Runner, info: EngineInfo, cache: PrefixCache, limits: SchedulerLimits) -> None:
         self._runner: Runner | None = runner
-        self._info = info
+        self.info = info
         self._limits = limits
         self._numbers = itertools.count()
         self._scheduler = Scheduler(cache, limits)
         self._loop = Loop(runner, self._scheduler, f"inference {info.name}")
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
 
     @property
     def active(self) -> int:
@@ -81,8 +77,8 @@ class LocalEngine:
         return steps_through(lambda: self._begin(tokens, sampling))
 
     def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
-        limit = output_limit(len(tokens), sampling, self._info)
-        _check_prompt(tokens, self._info.vocab_size)
+        limit = output_limit(len(tokens), sampling, self.info)
+        _check_prompt(tokens, self.info.vocab_size)
         if self._runner is None:
             raise EngineClosed("The engine is closed.")
         outbox = Outbox(self._loop.wake)
@@ -205,7 +201,7 @@ def start_engine(
     limits = SchedulerLimits(
         max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
         max_waiting=options.max_waiting,
-        drafts=_drafts(options),
+        drafts=GUESSED_TOKENS if options.draft_head else DRAFTED_TOKENS if options.speculation else 0,
         by_head=head is not None,
     )
     if on_gpu:
@@ -236,12 +232,6 @@ def _loaded_head(name: str, model: GptOss) -> DraftHead:
     from inference.drafting.loading import load_draft_head
 
     return load_draft_head(name, model)
-
-
-def _drafts(options: EngineOptions) -> int:
-    if options.draft_head is not None:
-        return GUESSED_TOKENS
-    return DRAFTED_TOKENS if options.speculation else 0
 
 
 def _block_size(on_gpu: bool) -> int:

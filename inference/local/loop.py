@@ -163,7 +163,7 @@ class Loop:
     def _improve(self) -> None:
         try:
             self._improves = self._runner.improve()
-        except Exception:  # such as a lack of memory, for something that nobody needs
+        except Exception:  # such as a lack of memory, for something that is not necessary
             self._improves = False
             logger.warning("The engine could not prepare faster steps; it continues as it is.", exc_info=True)
 

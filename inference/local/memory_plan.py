@@ -60,7 +60,7 @@ def layer_kinds(model: GptOss, head: DraftHead | None = None, block_size: int = 
     kinds = [LayerKind(window, per_layer * n) for window, n in zip(config.windows, counts, strict=True)]
     if head is None:
         return kinds
-    from inference.local.guessing import bytes_per_block
+    from inference.local.guesser import bytes_per_block
 
     more = -(-bytes_per_block(head, block_size, model.dtype) // block_size)
     return [

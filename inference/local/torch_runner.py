@@ -16,7 +16,7 @@ from torch import Tensor
 
 from inference.drafting.head import DraftHead
 from inference.engine import InferenceError, Sampling, TokenLogprob
-from inference.local.guessing import Guessing
+from inference.local.guesser import Guesser
 from inference.local.sampling.sampler import Sampler, score_of
 from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
 from inference.models.gpt_oss import GptOss, HiddenStates
@@ -59,7 +59,7 @@ class TorchRunner:
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
-        self._guessing = None if head is None else Guessing(head, model, blocks, block_size)
+        self._guesser = None if head is None else Guesser(head, model, blocks, block_size)
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
@@ -79,7 +79,7 @@ class TorchRunner:
         for part in parts:
             if part.samples and isinstance(part.picker, Sampler):
                 part.picker.prepare()
-        hidden = None if self._guessing is None else self._guessing.hidden()
+        hidden = None if self._guesser is None else self._guesser.hidden()
         x = self._rows(parts, hidden)
         outcomes = self._outcomes(parts, x)
         return Landed(outcomes if hidden is None else self._with_guesses(parts, outcomes, hidden))
@@ -88,18 +88,18 @@ class TorchRunner:
         self, parts: Sequence[StepPart], outcomes: list[Outcome], hidden: HiddenStates
     ) -> list[Outcome]:
         """The tokens are sampled: an error must not make the engine repeat the step."""
-        assert self._guessing is not None
+        assert self._guesser is not None
         try:
-            return self._guessing.extended(parts, outcomes, hidden)
+            return self._guesser.extended(parts, outcomes, hidden)
         except Exception:
             # Any exception: the model's tokens are right without the head.
             logger.exception("The draft head failed; from here on no drafts are made.")
-            self._guessing = None
+            self._guesser = None
             return outcomes
 
     def _outcomes(self, parts: Sequence[StepPart], x: Tensor) -> list[Outcome]:
         """Samples from the last layer's rows."""
-        wanted = [_wanted_rows(part) for part in parts]
+        wanted = [part.wanted for part in parts]
         picked: list[int] = []
         end = 0
         for part, rows in zip(parts, wanted, strict=True):
@@ -145,15 +145,10 @@ class TorchRunner:
 def _keep_freed_memory() -> None:
     """Makes glibc keep the memory that large tensors leave, up to 64 MiB for each thread.
 
-    Otherwise it returns it to the system, and each step takes it anew, page by page: 12 ms of 100 with 32
+    Otherwise it returns it to the system, and each step takes it again, page by page: 12 ms of 100 with 32
     generations. It keeps twice the size of the largest block that was freed, of those below 32 MiB.
     """
     torch.empty((32 << 20) - (1 << 16), dtype=torch.uint8)
-
-
-def _wanted_rows(part: StepPart) -> int:
-    """The number of a part's last rows that need logits."""
-    return len(part.tokens) if part.scored is not None else part.samples
 
 
 def _outcome(part: StepPart, logits: Tensor) -> Outcome:

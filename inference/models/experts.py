@@ -26,7 +26,6 @@ DENSE_ROWS = 128
 
 Floats = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
 Rows = tuple[Matrix, Tensor, Matrix, Tensor]  # the same, packed or not
-Joint = tuple[Matrix, Tensor, Matrix, Tensor]  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
 
 
 class Experts:
@@ -40,7 +39,7 @@ class Experts:
         self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
         self._count = config.experts
         self._kept: dict[int, Floats] = {}
-        self._joint: Joint | None = None
+        self._joint: Rows | None = None  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
         self._packed: list[Rows] = []
 
     def rows(self, expert: int) -> Rows:
@@ -93,7 +92,7 @@ class Experts:
         scaled = inner.view(len(x), self._count, -1) * weights.unsqueeze(2)
         return torch.addmm(linear(scaled.flatten(1), second), weights, b2)
 
-    def _join(self) -> Joint:
+    def _join(self) -> Rows:
         """All kept experts as one matrix for each product, in 16 bits where that is exact."""
         if self._joint is None:
             rows = [self._floats(expert) for expert in range(self._count)]

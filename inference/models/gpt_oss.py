@@ -45,23 +45,15 @@ class GptOss:
         self.config, self.precision = config, precision
         self._weights = weights
         self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
-        self._device, self._dtype = weights.norm.device, weights.layers[0].router.dtype
-        self._ops = ops_for(self._device)
-        self._rotations = Rotations(config.rope, config.head_dim, config.context_length, self._device)
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of activations."""
-        return self._dtype
+        self.device = weights.norm.device
+        self.dtype = weights.layers[0].router.dtype  # of activations
+        self._ops = ops_for(self.device)
+        self._rotations = Rotations(config.rope, config.head_dim, config.context_length, self.device)
 
     @property
     def kv_dtype(self) -> torch.dtype:
         """The type of keys and values."""
-        return FP8 if self.precision.kv == "fp8" else self._dtype
+        return FP8 if self.precision.kv == "fp8" else self.dtype
 
     @property
     def rounding(self) -> float | None:
@@ -123,7 +115,7 @@ class GptOss:
 
     def embed(self, tokens: Tensor) -> Tensor:
         """T×H: the rows that the first layer takes."""
-        return self._weights.embedding[tokens].to(self._dtype)
+        return self._weights.embedding[tokens].to(self.dtype)
 
     def normed(self, x: Tensor) -> Tensor:
         """Rows of `forward` as the head takes them."""
@@ -153,13 +145,13 @@ class GptOss:
     # One sequence alone -------------------------------------------------------------------------------
 
     def new_cache(self) -> KVCache:
-        return KVCache(self.config, self._device, self.kv_dtype)
+        return KVCache(self.config, self.device, self.kv_dtype)
 
     def extend(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
         """Reads further tokens; returns their rows as `forward` does."""
         pages = cache.pages(len(tokens))
-        positions = torch.arange(cache.length, cache.length + len(tokens), device=self._device)
-        x = self.forward(torch.tensor(tokens, device=self._device), positions, cache.memory, pages)
+        positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
+        x = self.forward(torch.tensor(tokens, device=self.device), positions, cache.memory, pages)
         cache.length += len(tokens)
         return x
 

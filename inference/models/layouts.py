@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint by the parts of the model, whichever of the two published layouts they have.
+"""The tensors of a checkpoint by the parts of the model, for both published layouts.
 
 Takes a source of tensors and a config; returns tensors as they are stored. It converts nothing and must not
 know what they are read for.

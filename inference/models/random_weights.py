@@ -26,12 +26,10 @@ LEAST_SCALE, MOST_SCALE = 119, 121
 class RandomTensors:
     """A checkpoint of the Hugging Face layout without files: the same name gives the same tensor."""
 
+    folder = Path("random weights")
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
-
-    @property
-    def folder(self) -> Path:
-        return Path("random weights")
 
     def __contains__(self, name: str) -> bool:
         return name != "embedding.weight" and not name.endswith("gate_up_proj")

@@ -44,13 +44,9 @@ class TensorFiles:
     """One model's tensors. The result of `take` stays in the mapped file until it is copied or converted."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._file_of = _indexed(folder) if (folder / INDEX).is_file() else _scanned(folder)
         self._open: dict[Path, Any] = {}
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
 
     def __contains__(self, name: str) -> bool:
         return name in self._file_of

@@ -25,17 +25,6 @@ SKINNY_TOKENS = 16  # up to this many rows, kernels of this package multiply; ab
 ROUTED_TOKENS = 128  # up to this many rows, one launch normalises and routes
 PROGRAMS = 256  # fills a large GPU about twice
 
-__all__ = [
-    "Mixture",
-    "experts_block",
-    "head_logits",
-    "paged_attention",
-    "project_out",
-    "qkv",
-    "rms_norm",
-    "rotate_and_write",
-]
-
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out = torch.empty_like(x)

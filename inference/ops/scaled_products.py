@@ -2,7 +2,7 @@
 
 Takes rows and `ScaledRows` and returns products. Up to MOST_TOKENS rows, kernels read the weights as they are
 stored. For more rows the library multiplies, from floats that exist only for the one product: converting
-them costs little beside it.
+them costs little compared with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from inference.ops.launches import PLAIN
 from inference.ops.scaled import ScaledRows
 
 MOST_TOKENS = 128
-ROWS_AS_FLOATS = 16_384  # of the weights, at once: a head would take a gigabyte
+ROWS_AS_FLOATS = 16_384  # of the weights at a time: a whole head would take a gigabyte
 
 
 def parts_of(

@@ -30,12 +30,9 @@ Json = Any
 class Caller:
     def __init__(self, address: Address, options: EngineOptions) -> None:
         self._address, self._options = address, options
+        self.url = address.url
         self._tls = ssl.create_default_context() if address.tls else None
         self._open: set[Received] = set()
-
-    @property
-    def url(self) -> str:
-        return self._address.url
 
     def abort(self) -> None:
         """Breaks all calls that run."""
@@ -205,7 +202,7 @@ class _Answer:
 
     @property
     def states_length(self) -> bool:
-        """Whether a body that was cut off can be told from a whole one."""
+        """Whether a body that was cut off can be distinguished from a whole one."""
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
     def take(self) -> bytes:

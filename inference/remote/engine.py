@@ -48,15 +48,11 @@ class RemoteEngine:
         check: Callable[[Replica], Awaitable[None]],
     ) -> None:
         """`check` raises `InferenceError` for a server that has come back with another model."""
-        self._replicas, self._info, self._check = replicas, info, check
+        self._replicas, self.info, self._check = replicas, info, check
         self._closed = False
         self._probing: asyncio.Task[None] | None = None
         self._continued = self._corrected = 0
         self.active = 0
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
 
     async def check(self) -> None:
         """Raises `EngineFailed` if no server is reached that reports that it can generate."""
@@ -86,7 +82,7 @@ class RemoteEngine:
         }
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        limit = output_limit(len(tokens), sampling, self._info)
+        limit = output_limit(len(tokens), sampling, self.info)
         self._check_open()
         self._probe()
         self.active += 1
@@ -109,7 +105,7 @@ class RemoteEngine:
         self, tokens: Sequence[int], sampling: Sampling, limit: int
     ) -> AsyncGenerator[Step, None]:
         prompt, sampled = list(tokens), 0
-        cut, form = _Cut(sampling, limit), Form(sampling, self._info.notation)
+        cut, form = _Cut(sampling, limit), Form(sampling, self.info.notation)
         route = _Route(self._replicas, tokens)
         while True:
             self._check_open()

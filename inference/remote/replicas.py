@@ -2,7 +2,7 @@
 
 A generation goes to the server that read at least half of its prompt before, else to the one with the fewest
 generations. A server that failed rests, longer each time, and is probed until it answers; one that is full
-rests for as long as it says. It knows no wire and no tokens' meaning.
+rests for as long as it states. It must not know wires or the meaning of tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from inference.remote.wire import Wire
 _log = logging.getLogger(__name__)
 
 _FIRST_REST, _LONGEST_REST = 0.5, 30.0  # seconds
-_LONGEST_BUSY = 60.0  # seconds for which a server that says it is full is believed
+_LONGEST_BUSY = 60.0  # seconds for which a server that reports that it is full is believed
 _PART = 128  # tokens: how finely beginnings of prompts are remembered
 _REMEMBERED = 65_536
 _MORE = 8  # generations that a server with the prompt's beginning may have more than the idlest one
@@ -72,7 +72,7 @@ class Replicas:
         return chosen
 
     def check_room(self) -> None:
-        """Raises `EngineBusy` if every server has said that it is full."""
+        """Raises `EngineBusy` if every server has reported that it is full."""
         now = self.clock()
         waits = [
             replica.rests_until - now for replica in self.all if replica.checked and not replica.failures

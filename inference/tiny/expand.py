@@ -2,7 +2,7 @@
 
 Takes `tiny.safetensors`: the layers in the checkpoint's form, the learned rows of the stock's tokens, the
 maps for every token's fixed part, and the table of fixed data. Writes model.safetensors with 201,088 rows of
-embedding and head, and copies of the configs beside it. It must not need the tokenizer.
+embedding and head, and copies of the configs. It must not need the tokenizer.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def _run_steps(args: argparse.Namespace, settings: Settings) -> int:
         report = command.run(args)
     except ValueError as error:
         raise CommandLineError(str(error)) from error
-    _print_report(args.json, report.as_json(), report.table().rstrip())
+    _print_report(args.json, asdict(report), report.table().rstrip())
     return 0
 
 

@@ -35,11 +35,7 @@ class CudaPicker:
         )
         self._random = random_numbers(sampling.seed)
         self._points: deque[float] = deque()
-        self._continue_after(sampling.continued, device)
-
-    def _continue_after(self, tokens: Sequence[int], device: torch.device) -> None:
-        """Takes the tokens that an earlier generation sampled."""
-        for token in tokens:
+        for token in sampling.continued:  # as an earlier generation sampled them
             if self.sampling.temperature > 0:
                 self._random.random()
             if self.masks is not None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from inference.drafting.head import DraftHead
 from inference.engine import Sampling
 from inference.local.cuda.flight import CudaFlight, Pending, on_host
-from inference.local.cuda.guessing import MORE_ROWS, CudaGuessing
+from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser
 from inference.local.cuda.inputs import (
     Tables,
     inputs_of,
@@ -29,7 +29,7 @@ from inference.local.cuda.inputs import (
 )
 from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
 from inference.local.cuda.recordings import Recordings
-from inference.local.cuda.sampling import RowSampler, wanted_rows
+from inference.local.cuda.sampling import RowSampler
 from inference.local.cuda.shapes import StepShape, holding, shapes_for
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
@@ -65,31 +65,25 @@ class CudaRunner:
         self._model, self._device = model, model.device
         self._windows = model.config.windows
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
-        self._clear_padding_block()
+        for part in itertools.chain.from_iterable(self._memory.layers):
+            part[0].zero_()  # padding rows read block 0, and memory that was never written may hold NaN
         width = -(-model.config.context_length // block_size) + 2
         self._tables = Tables(max_concurrent, width, len(self._windows), model.device)
         self._latest: CudaFlight | None = None
         self._sampler = RowSampler(max_concurrent, model.device)
         records = graphs if graphs is not None else model.device.type == "cuda" and not model.waits_for_device
-        self._guessing: CudaGuessing | None = None
+        self._guesser: CudaGuesser | None = None
         if head is not None:
             full_blocks = blocks[self._windows.index(None)]
-            self._guessing = CudaGuessing(
+            self._guesser = CudaGuesser(
                 head, model, full_blocks, block_size, self._tables, drafts, records=records
             )
         self._guesses = head is not None  # until it fails
         self._graphs: Recordings[StepShape] | None = None
         if records:
-            rows, context = max_concurrent * (1 + drafts), model.config.context_length
             # With all numbers 0, a step reads no keys and writes to block 0.
-            shapes = shapes_for(rows, context)
+            shapes = shapes_for(max_concurrent * (1 + drafts), model.config.context_length)
             self._graphs = Recordings(self._computed, self._length, shapes, model.device)
-
-    def _clear_padding_block(self) -> None:
-        """Padding rows read block 0, and memory that was never written may hold NaN."""
-        for layer in self._memory.layers:
-            for part in layer:
-                part[0].zero_()
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> CudaPicker:
         return CudaPicker(sampling, self._model.config.vocab_size, self._device, prompt)
@@ -98,8 +92,8 @@ class CudaRunner:
         """Compiles kernels and records steps, which would delay the first requests."""
         if self._graphs is not None:
             self._graphs.record_all("Recording steps", progress)
-        if self._guessing is not None and self._guessing.graphs is not None:
-            self._guessing.graphs.record_all("Recording guesses", progress)
+        if self._guesser is not None and self._guesser.graphs is not None:
+            self._guesser.graphs.record_all("Recording guesses", progress)
         for rows in WARMED_ROWS:
             self._warm_up_sampling(rows)
 
@@ -122,7 +116,7 @@ class CudaRunner:
 
     def close(self) -> None:
         """Frees recorded steps, which hold memory outside of tensors; references keep the rest alive."""
-        self._graphs = self._latest = self._guessing = None
+        self._graphs = self._latest = self._guesser = None
 
     @torch.inference_mode()
     def launch(self, parts: Sequence[StepPart]) -> CudaFlight:
@@ -141,10 +135,10 @@ class CudaRunner:
 
     def _guessed(self, pending: Sequence[Pending], tokens: Tensor) -> Tensor | None:
         """The tokens are sampled: an error must not make the engine repeat the step."""
-        if self._guessing is None or not self._guesses:
+        if self._guesser is None or not self._guesses:
             return None
         try:
-            guesses = self._guessing.guesses(pending, tokens)
+            guesses = self._guesser.guesses(pending, tokens)
         except Exception:
             # Any exception: the model's tokens are right without the head.
             logger.exception("The draft head failed; from here on no drafts are made.")
@@ -158,7 +152,7 @@ class CudaRunner:
         """The logits of the rows that need them, in the order of the parts; None if none does."""
         rows = rows_of(parts)
         shape = shape_of(rows)
-        counts = [wanted_rows(part) for part in rows]
+        counts = [part.wanted for part in rows]
         recorded = None if self._graphs is None else holding(self._graphs.shapes, shape)
         if self._graphs is not None and recorded is not None:
             shape, spare = recorded, recorded.decodes - shape.decodes
@@ -178,14 +172,14 @@ class CudaRunner:
         return self._model.logits(self._rows(x, picked)) if picked else None
 
     def _length(self, shape: StepShape) -> int:
-        more = 0 if self._guessing is None else MORE_ROWS * shape.rows
+        more = 0 if self._guesser is None else MORE_ROWS * shape.rows
         return shape.length(len(self._windows)) + more
 
     def _numbers(self, parts: Sequence[StepPart], rows: Sequence[StepPart], shape: StepShape) -> Tensor:
         """`rows`: the parts with their drafts apart."""
         numbers = numbers_of(rows, shape, len(self._windows), self.block_size, self._tables.padding)
-        if self._guessing is not None:
-            numbers = numpy.concatenate((numbers, self._guessing.numbers(parts, shape)))
+        if self._guesser is not None:
+            numbers = numpy.concatenate((numbers, self._guesser.numbers(parts, shape)))
         return torch.from_numpy(numbers)
 
     def _rows(self, values: Tensor, rows: list[int]) -> Tensor:
@@ -202,10 +196,10 @@ class CudaRunner:
         # A generation whose logits were not finite has ended, but may still have a part in the next step.
         known = torch.where(stated < 0, newest, stated).clamp(min=0)
         tokens = torch.cat((known, inputs.tokens[shape.decodes :]))
-        hidden = None if self._guessing is None else self._guessing.hidden()
+        hidden = None if self._guesser is None else self._guesser.hidden()
         x = self._model.forward(tokens, inputs.positions, self._memory, pages, hidden)
-        if self._guessing is not None and hidden is not None:
-            self._guessing.keep(numbers[own:], hidden, tokens, inputs.positions, pages)
+        if self._guesser is not None and hidden is not None:
+            self._guesser.keep(numbers[own:], hidden, tokens, inputs.positions, pages)
         return x
 
     @torch.inference_mode()

@@ -16,7 +16,7 @@ from inference.engine import EngineFailed, InferenceError
 from inference.local.cuda.flight import NOT_FINITE, Pending, Scores, confirms_draft
 from inference.local.cuda.picker import pick_rows, to_device
 from inference.local.sampling.masks import Masks
-from inference.local.scheduling.step import StepPart, failure_of
+from inference.local.scheduling.step import failure_of
 from inference.ops.sampling import log_probabilities
 
 
@@ -28,7 +28,7 @@ class RowSampler:
 
     def sample(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
         """All tokens that the parts sample, concatenated, on the device; the parts learn their places."""
-        wanted = [wanted_rows(entry.part) for entry in pending]
+        wanted = [entry.part.wanted for entry in pending]
         own = dict(zip(map(id, pending), torch.split(logits, wanted), strict=True))
         for entry in pending:
             _score_prompt(entry, own[id(entry)])
@@ -112,11 +112,6 @@ class RowSampler:
             # As in a flight: a grammar is foreign code.
             pending.error = failure_of(error)
         return torch.tensor(tokens, dtype=torch.int64, device=self._device)
-
-
-def wanted_rows(part: StepPart) -> int:
-    """How many of a part's last rows need logits."""
-    return len(part.tokens) if part.scored is not None else part.samples
 
 
 def _needs_each_token(pending: Pending) -> bool:

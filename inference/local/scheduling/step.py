@@ -49,6 +49,11 @@ class StepPart:
     scored: Sequence[int] | None = None  # if the prompt is scored: the token after each of `tokens`
     guesses: int = 0  # how many tokens to guess after the last sampled one; the tables have room for them
 
+    @property
+    def wanted(self) -> int:
+        """How many of the last rows need logits."""
+        return self.samples if self.scored is None else len(self.tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

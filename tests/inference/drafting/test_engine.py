@@ -16,10 +16,10 @@ import torch
 from inference.config import ModelConfig
 from inference.drafting.head import DraftHead
 from inference.engine import Engine, Sampling
-from inference.local.cuda.guessing import CudaGuessing
+from inference.local.cuda.guesser import CudaGuesser
 from inference.local.cuda.inputs import Tables
 from inference.local.engine import LocalEngine, load_local
-from inference.local.guessing import Guessing, bytes_per_block
+from inference.local.guesser import Guesser, bytes_per_block
 from inference.local.memory_plan import layer_kinds
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, becomes_idle, generated
@@ -245,11 +245,11 @@ def test_the_plan_counts_the_heads_memory(
     model = load_model(checkpoint, device=torch.device("cpu"))
     head = load_draft_head(str(write_head(tmp_path, layout(config))), model)  # type: ignore[operator]
     blocks, size = 7, 16
-    guessing = Guessing(head, model, [blocks] * len(config.windows), size)
+    guessing = Guesser(head, model, [blocks] * len(config.windows), size)
     held = sum(each.nbytes for each in vars(guessing).values() if isinstance(each, torch.Tensor))
     assert held == blocks * bytes_per_block(head, size, model.dtype)
     tables = Tables(3, 9, len(config.windows), model.device)
-    on_gpu = CudaGuessing(head, model, blocks, size, tables, 4, records=False)
+    on_gpu = CudaGuesser(head, model, blocks, size, tables, 4, records=False)
     kept = sum(each.nbytes for each in (on_gpu._keys, on_gpu._values, on_gpu._kept))
     newest = 4 * (4 + 2)  # of three slots and the padding's, which are few on a card
     assert kept == held + newest * head.config.hidden * model.dtype.itemsize

@@ -3,7 +3,7 @@
 Takes the rows of a step while it runs, then its sampled tokens where they are, on the device; returns guesses
 there. The host knows neither which drafts were right nor any guess before it reads the outcomes.
 
-The head's keys and values lie in the model's blocks, as on a CPU (inference/local/guessing.py). A step writes
+The head's keys and values lie in the model's blocks, as on a CPU (inference/local/guesser.py). A step writes
 the pairs of all its rows: each has the token of its row and the feature of the row before, or for the first
 row of a part the kept feature. Kept are the feature of each block's last position, from which any sequence
 may continue, and those of each slot's newest positions, as many as one step can add. So a step needs to know
@@ -49,7 +49,7 @@ def draft_shapes(sequences: int, most: int) -> tuple[DraftShape, ...]:
     return tuple(DraftShape(size, rounds) for size in reversed(sizes) for rounds in range(most, 0, -1))
 
 
-class CudaGuessing:
+class CudaGuesser:
     def __init__(
         self,
         head: DraftHead,

@@ -45,7 +45,7 @@ class Run:
         return self.start + len(self.tokens)
 
 
-class Guessing:
+class Guesser:
     def __init__(self, head: DraftHead, model: GptOss, blocks: Sequence[int], block_size: int) -> None:
         """`blocks`: the number for each of the model's windows."""
         self._head, self._size, self._device = head, block_size, model.device
