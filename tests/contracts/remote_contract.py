@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from inference.options import EngineOptions
 from inference.remote.engine import RemoteEngine
 from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, Generated, becomes_idle, generated
 from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
-from tests.doubles.waiting import until
+from tests.doubles.waiting import until, until_found
 
 
 async def connected(double: HttpDouble, kind: str, **options: Any) -> RemoteEngine:
@@ -41,6 +41,15 @@ def scores(found: Generated) -> list[TokenLogprob]:
 def ends_at(place: int, end: int) -> Model:
     """A model that says `end` to `PROMPT` once, after `place` tokens."""
     return lambda tokens: end if len(tokens) == len(PROMPT) + place else len(tokens)
+
+
+async def check_abandoned_ends(engine: Engine, running: Callable[[], float]) -> None:
+    """`running`: the generations that the server states."""
+    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900, min_tokens=900))
+    await anext(stream)
+    await until_found(lambda: asyncio.to_thread(running), lambda count: count == 1)
+    await stream.aclose()
+    await until_found(lambda: asyncio.to_thread(running), lambda count: count == 0)
 
 
 @pytest.mark.anyio

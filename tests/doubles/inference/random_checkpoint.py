@@ -39,7 +39,9 @@ def write_random_checkpoint(
 ) -> Path:
     check_block_sizes(config)
     path.mkdir(parents=True, exist_ok=True)
-    named = dict(_named(_weights(config, seed, experts), layout, config))
+    named = dict(_weights(config, seed, experts))
+    if layout == "hf":
+        named = dict(pair for item in named.items() for pair in _hugging_face(*item, config))
     raw = hugging_face_json(config, experts) if layout == "hf" else _original_json(config)
     (path / "config.json").write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
     if layout == "hf":
@@ -54,11 +56,7 @@ def write_random_checkpoint(
 def _weights(config: ModelConfig, seed: int, experts: ExpertKind) -> Iterator[tuple[str, Tensor]]:
     """Weights by the original layout's names; experts' weights are E × rows × columns."""
     draw = _Draw(seed)
-    hidden, queries, keys = (
-        config.hidden,
-        config.heads * config.head_dim,
-        config.kv_heads * config.head_dim,
-    )
+    hidden, queries, keys = config.hidden, config.heads * config.head_dim, config.kv_heads * config.head_dim
     yield "embedding.weight", draw.normal(config.vocab_size, hidden, scale=1.0)
     for layer in range(config.layers):
         at = f"block.{layer}."
@@ -104,16 +102,6 @@ class _Draw:
             yield name, dequantise_mxfp4(blocks, scales, torch.bfloat16)
 
 
-def _named(
-    weights: Iterator[tuple[str, Tensor]], layout: Layout, config: ModelConfig
-) -> Iterator[tuple[str, Tensor]]:
-    if layout == "original":
-        yield from weights
-        return
-    for name, tensor in weights:
-        yield from _hugging_face(name, tensor, config)
-
-
 _ENDS = {
     "embedding.weight": "model.embed_tokens.weight",
     "norm.scale": "model.norm.weight",
@@ -127,15 +115,11 @@ _IN_LAYER = {
     "mlp.norm.scale": "post_attention_layernorm.weight",
     "mlp.gate.weight": "mlp.router.weight",
     "mlp.gate.bias": "mlp.router.bias",
-    "mlp.mlp1_weight": "mlp.experts.gate_up_proj",
-    "mlp.mlp1_weight.blocks": "mlp.experts.gate_up_proj_blocks",
-    "mlp.mlp1_weight.scales": "mlp.experts.gate_up_proj_scales",
-    "mlp.mlp1_bias": "mlp.experts.gate_up_proj_bias",
-    "mlp.mlp2_weight": "mlp.experts.down_proj",
-    "mlp.mlp2_weight.blocks": "mlp.experts.down_proj_blocks",
-    "mlp.mlp2_weight.scales": "mlp.experts.down_proj_scales",
-    "mlp.mlp2_bias": "mlp.experts.down_proj_bias",
 }
+_OF_EXPERTS = {"weight": "", "weight.blocks": "_blocks", "weight.scales": "_scales", "bias": "_bias"}
+for _number, _product in ((1, "gate_up_proj"), (2, "down_proj")):
+    for _theirs, _own in _OF_EXPERTS.items():
+        _IN_LAYER[f"mlp.mlp{_number}_{_theirs}"] = f"mlp.experts.{_product}{_own}"
 
 
 def _hugging_face(name: str, tensor: Tensor, config: ModelConfig) -> Iterator[tuple[str, Tensor]]:
@@ -222,13 +206,6 @@ def hugging_face_json(config: ModelConfig, experts: ExpertKind) -> dict[str, Any
     if config.vocab_size > max(STOP_IDS):
         raw |= {"eos_token_id": STOP_IDS[0], "pad_token_id": PADDING}
     if experts == "mxfp4":
-        raw["quantization_config"] = {
-            "quant_method": "mxfp4",
-            "modules_to_not_convert": [
-                "model.layers.*.self_attn",
-                "model.layers.*.mlp.router",
-                "model.embed_tokens",
-                "lm_head",
-            ],
-        }
+        kept = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+        raw["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": kept}
     return raw

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -77,9 +78,11 @@ async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
 
 
 @pytest.fixture
-async def engine(checkpoint: Path) -> LocalEngine:
+async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
     options = EngineOptions(device="cpu", max_concurrent=32, max_waiting=1000)
-    return load_local(checkpoint, options, name="small")
+    engine = load_local(checkpoint, options, name="small")
+    yield engine
+    await engine.close()
 
 
 def resident_bytes() -> int:
@@ -105,31 +108,25 @@ async def test_two_hundred_streams_with_many_cut_off_leave_nothing(engine: Local
         assert sum(count == 6 for count in counts) > 120
         await becomes_idle(engine)
 
-    try:
-        await wave()
-        gc.collect()
-        before = resident_bytes()
-        await wave()
-        gc.collect()
-        assert resident_bytes() < before + (24 << 20)  # besides the cache's content, which is planned
-        measures = engine.measures()
-        assert (measures["running"], measures["waiting"], measures["kv_blocks_used"]) == (0, 0, 0)
-        engine._scheduler.cache.check_integrity([])
-        assert sorted(engine._scheduler._slots) == list(range(32))
-    finally:
-        await engine.close()
+    await wave()
+    gc.collect()
+    before = resident_bytes()
+    await wave()
+    gc.collect()
+    assert resident_bytes() < before + (24 << 20)  # besides the cache's content, which is planned
+    measures = engine.measures()
+    assert (measures["running"], measures["waiting"], measures["kv_blocks_used"]) == (0, 0, 0)
+    engine._scheduler.cache.check_integrity([])
+    assert sorted(engine._scheduler._slots) == list(range(32))
 
 
 async def test_the_first_step_reports_cached_tokens(engine: LocalEngine) -> None:
-    try:
-        prompt = [at % 500 for at in range(100)]
-        first = await generated(engine, GREEDY, prompt)
-        again = await generated(engine, GREEDY, [*prompt, *first.tokens, 3, 4])
-        assert [step.cached_tokens for step in first.steps] == [0] * len(first.steps)
-        assert again.steps[0].cached_tokens == 128  # of 140 computed ones, in full blocks
-        assert not any(step.cached_tokens for step in again.steps[1:])
-    finally:
-        await engine.close()
+    prompt = [at % 500 for at in range(100)]
+    first = await generated(engine, GREEDY, prompt)
+    again = await generated(engine, GREEDY, [*prompt, *first.tokens, 3, 4])
+    assert [step.cached_tokens for step in first.steps] == [0] * len(first.steps)
+    assert again.steps[0].cached_tokens == 128  # of 140 computed ones, in full blocks
+    assert not any(step.cached_tokens for step in again.steps[1:])
 
 
 async def test_a_full_engine_refuses_requests(checkpoint: Path) -> None:

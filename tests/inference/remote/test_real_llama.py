@@ -19,6 +19,7 @@ from inference.local.engine import load_local
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
 from tests.contracts.greedy_contract import GreedyContract, builtin
+from tests.contracts.remote_contract import check_abandoned_ends
 from tests.contracts.spelled_contract import SpelledContract
 from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
 
@@ -122,15 +123,7 @@ async def test_an_abandoned_generation_frees_its_slot_on_the_server(engine: Engi
         with urllib.request.urlopen(f"{url}/slots") as answer:
             return sum(slot["is_processing"] for slot in json.load(answer))
 
-    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900))
-    await anext(stream)
-    assert await asyncio.to_thread(busy) == 1
-    await stream.aclose()
-    for _ in range(300):
-        if await asyncio.to_thread(busy) == 0:
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("the server still generates")
+    await check_abandoned_ends(engine, busy)
 
 
 async def test_generations_survive_the_death_of_their_server(

@@ -7,14 +7,14 @@ import json
 import os
 import urllib.request
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
 import inference
 from inference.engine import Engine
 from inference.options import EngineOptions
-from tests.contracts.engine_contract import GREEDY, EngineContract
+from tests.contracts.engine_contract import EngineContract
+from tests.contracts.remote_contract import check_abandoned_ends
 from tests.contracts.spelled_contract import SpelledContract
 
 URL, KEY = os.environ.get("SGLANG_URL", ""), os.environ.get("SGLANG_KEY")
@@ -45,18 +45,6 @@ async def test_an_abandoned_generation_ends_on_the_server(engine: Engine) -> Non
     def running() -> int:
         asked = urllib.request.Request(f"{URL}/v1/loads", headers={"authorization": f"Bearer {KEY}"})
         with urllib.request.urlopen(asked) as answer:
-            return sum(int(each["num_running_reqs"]) for each in json.load(answer)["loads"])
+            return sum(int(load["num_running_reqs"]) for load in json.load(answer)["loads"])
 
-    async def becomes(count: int) -> None:
-        """The server states its load about once a second."""
-        for _ in range(600):
-            if await asyncio.to_thread(running) == count:
-                return
-            await asyncio.sleep(0.05)
-        pytest.fail(f"the server never runs {count} requests")
-
-    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900, min_tokens=900))
-    await anext(stream)
-    await becomes(1)
-    await stream.aclose()
-    await becomes(0)
+    await check_abandoned_ends(engine, running)

@@ -6,15 +6,15 @@ import asyncio
 import re
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 
 import pytest
 
 import inference
 from inference import tiny
 from inference.engine import Engine
-from tests.contracts.engine_contract import GREEDY, EngineContract
+from tests.contracts.engine_contract import EngineContract
 from tests.contracts.greedy_contract import GreedyContract, builtin
+from tests.contracts.remote_contract import check_abandoned_ends
 from tests.contracts.spelled_contract import SpelledContract
 from tests.doubles.engines.hf_folder import write_folder
 from tests.doubles.engines.vllm_server import found_vllm, vllm_server
@@ -55,12 +55,4 @@ async def test_an_abandoned_generation_ends_on_the_server(engine: Engine, url: s
         with urllib.request.urlopen(f"{url}/metrics") as answer:
             return float(re.findall(r"vllm:num_requests_running\{.*\} (\S+)", answer.read().decode())[0])
 
-    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900))
-    await anext(stream)
-    assert await asyncio.to_thread(running) == 1
-    await stream.aclose()
-    for _ in range(600):
-        if await asyncio.to_thread(running) == 0:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("the server still generates")
+    await check_abandoned_ends(engine, running)
