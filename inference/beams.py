@@ -223,7 +223,7 @@ class BeamSearch:
         """How long a beam after a prompt of this length may become; below 1, the prompt is too long."""
         return most_tokens(self._width, prompt)
 
-    def engine_of(self, rank: int) -> Engine:
+    def engine(self, rank: int) -> Engine:
         return _Ranked(self, self._engine.info, rank)
 
     async def found(self, prompt: Sequence[int], sampling: Sampling) -> FoundBeams:

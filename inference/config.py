@@ -65,18 +65,18 @@ class ModelConfig:
     attention_bias: bool = True
     tied_head: bool = False
 
-    def window_of(self, layer: int) -> int | None:
+    def window(self, layer: int) -> int | None:
         """The number of keys that a query of this layer sees, its own included; None for all."""
         return self.sliding_window if self.sliding_layers[layer] else None
 
     @property
     def windows(self) -> tuple[int | None, ...]:
         """The kinds of layers: each window once, in the order of its first layer."""
-        return tuple(dict.fromkeys(self.window_of(layer) for layer in range(self.layers)))
+        return tuple(dict.fromkeys(self.window(layer) for layer in range(self.layers)))
 
-    def kind_of(self, layer: int) -> int:
+    def kind(self, layer: int) -> int:
         """The layer's place among `windows`."""
-        return self.windows.index(self.window_of(layer))
+        return self.windows.index(self.window(layer))
 
     def with_context(self, context: int | None, model: object) -> ModelConfig:
         """With the context that a user requests of `model`; None is its own, which is the longest."""

@@ -95,7 +95,7 @@ class SpelledGrammar(Grammar, Protocol):
     def spelling(self) -> Spelling: ...
 
 
-def masks_of(states: Sequence[GrammarState]) -> list[bytes | Exception]:
+def compute_masks(states: Sequence[GrammarState]) -> list[bytes | Exception]:
     """The mask of each state, or the error that it raised; computed together where the states allow it."""
     first = states[0] if states else None
     if (

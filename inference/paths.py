@@ -14,7 +14,7 @@ class UnknownHome(ValueError):
     """A path begins with the home of a user that does not exist. The message names the path."""
 
 
-def path_of(name: str, what: str = "folder") -> Path:
+def expanded_path(name: str, what: str = "folder") -> Path:
     """Expands `~`. Raises UnknownHome for an unknown `~user`."""
     try:
         return Path(name).expanduser()

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from inference.backends.names import meant_by
-from inference.backends.table import CHECKPOINTS, EMBEDDED, backend_of, known_names
+from inference.backends.table import CHECKPOINTS, EMBEDDED, backend_for, known_names
 from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.foreign import foreign_file, foreign_folder
 from inference.options import EngineOptions
-from inference.paths import REPO_ID, UnknownHome, from_hub, path_of
+from inference.paths import REPO_ID, UnknownHome, expanded_path, from_hub
 
 DEMO = "A 16M-parameter demo model that knows next to nothing: "
 
@@ -36,11 +36,11 @@ def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
     )
 
 
-def repo_of(model: str) -> str | None:
+def hub_repo(model: str) -> str | None:
     """The repo of the hub from which the model of this name comes; None for every other kind of name."""
     if repo := from_hub(model):
         return repo
-    elsewhere = backend_of(model) is not CHECKPOINTS or _holds(_path(model).exists)
+    elsewhere = backend_for(model) is not CHECKPOINTS or _holds(_path(model).exists)
     return model if REPO_ID.fullmatch(model) and not elsewhere else None
 
 
@@ -75,7 +75,7 @@ def checkpoint_folder(model: str) -> Path:
 
 def _path(model: str) -> Path:
     try:
-        return path_of(model)
+        return expanded_path(model)
     except UnknownHome as error:
         raise ModelNotFound(str(error)) from error
 

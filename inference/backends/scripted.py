@@ -30,7 +30,7 @@ from inference.engine import (
     output_limit,
 )
 from inference.options import EngineOptions
-from inference.paths import UnknownHome, path_of
+from inference.paths import UnknownHome, expanded_path
 
 CONTEXT_LENGTH = 131_072
 VOCAB_SIZE = 201_088
@@ -178,7 +178,7 @@ def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
             f"The requested context is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
     try:
-        file = path_of(path, "file")
+        file = expanded_path(path, "file")
     except UnknownHome as error:
         raise ModelNotFound(str(error)) from error
     engine = ScriptedEngine(read_script(file, VOCAB_SIZE), context=context)

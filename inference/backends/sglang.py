@@ -19,7 +19,7 @@ from inference.engine import SAMPLING_FIELDS, EngineFailed, InferenceError, Toke
 from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
 from inference.remote.failures import Refused, refusal
-from inference.remote.wire import Ask, Facts, ListedWire, Piece, pieces_of
+from inference.remote.wire import Ask, Facts, ListedWire, Piece, merged_pieces
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class SglangWire(ListedWire):
         body = _body(prompt, ask) | {"rid": name}
         try:
             async with aclosing(self.caller.events("/generate", body, ask.sampling.labels)) as batches:
-                async for piece in pieces_of(batches, reader):
+                async for piece in merged_pieces(batches, reader):
                     yield piece
         except (GeneratorExit, asyncio.CancelledError):
             if not reader.is_over:

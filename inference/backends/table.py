@@ -75,13 +75,13 @@ def known_names(mark: str = "") -> str:
     )
 
 
-def backend_of(model: str) -> Backend:
+def backend_for(model: str) -> Backend:
     return next((row for row in BACKENDS if model.startswith(row.prefix)), CHECKPOINTS)
 
 
 def runs_here(model: str) -> bool:
     """Whether the engine of this name computes in this process, and so needs torch."""
-    return backend_of(model).needs_torch and not _servers(model) and not model.startswith(tuple(REFUSED))
+    return backend_for(model).needs_torch and not _servers(model) and not model.startswith(tuple(REFUSED))
 
 
 def load(
@@ -108,7 +108,7 @@ def load(
         )
     if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
         raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
-    row = backend_of(model)
+    row = backend_for(model)
     if servers := _servers(model):
         from inference.remote.loading import load_remote
 
@@ -119,7 +119,7 @@ def load(
 
 def _servers(model: str) -> Sequence[Backend]:
     """The kinds that a server of this name may be; none where the name is no server's."""
-    row = backend_of(model)
+    row = backend_for(model)
     if row.is_server:
         return (row,)
     is_address = model.startswith(ADDRESSES) and not from_hub(model)

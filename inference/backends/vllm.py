@@ -15,7 +15,7 @@ from typing import Any
 from inference.engine import EngineFailed, TokenLogprob
 from inference.grammar import Notation
 from inference.remote.connection import Json
-from inference.remote.wire import Ask, Facts, ListedWire, Piece, pieces_of
+from inference.remote.wire import Ask, Facts, ListedWire, Piece, merged_pieces
 
 _BAN = -100.0  # the lowest bias that it accepts
 _ENDS = ("stop", "length")
@@ -44,7 +44,7 @@ class VllmWire(ListedWire):
         async with aclosing(
             self.caller.events("/v1/completions", self._body(prompt, ask), ask.sampling.labels)
         ) as batches:
-            async for piece in pieces_of(batches, reader):
+            async for piece in merged_pieces(batches, reader):
                 yield piece
         if reader.last is None:
             raise self.cut_off()

@@ -101,7 +101,7 @@ class Workload:
     def __init__(self, model: GptOss, machine: Machine, batches: Sequence[int], most_tokens: int) -> None:
         """`most_tokens`: of all sequences of one case, sampled tokens included."""
         self._model, self._machine, self._device = model, machine, model.device
-        self.runner = runner_of(model, max(batches), most_tokens)
+        self.runner = bench_runner(model, max(batches), most_tokens)
         for layer in self.runner._memory.layers:
             for part in layer:
                 for block in torch.split(part, BLOCKS_AT_ONCE):  # FP8 has no normal_
@@ -112,7 +112,7 @@ class Workload:
         steps = STEPS[self._device.type]
         times = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
         seconds = statistics.median(times)
-        needed = decode_bytes(self._model.config, batch, context + steps // 2, widths_of(self._model))
+        needed = decode_bytes(self._model.config, batch, context + steps // 2, stored_widths(self._model))
         return Row(
             "decode", batch, context, seconds * 1e3, batch / seconds,
             needed / self._machine.copy_bytes_per_s / seconds,
@@ -179,13 +179,13 @@ class Workload:
         )  # fmt: skip
 
     def _tables(self, batch: int, tokens: int) -> list[list[list[int]]]:
-        return tables_of(self.runner, self._model, batch, tokens)
+        return separate_tables(self.runner, self._model, batch, tokens)
 
     def _token(self) -> int:
         return random.randrange(self._model.config.vocab_size)
 
 
-def runner_of(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | TorchRunner:
+def bench_runner(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | TorchRunner:
     """With memory for these sequences, which have `most_tokens` together."""
     cuda = model.device.type == "cuda"
     size = BLOCK_SIZE_ON_GPU if cuda else BLOCK_SIZE
@@ -193,14 +193,14 @@ def runner_of(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | T
     return CudaRunner(model, blocks, sequences, size) if cuda else TorchRunner(model, blocks, size)
 
 
-def tables_of(runner: Runner, model: GptOss, sequences: int, tokens: int) -> list[list[list[int]]]:
+def separate_tables(runner: Runner, model: GptOss, sequences: int, tokens: int) -> list[list[list[int]]]:
     """Each sequence's blocks for each kind of layer; sequences share none."""
     count = -(-tokens // runner.block_size)
     own = [list(range(1 + at * count, 1 + (at + 1) * count)) for at in range(sequences)]
     return [[blocks] * len(model.config.windows) for blocks in own]
 
 
-def widths_of(model: GptOss) -> Widths:
+def stored_widths(model: GptOss) -> Widths:
     plain, one = model.dtype.itemsize, 1
     return Widths(
         plain,

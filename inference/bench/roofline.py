@@ -37,7 +37,7 @@ def weight_bytes(config: ModelConfig, width: int) -> float:
 
 def kept_bytes(config: ModelConfig, context: int, width: int) -> float:
     """Of the keys and values of one sequence. `width`: bytes of a float."""
-    keys = sum(min(context, config.window_of(layer) or context) for layer in range(config.layers))
+    keys = sum(min(context, config.window(layer) or context) for layer in range(config.layers))
     return keys * 2 * config.kv_heads * config.head_dim * width
 
 
@@ -70,6 +70,6 @@ def prefill_flops(config: ModelConfig, tokens: int) -> float:
 def _attention_flops(config: ModelConfig, tokens: int) -> float:
     seen = 0.0
     for layer in range(config.layers):
-        window = min(config.window_of(layer) or tokens, tokens)
+        window = min(config.window(layer) or tokens, tokens)
         seen += window * (window + 1) / 2 + (tokens - window) * window
     return 4 * seen * config.heads * config.head_dim

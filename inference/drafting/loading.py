@@ -19,7 +19,7 @@ from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
 from inference.ops.device import runs_kernels
 from inference.ops.halves import Matrix, halves_where_exact
-from inference.paths import REPO_ID, UnknownHome, path_of
+from inference.paths import REPO_ID, UnknownHome, expanded_path
 
 LAYERS = ("layers.0.", "midlayer.")
 TOPS = ("", "model.")
@@ -35,7 +35,7 @@ def load_draft_head(name: str, model: GptOss) -> DraftHead:
 
 def _folder(name: str) -> Path:
     try:
-        folder = path_of(name)
+        folder = expanded_path(name)
     except UnknownHome as error:
         raise CheckpointError(str(error)) from error
     if not folder.is_dir():

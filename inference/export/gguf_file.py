@@ -18,7 +18,7 @@ from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
 from inference.export.alternating import alternating
 from inference.export.tensors import F32, MXFP4, Exported, exported
-from inference.export.vocabulary import Vocabulary, merges_of, spelt
+from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint
 from inference.paths import open_to_others
@@ -110,7 +110,7 @@ def _add_vocabulary(gguf: Any, writer: Any, vocabulary: Vocabulary, config: Mode
     writer.add_tokenizer_pre(SPLITTER)
     writer.add_token_list(texts)
     writer.add_token_types(types)
-    writer.add_token_merges(list(merges_of(vocabulary.ordinary)))
+    writer.add_token_merges(list(byte_merges(vocabulary.ordinary)))
     writer.add_add_bos_token(False)
     for add, token in (
         (writer.add_bos_token_id, BEGIN),

@@ -32,7 +32,7 @@ def spelt(token: bytes) -> str:
     return "".join(_SPELT[byte] for byte in token)
 
 
-def merges_of(ordinary: Sequence[bytes]) -> Iterator[str]:
+def byte_merges(ordinary: Sequence[bytes]) -> Iterator[str]:
     """The two parts of each token of several bytes, spelt, in the order in which merging prefers them."""
     ranks = {token: rank for rank, token in enumerate(ordinary)}
     for rank, token in enumerate(ordinary):

@@ -20,7 +20,7 @@ from inference.drafting.head import FIRST_PAIR, DraftHead
 from inference.local.scheduling.step import Outcome, StepPart, right_drafts
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_memory import empty_blocks
-from inference.ops.pages import Span, of_spans, slots_of, span
+from inference.ops.pages import Span, pages_from_spans, slot_range, span
 
 
 def bytes_per_block(head: DraftHead, block_size: int, dtype: torch.dtype) -> int:
@@ -147,9 +147,9 @@ class Guesser:
     ) -> Tensor:
         """The outputs after the last pairs of those runs that ask for them."""
         positions = [position for run in runs for position in range(run.start, run.end)]
-        slots = [slot for run in runs for slot in slots_of(run.table, run.start, run.end, self._size)]
+        slots = [slot for run in runs for slot in slot_range(run.table, run.start, run.end, self._size)]
         spans = [self._span(at, run) for at, run in enumerate(asking)]
-        pages = of_spans(spans, self._indices(slots), self._head.config.window, self._size)
+        pages = pages_from_spans(spans, self._indices(slots), self._head.config.window, self._size)
         return self._head.layer(
             tokens, features, self._indices(positions), self._keys, self._values, pages, asked
         )

@@ -17,7 +17,7 @@ from inference.failures import Failures
 from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
-from inference.local.scheduling.step import Flight, Outcome, Runner, failure_of, right_drafts
+from inference.local.scheduling.step import Flight, Outcome, Runner, as_failure, right_drafts
 
 # Seconds, for clients that are refused: about the time in which one generation of a full queue ends.
 RETRY_AFTER = 2.0
@@ -112,10 +112,10 @@ class Loop:
                 except Exception as error:
                     # A defect in the scheduler: no reader may wait for ever on a thread that has died.
                     self.failures.failed()
-                    self._reset(failure_of(error))
+                    self._reset(as_failure(error))
         except BaseException as error:  # such as SystemExit in the code of a model
             self._broken = f"The engine's thread ended with {type(error).__name__}; the log has more."
-            self._reset(failure_of(error))
+            self._reset(as_failure(error))
         self._end_all(EngineClosed("The engine was closed while it generated."))
         self._runner.close()
 
@@ -219,7 +219,7 @@ class Loop:
                 self._apply(share, outcome)
 
     def _fail(self, shares: Listed[Share], error: Exception) -> None:
-        failure = failure_of(error)
+        failure = as_failure(error)
         self.failures.failed()
         self._broken = self._broken or self._runner.problem()
         for share in shares:
@@ -236,7 +236,7 @@ class Loop:
         sequence.take_scores(share.part.start, outcome.scores)
         for sample in outcome.sampled:
             sequence.tokens.append(sample.token)
-            finish = sequence.finish_of(sample.token)
+            finish = sequence.finish_with(sample.token)
             if finish is not None:
                 self._end(sequence, None)
             sequence.outbox.put(sample.token, sample.logprob, finish)

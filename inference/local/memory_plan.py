@@ -55,7 +55,7 @@ def layer_kinds(model: GptOss, head: DraftHead | None = None, block_size: int = 
     config = model.config
     per_layer = 2 * config.kv_heads * config.head_dim * model.kv_dtype.itemsize
     counts = [
-        sum(config.window_of(layer) == window for layer in range(config.layers)) for window in config.windows
+        sum(config.window(layer) == window for layer in range(config.layers)) for window in config.windows
     ]
     kinds = [LayerKind(window, per_layer * n) for window, n in zip(config.windows, counts, strict=True)]
     if head is None:

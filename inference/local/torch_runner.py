@@ -17,12 +17,12 @@ from torch import Tensor
 from inference.drafting.head import DraftHead
 from inference.engine import InferenceError, Sampling, TokenLogprob
 from inference.local.guesser import Guesser
-from inference.local.sampling.sampler import Sampler, score_of
-from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
+from inference.local.sampling.sampler import Sampler, token_score
+from inference.local.scheduling.step import Outcome, Sampled, StepPart, as_failure
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_memory import PagedMemory
 from inference.ops.device import device_problem
-from inference.ops.pages import BLOCK_SIZE, Pages, Span, of_spans, slots_of, span
+from inference.ops.pages import BLOCK_SIZE, Pages, Span, pages_from_spans, slot_range, span
 
 logger = logging.getLogger(__name__)
 
@@ -137,9 +137,9 @@ class TorchRunner:
         spans: list[Span] = []
         for part in parts:
             table, begin, end = part.tables[kind], len(slots), part.start + len(part.tokens)
-            slots += slots_of(table, part.start, end, size)
+            slots += slot_range(table, part.start, end, size)
             spans.append(span(begin, len(slots), end, table, window, size))
-        return of_spans(spans, torch.tensor(slots, device=self._model.device), window, size)
+        return pages_from_spans(spans, torch.tensor(slots, device=self._model.device), window, size)
 
 
 def _keep_freed_memory() -> None:
@@ -161,13 +161,13 @@ def _outcome(part: StepPart, logits: Tensor) -> Outcome:
         if part.scored is not None:
             top = sampler.sampling.prompt_logprobs or 0
             scored = zip(logits, part.scored, strict=False)
-            scores = tuple(score_of(row, token, top, ranked=True) for row, token in scored)
+            scores = tuple(token_score(row, token, top, ranked=True) for row, token in scored)
         _sample(part, sampler, logits[len(logits) - part.samples :], sampled)
     except InferenceError as error:
         return Outcome(tuple(sampled), scores, error)
     except Exception as error:
         # Any Exception: a grammar is the caller's code, and may only break its own generation.
-        return Outcome(tuple(sampled), scores, failure_of(error))
+        return Outcome(tuple(sampled), scores, as_failure(error))
     return Outcome(tuple(sampled), scores)
 
 

@@ -44,7 +44,7 @@ class GptOss:
     def __init__(self, config: ModelConfig, weights: Weights, precision: Precision = AS_COMPUTED) -> None:
         self.config, self.precision = config, precision
         self._weights = weights
-        self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
+        self._kinds = [config.kind(layer) for layer in range(config.layers)]
         self.device = weights.norm.device
         self.dtype = weights.layers[0].router.dtype  # of activations
         self._ops = ops_for(self.device)

@@ -32,7 +32,7 @@ class PagedMemory:
         self.block_size = block_size
         shapes = [(config.kv_heads, count, block_size, config.head_dim) for count in blocks]
         self.layers = [
-            tuple(empty_blocks(shapes[config.kind_of(layer)], device, dtype) for _ in range(2))
+            tuple(empty_blocks(shapes[config.kind(layer)], device, dtype) for _ in range(2))
             for layer in range(config.layers)
         ]
 

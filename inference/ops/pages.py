@@ -141,12 +141,12 @@ def span(
     return Span(start, end, length, first, blocks, run)
 
 
-def slots_of(table: Sequence[int], start: int, end: int, size: int) -> list[int]:
+def slot_range(table: Sequence[int], start: int, end: int, size: int) -> list[int]:
     """Where a sequence's keys of positions start to end - 1 lie."""
     return [table[at // size] * size + at % size for at in range(start, end)]
 
 
-def of_spans(spans: Sequence[Span], slots: Tensor, window: int | None, block_size: int) -> Pages:
+def pages_from_spans(spans: Sequence[Span], slots: Tensor, window: int | None, block_size: int) -> Pages:
     """For the CPU, from tables that are lists."""
     return Pages(
         tables=torch.empty(0, dtype=torch.int32),

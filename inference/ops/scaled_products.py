@@ -21,7 +21,7 @@ MOST_TOKENS = 128
 ROWS_AS_FLOATS = 16_384  # of the weights at a time: a whole head would take a gigabyte
 
 
-def parts_of(
+def product_parts(
     x: Tensor, weight: ScaledRows, bias: Tensor | None, residual: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
     """residual + x·Wᵀ + b as parts to be added: float32 if there are several. For up to MOST_TOKENS rows."""
@@ -50,7 +50,7 @@ def project(
     if len(x) > MOST_TOKENS:
         product = linear(x, weight, bias)
         return (product if residual is None else product + residual).to(dtype)
-    parts = parts_of(x, weight, bias, residual, dtype)
+    parts = product_parts(x, weight, bias, residual, dtype)
     if len(parts) == 1:
         return parts[0]
     out = torch.empty(parts.shape[1:], dtype=dtype, device=x.device)

@@ -64,7 +64,7 @@ class Caller:
         async with aclosing(self._bodies("POST", path, body, headers or {})) as pieces:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
-                events, failure, is_over = self._events_of(lines)
+                events, failure, is_over = self._parsed_events(lines)
                 if events:
                     yield events
                 if failure is not None:
@@ -72,7 +72,7 @@ class Caller:
                 if is_over:
                     return
 
-    def _events_of(self, lines: Sequence[bytes]) -> tuple[list[Json], InferenceError | None, bool]:
+    def _parsed_events(self, lines: Sequence[bytes]) -> tuple[list[Json], InferenceError | None, bool]:
         """The events, the failure that follows them, and whether the stream is over."""
         events: list[Json] = []
         for line in lines:

@@ -56,7 +56,7 @@ class RemoteEngine:
 
     async def check(self) -> None:
         """Raises `EngineFailed` if no server is reached that reports that it can generate."""
-        problems = await asyncio.gather(*(_problem_of(replica) for replica in self._replicas.all))
+        problems = await asyncio.gather(*(_health_problem(replica) for replica in self._replicas.all))
         sentences = [problem for problem in problems if problem is not None]
         if len(sentences) == len(problems):
             raise EngineFailed(" ".join(sentences))
@@ -153,7 +153,7 @@ class RemoteEngine:
 
     async def _probe_one(self, replica: Replica) -> None:
         was_down = replica.failures > 0 or not replica.checked
-        if (problem := await _problem_of(replica)) is not None:
+        if (problem := await _health_problem(replica)) is not None:
             if not was_down:
                 self._replicas.failed(replica, EngineFailed(problem))
             return
@@ -232,7 +232,7 @@ def _refuses_form(error: InferenceError, ask: Ask) -> bool:
     return isinstance(error, Refused) and error.status == _BAD_REQUEST and ask.grammar is not None
 
 
-async def _problem_of(replica: Replica) -> str | None:
+async def _health_problem(replica: Replica) -> str | None:
     """Why the server cannot generate, as a sentence; None if it can."""
     path = replica.wire.health
     try:

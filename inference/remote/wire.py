@@ -54,7 +54,7 @@ class EventReader(Protocol):
         ...
 
 
-async def pieces_of(
+async def merged_pieces(
     batches: AsyncGenerator[list[Json], None], reader: EventReader
 ) -> AsyncGenerator[Piece, None]:
     """One piece for the events that arrived together: a busy server gets fewer, larger ones.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.engine import CheckpointError
-from inference.paths import UnknownHome, open_to_others, path_of
+from inference.paths import UnknownHome, expanded_path, open_to_others
 
 LAYOUT = "1"  # of the expanded files: raise it when the same compact file expands differently
 MANIFEST = "made.json"
@@ -33,7 +33,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get("GPT_OSS_SERVER_CACHE")
     if chosen:
         try:
-            return path_of(chosen)
+            return expanded_path(chosen)
         except UnknownHome as error:
             raise CheckpointError(f"GPT_OSS_SERVER_CACHE: {error}") from error
     base = os.environ.get("XDG_CACHE_HOME")

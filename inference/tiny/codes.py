@@ -61,7 +61,7 @@ class TokenTable:
     vectors: Bytes  # x MEANING_DIM: of the words whose meaning is known
 
 
-def codes_of(ids: Ints) -> Floats:
+def id_codes(ids: Ints) -> Floats:
     """The codes of `ids`, one row of +-1 each; an id of -1 has the zero code."""
     with np.errstate(over="ignore"):
         state = (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(CODE_SEED)
@@ -74,7 +74,7 @@ def codes_of(ids: Ints) -> Floats:
     return signs
 
 
-def features_of(bits: Ints) -> Floats:
+def spelling_features(bits: Ints) -> Floats:
     """The feature bits as columns of 0 and 1."""
     return ((bits[:, None] >> np.arange(FEATURES)) & 1).astype(np.float32)
 
@@ -82,9 +82,9 @@ def features_of(bits: Ints) -> Floats:
 def own_codes(table: TokenTable, ids: Ints) -> Floats:
     """The codes of `ids` themselves, or of their second pieces."""
     second = table.pieces[ids, 1]
-    return codes_of(np.where(second < 0, ids, second) + _OWN_IDS)
+    return id_codes(np.where(second < 0, ids, second) + _OWN_IDS)
 
 
 def edge_codes(end: int, numbers: Ints) -> Floats:
     """The codes of the first (`place` 0) or the last (1) three letters."""
-    return codes_of(np.where(numbers < 0, numbers, numbers + _EDGE_IDS[end]))
+    return id_codes(np.where(numbers < 0, numbers, numbers + _EDGE_IDS[end]))

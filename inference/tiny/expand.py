@@ -29,10 +29,10 @@ from inference.tiny.codes import (
     VOCABULARY,
     Ints,
     TokenTable,
-    codes_of,
     edge_codes,
-    features_of,
+    id_codes,
     own_codes,
+    spelling_features,
 )
 
 COMPACT = Path(__file__).parent / "tiny.safetensors"
@@ -75,7 +75,7 @@ def read_compact(compact: Path) -> dict[str, Tensor]:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
 
 
-def layers_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def stored_layers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors that a checkpoint has under the same name; the compact file stores attention as bytes."""
     names = [name for name in tensors if name.startswith("model.") and not name.endswith(".scales")]
     return {
@@ -87,7 +87,7 @@ def layers_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
     """Writes the checkpoint's files into `folder`."""
     tensors = read_compact(compact)
-    out = layers_of(tensors)
+    out = stored_layers(tensors)
     out["model.embed_tokens.weight"], out["lm_head.weight"] = _rows(tensors)
     save_file(out, folder / "model.safetensors", metadata={"format": "pt"})
     for name in CONFIGS:
@@ -98,8 +98,8 @@ def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The embedding and the head: a token's learned row, if any, added to its fixed part."""
     table = unpack_table(tensors)
     everything = np.arange(VOCABULARY, dtype=np.int32)
-    codes, own = torch.from_numpy(codes_of(everything)), torch.from_numpy(own_codes(table, everything))
-    features = torch.from_numpy(features_of(table.features))
+    codes, own = torch.from_numpy(id_codes(everything)), torch.from_numpy(own_codes(table, everything))
+    features = torch.from_numpy(spelling_features(table.features))
     kinds = [(codes, table.pieces[:, slot], at) for slot, at in enumerate(PIECES)]
     for edge, at in enumerate(EDGES):
         known = np.arange(table.edges[:, edge].max() + 1, dtype=np.int32)

@@ -104,7 +104,7 @@ async def test_the_beams_of_one_search_are_told_as_generations() -> None:
     )
 
     async def steps_of(rank: int) -> object:
-        return [step async for step in of.engine_of(rank).generate([5, 1], sampling)]
+        return [step async for step in of.engine(rank).generate([5, 1], sampling)]
 
     expected = (await search(engine, [5, 1], sampling, width=3)).beams
     for rank, steps in enumerate(await asyncio.gather(*(steps_of(rank) for rank in range(3)))):

@@ -57,7 +57,7 @@ def test_both_kinds_agree_on_the_20b_model(config: ModelConfig) -> None:
     assert parse_config(ORIGINAL) == config
     assert (config.layers, config.experts, config.experts_per_token) == (24, 32, 4)
     assert config.context_length == 131_072
-    assert [config.window_of(layer) for layer in range(4)] == [128, None, 128, None]
+    assert [config.window(layer) for layer in range(4)] == [128, None, 128, None]
 
 
 def test_the_newer_form_of_rope_equals_the_older_one(config: ModelConfig) -> None:

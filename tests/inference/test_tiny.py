@@ -30,10 +30,10 @@ from inference.tiny.codes import (
     VOCABULARY,
     Ints,
     TokenTable,
-    codes_of,
     edge_codes,
-    features_of,
+    id_codes,
     own_codes,
+    spelling_features,
 )
 from inference.tiny.expand import COMPACT, read_compact, unpack_rows, unpack_table, write_expanded
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
@@ -50,9 +50,9 @@ def fixed_part(table: TokenTable, ids: Ints) -> Tensor:
     """The input of both maps by its definition, for `ids`."""
     out = np.empty((len(ids), MEANING.stop), dtype=np.float32)
     for slot, at in enumerate(PIECES):
-        out[:, at] = codes_of(table.pieces[ids, slot])
+        out[:, at] = id_codes(table.pieces[ids, slot])
     out[:, OWN] = own_codes(table, ids)
-    out[:, SPELLING] = features_of(table.features[ids])
+    out[:, SPELLING] = spelling_features(table.features[ids])
     for edge, at in enumerate(EDGES):
         out[:, at] = edge_codes(edge, table.edges[ids, edge])
     meanings = table.meanings[ids]
@@ -103,10 +103,10 @@ def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
 
 
 def test_codes_are_signs_and_differ() -> None:
-    codes = codes_of(np.arange(VOCABULARY, dtype=np.int32))
+    codes = id_codes(np.arange(VOCABULARY, dtype=np.int32))
     assert set(np.unique(codes)) == {-1.0, 1.0}
     assert len(np.unique(codes, axis=0)) == VOCABULARY
-    assert not codes_of(np.array([-1], dtype=np.int32)).any()
+    assert not id_codes(np.array([-1], dtype=np.int32)).any()
 
 
 @pytest.mark.proof  # a minute; `make test` compares small checkpoints (models/test_numerics.py)

@@ -17,7 +17,7 @@ from typing import Any
 from gpt_oss_server.cli.doctor.finding import Finding, missing, ok
 from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.settings import Settings
-from inference.backends.checkpoints import repo_of
+from inference.backends.checkpoints import hub_repo
 from inference.backends.table import runs_here
 from inference.engine import InferenceError, Sampling
 
@@ -89,7 +89,7 @@ async def triton(settings: Settings) -> Finding:
 async def model_cache(settings: Settings) -> Finding:
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    folder, repo = Path(HF_HUB_CACHE), repo_of(settings.model)
+    folder, repo = Path(HF_HUB_CACHE), hub_repo(settings.model)
     try:
         await asyncio.to_thread(_write_there, folder)
     except OSError as error:
@@ -110,7 +110,7 @@ async def model_cache(settings: Settings) -> Finding:
 async def model(settings: Settings) -> Finding:
     """Generates a few tokens, but with a checkpoint of gigabytes: loading it is the server's work."""
     name = settings.model
-    if (repo := repo_of(name)) is not None:
+    if (repo := hub_repo(name)) is not None:
         if await asyncio.to_thread(_is_cached, repo):
             return ok(f"{name} is complete in the cache. It was not loaded.")
         advice = f"The server downloads it at its first start; to do it now: gpt-oss-server pull {name}"

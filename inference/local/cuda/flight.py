@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, TokenLogprob
 from inference.local.cuda.picker import CudaPicker
-from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
+from inference.local.scheduling.step import Outcome, Sampled, StepPart, as_failure
 
 NOT_FINITE = (
     "The model's logits are not finite: its weights are damaged, or logit_bias and the grammar forbid "
@@ -127,7 +127,7 @@ def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
         return Outcome(tuple(sampled), scores, error)
     except Exception as error:
         # Any exception: a grammar is foreign code, and its failure must end only its own generation.
-        return Outcome(tuple(sampled), scores, failure_of(error))
+        return Outcome(tuple(sampled), scores, as_failure(error))
     if part.samples > 1 and picker.is_plain:
         picker.used(len(sampled))
     return Outcome(tuple(sampled), scores)

@@ -87,7 +87,7 @@ class CudaGuesser:
     # During a step --------------------------------------------------------------------------------------
 
     def numbers(self, parts: Sequence[StepPart], shape: StepShape) -> IntArray:
-        """MORE_ROWS numbers for each row of a step, in the order of `numbers_of`."""
+        """MORE_ROWS numbers for each row of a step, in the order of `step_numbers`."""
         decodes = [part for part in parts if not is_prompt(part)]
         prompts = [part for part in parts if is_prompt(part)]
         count = sum(len(part.tokens) for part in decodes)

@@ -39,7 +39,7 @@ def is_prompt(part: StepPart) -> bool:
     return len(part.tokens) > 1 and part.samples <= 1
 
 
-def rows_of(parts: Sequence[StepPart]) -> list[StepPart]:
+def single_rows(parts: Sequence[StepPart]) -> list[StepPart]:
     """The same parts, with drafts as parts of their own.
 
     A draft's row sees the keys of the rows before it, which a step writes before it reads any. So a step that
@@ -57,13 +57,13 @@ def rows_of(parts: Sequence[StepPart]) -> list[StepPart]:
     return rows
 
 
-def shape_of(parts: Sequence[StepPart]) -> StepShape:
+def step_shape(parts: Sequence[StepPart]) -> StepShape:
     """The shape of ordered parts: those with one token come first."""
     counts = [len(part.tokens) for part in parts]
     return StepShape(sum(counts), len(counts), counts.count(1), max(counts))
 
 
-def numbers_of(
+def step_numbers(
     parts: Sequence[StepPart], shape: StepShape, kinds: int, block_size: int, padding: int
 ) -> IntArray:
     """The step's numbers, padded to the shape. Parts with one token come first.
@@ -116,7 +116,7 @@ def _slots(
     return [*slots, [0] * left]
 
 
-def inputs_of(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
+def split_inputs(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
     """Splits the numbers by name, on their device."""
     sizes = [*[shape.rows] * (2 + kinds), shape.sequences, shape.sequences + 1, shape.sequences]
     tokens, positions, *rest = torch.split_with_sizes(numbers, sizes)

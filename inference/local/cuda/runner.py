@@ -21,11 +21,11 @@ from inference.local.cuda.flight import CudaFlight, Pending, on_host
 from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser
 from inference.local.cuda.inputs import (
     Tables,
-    inputs_of,
     is_prompt,
-    numbers_of,
-    rows_of,
-    shape_of,
+    single_rows,
+    split_inputs,
+    step_numbers,
+    step_shape,
 )
 from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
 from inference.local.cuda.recordings import Recordings
@@ -150,8 +150,8 @@ class CudaRunner:
 
     def _logits(self, parts: Sequence[StepPart]) -> Tensor | None:
         """The logits of the rows that need them, in the order of the parts; None if none does."""
-        rows = rows_of(parts)
-        shape = shape_of(rows)
+        rows = single_rows(parts)
+        shape = step_shape(rows)
         counts = [part.wanted for part in rows]
         recorded = None if self._graphs is None else holding(self._graphs.shapes, shape)
         if self._graphs is not None and recorded is not None:
@@ -177,7 +177,7 @@ class CudaRunner:
 
     def _numbers(self, parts: Sequence[StepPart], rows: Sequence[StepPart], shape: StepShape) -> Tensor:
         """`rows`: the parts with their drafts apart."""
-        numbers = numbers_of(rows, shape, len(self._windows), self.block_size, self._tables.padding)
+        numbers = step_numbers(rows, shape, len(self._windows), self.block_size, self._tables.padding)
         if self._guesser is not None:
             numbers = numpy.concatenate((numbers, self._guesser.numbers(parts, shape)))
         return torch.from_numpy(numbers)
@@ -189,7 +189,7 @@ class CudaRunner:
 
     def _forward(self, numbers: Tensor, shape: StepShape) -> Tensor:
         own = shape.length(len(self._windows))
-        inputs = inputs_of(numbers[:own], shape, len(self._windows))
+        inputs = split_inputs(numbers[:own], shape, len(self._windows))
         pages = self._tables.pages(inputs, shape, self._windows, self.block_size)
         newest = self._sampler.newest.index_select(0, inputs.owners[: shape.decodes])
         stated = inputs.tokens[: shape.decodes]

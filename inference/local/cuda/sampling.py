@@ -16,7 +16,7 @@ from inference.engine import EngineFailed, InferenceError
 from inference.local.cuda.flight import NOT_FINITE, Pending, Scores, confirms_draft
 from inference.local.cuda.picker import pick_rows, to_device
 from inference.local.sampling.masks import Masks
-from inference.local.scheduling.step import failure_of
+from inference.local.scheduling.step import as_failure
 from inference.ops.sampling import log_probabilities
 
 
@@ -110,7 +110,7 @@ class RowSampler:
             pending.error = error
         except Exception as error:
             # As in a flight: a grammar is foreign code.
-            pending.error = failure_of(error)
+            pending.error = as_failure(error)
         return torch.tensor(tokens, dtype=torch.int64, device=self._device)
 
 
@@ -126,7 +126,7 @@ def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
     for entry in pending:
         mask = None if entry.picker.masks is None else next(masks_left)
         if isinstance(mask, Exception):
-            entry.error = mask if isinstance(mask, InferenceError) else failure_of(mask)
+            entry.error = mask if isinstance(mask, InferenceError) else as_failure(mask)
             mask = None
         masks.append(mask)
     return masks

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling
-from inference.grammar import Grammar, masks_of
+from inference.grammar import Grammar, compute_masks
 from inference.ops.sampling import mask_row
 
 
@@ -75,7 +75,7 @@ class Masks:
     @staticmethod
     def bits_of_all(masks: Sequence[Masks]) -> list[bytes | Exception]:
         """The bits of each, computed together, or the error that its generation ends with."""
-        bits_of_each = masks_of([mask._state for mask in masks])
+        bits_of_each = compute_masks([mask._state for mask in masks])
         return [
             bits if isinstance(bits, Exception) else mask._without_banned(bits) if any(bits) else _no_token()
             for mask, bits in zip(masks, bits_of_each, strict=True)

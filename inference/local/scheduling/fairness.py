@@ -15,17 +15,17 @@ from inference.local.scheduling.sequence import Sequence
 Standing = tuple[int, int, int]
 
 
-def counts_of(running: Iterable[Sequence]) -> Counter[str]:
+def running_counts(running: Iterable[Sequence]) -> Counter[str]:
     """How many sequences of each owner run."""
     return Counter(sequence.owner for sequence in running)
 
 
-def standing_of(sequence: Sequence, counts: Counter[str]) -> Standing:
+def standing(sequence: Sequence, counts: Counter[str]) -> Standing:
     """Of the running sequences, the one with the highest standing gives its memory back first."""
     return sequence.sampling.priority, counts[sequence.owner], sequence.number
 
 
-def next_of(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
+def next_to_start(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
     """Which of these starts next. They are in the order of ranks, so an owner's first is its earliest."""
     priority = waiting[0].sampling.priority
     firsts: dict[str, Sequence] = {}
@@ -58,7 +58,7 @@ def that_gives_way(running: Iterable[Sequence], to: Sequence, counts: Counter[st
         and sequence.sampling.priority >= to.sampling.priority
         and counts[sequence.owner] > share
     ]
-    return max(candidates, key=lambda sequence: standing_of(sequence, counts), default=None)
+    return max(candidates, key=lambda sequence: standing(sequence, counts), default=None)
 
 
 def in_turns(sequences: Iterable[Sequence]) -> Iterator[Sequence]:

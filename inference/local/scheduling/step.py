@@ -110,7 +110,7 @@ class Runner(Protocol):
     def close(self) -> None: ...
 
 
-def failure_of(error: BaseException) -> EngineFailed:
+def as_failure(error: BaseException) -> EngineFailed:
     """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
     logger.error("A generation failed.", exc_info=error)
     return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")

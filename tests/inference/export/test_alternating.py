@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inference.config import ModelConfig
-from inference.export.alternating import alternating, places_of
+from inference.export.alternating import alternating, spread_layers
 from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint, load_weights
@@ -27,7 +27,7 @@ from inference.models.weights import find_checkpoint, load_weights
     ],
 )
 def test_layers_are_inserted_where_two_of_one_kind_meet(slides: str, places: list[int | None]) -> None:
-    assert places_of([kind == "S" for kind in slides]) == places
+    assert spread_layers([kind == "S" for kind in slides]) == places
 
 
 def test_layers_that_alternate_stay(checkpoint: Path, config: ModelConfig) -> None:

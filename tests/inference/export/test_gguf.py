@@ -15,7 +15,7 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.export.gguf_file import write_gguf
-from inference.export.vocabulary import Vocabulary, merges_of, spelt
+from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint
 
@@ -89,16 +89,16 @@ def test_packed_experts_keep_every_value(written: Path, checkpoint: Path, config
 
 
 def test_merges_make_each_token_of_two_earlier_ones() -> None:
-    assert list(merges_of(SMALL.ordinary)) == ["a b", "ab c", "b c", f"{spelt(b' ')} a"]
+    assert list(byte_merges(SMALL.ordinary)) == ["a b", "ab c", "b c", f"{spelt(b' ')} a"]
     broken = [*BYTES, b"abcd"]
     with pytest.raises(ValueError, match="token 256"):
-        list(merges_of(broken))
+        list(byte_merges(broken))
 
 
 def test_the_merges_of_the_real_vocabulary_spell_its_tokens() -> None:
     encoding = load_encoding()
     ordinary = [encoding.token_bytes([token]) for token in range(20_000)]
-    merges = list(merges_of(ordinary))
+    merges = list(byte_merges(ordinary))
     assert [merge.replace(" ", "") for merge in merges] == [spelt(t) for t in ordinary if len(t) > 1]
 
 

@@ -10,7 +10,7 @@ import torch
 import inference
 from inference.bench import roofline
 from inference.bench.divergence import divergence, sampled
-from inference.bench.measure import widths_of
+from inference.bench.measure import stored_widths
 from inference.engine import CheckpointError, EngineInfo, Sampling
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import describe, load_local, start_engine
@@ -120,4 +120,4 @@ def test_the_roofline_counts_fp8_only_where_it_is_stored(model: GptOss) -> None:
     weights = roofline.decode_bytes(config, 1, 1024, roofline.Widths(2, 1, 2))
     attention = 24 * 2880 * 64 * (80 + 64)
     assert whole - weights == attention + 201_088 * 2880
-    assert widths_of(model) == roofline.Widths(4, 4, 1)  # on a CPU, the weights are the floats
+    assert stored_widths(model) == roofline.Widths(4, 4, 1)  # on a CPU, the weights are the floats
