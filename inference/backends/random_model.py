@@ -29,5 +29,5 @@ def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
     from inference.models.random_weights import random_model
 
     config = replace(SHAPES[shape], vocab_size=VOCABULARY).with_context(options.context, f"the shape {shape}")
-    made = random_model(config, device, progress=progress, precision=options.precision)
-    return start_engine(made, describe(made, f"random-{shape}", ABOUT), options, progress)
+    random = random_model(config, device, progress=progress, precision=options.precision)
+    return start_engine(random, describe(random, f"random-{shape}", ABOUT), options, progress)

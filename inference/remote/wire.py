@@ -25,7 +25,7 @@ class Ask:
     ends: frozenset[int] = frozenset()  # where the server must stop, and the engine may ask for more
 
     def seed(self, further: int = 0) -> int | None:
-        """Of the request that continues after `further` more tokens.
+        """The seed of the request that continues after `further` more tokens.
 
         Another seed for each request: the same one would repeat the same choices.
         """

@@ -164,7 +164,8 @@ class CudaGuesser:
         return shape.sequences * (3 + 2 * self._most + 1)
 
     def _draft_numbers(self, asking: Sequence[Pending], sequences: int) -> Tensor:
-        """Of each: its slot, the position of the first row that samples, the guesses that it wants, where its
+        """For each part: its slot, the position of the first row that samples, the guesses that it wants,
+        where its
         sampled tokens are, and its drafts."""
         nowhere = len(self._sampled) - 1
         padding = [self._tables.padding, 0, 0, *[nowhere] * (self._most + 1), *[NO_DRAFT] * self._most]

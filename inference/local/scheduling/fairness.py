@@ -21,7 +21,7 @@ def running_counts(running: Iterable[Sequence]) -> Counter[str]:
 
 
 def standing(sequence: Sequence, counts: Counter[str]) -> Standing:
-    """Of the running sequences, the one with the highest standing gives its memory back first."""
+    """The running sequence with the highest standing gives its memory back first."""
     return sequence.sampling.priority, counts[sequence.owner], sequence.number
 
 

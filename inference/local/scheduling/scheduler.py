@@ -244,8 +244,8 @@ class Scheduler:
     def _chunks(self, decoding: list[Share]) -> list[Share]:
         """Prompts take turns at the step's budget; none gets less than the least chunk."""
         busy = {share.sequence.number for share in decoding}
-        ready = [each for each in self.running if each.remaining > 0 and each.number not in busy]
-        ready = sorted((each for each in ready if not each.stalled), key=lambda each: each.last_turn)
+        reading = [own for own in self.running if own.remaining > 0 and own.number not in busy]
+        ready = sorted((own for own in reading if not own.stalled), key=lambda own: own.last_turn)
         owners = running_counts(ready)
         budget = self._shared_budget(ready) if decoding else self.limits.chunk
         each_owners = budget // max(1, min(len(owners), self.limits.prompts))
