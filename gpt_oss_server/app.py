@@ -38,7 +38,7 @@ from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from gpt_oss_server.toolset.outside import known_kinds
-from inference.callable_engine import CallableEngine
+from inference.backends.callable_engine import CallableEngine
 from inference.engine import Engine
 
 if TYPE_CHECKING:

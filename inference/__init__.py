@@ -10,6 +10,7 @@ Importing this package imports no framework: the first model that needs torch im
 
 from __future__ import annotations
 
+from inference.backends.table import load
 from inference.engine import (
     CheckpointError,
     ContextOverflow,
@@ -26,7 +27,6 @@ from inference.engine import (
     TokenLogprob,
 )
 from inference.next_token import infer_next_token, setup_model
-from inference.registry import load
 
 __all__ = [
     "CheckpointError",

@@ -125,16 +125,16 @@ class _Beams:
                 # A beam that ends outside of the best `width` would not have been continued either.
                 self._ended.append(_Ended(node, finish))
         self._active = active
-        self._ended = sorted(self._ended, key=lambda each: -self._score(each.node))[: self._width]
+        self._ended = sorted(self._ended, key=lambda ended: -self._score(ended.node))[: self._width]
         if not active or (len(self._ended) == self._width and self._is_decided()):
             return []
         return [self._prompt + [scored.token for scored in _path(node)] for node in active]
 
     def found(self) -> tuple[Beam, ...]:
-        return tuple(each.beam() for each in self._ended)
+        return tuple(ended.beam() for ended in self._ended)
 
     def _likeliest(self, steps: Sequence[Step]) -> list[tuple[float, int, TokenLogprob]]:
-        """The best extensions of all beams: enough that `width` of them do not end, if so many exist."""
+        """The best extensions of all beams: enough that `width` of them do not end, if that many exist."""
         candidates = []
         for parent, (node, step) in enumerate(zip(self._active, steps, strict=True)):
             assert step.logprobs is not None
@@ -147,7 +147,7 @@ class _Beams:
             ]
         # Each beam has an ending for each stop id, at most; they must not crowd out those that continue.
         most = self._width + len(self._active) * max(len(self._sampling.stop_token_ids), 1)
-        best = heapq.nlargest(most, candidates, key=lambda each: each[0])
+        best = heapq.nlargest(most, candidates, key=lambda candidate: candidate[0])
         return [(logprob, parent, self._scored(steps[parent], token)) for logprob, parent, token in best]
 
     def _held_back(self, length: int) -> frozenset[int]:
@@ -159,7 +159,7 @@ class _Beams:
     def _scored(self, step: Step, token: int) -> TokenLogprob:
         assert step.logprobs is not None
         top = step.logprobs[0].top
-        own = next(logprob for each, logprob in top if each == token)
+        own = next(logprob for other, logprob in top if other == token)
         return TokenLogprob(token, own, top[: self._alternatives])
 
     def _is_decided(self) -> bool:
@@ -223,7 +223,7 @@ class BeamSearch:
         """How long a beam after a prompt of this length may become; below 1, the prompt is too long."""
         return most_tokens(self._width, prompt)
 
-    def engine_of(self, rank: int) -> Engine:
+    def engine(self, rank: int) -> Engine:
         return _Ranked(self, self._engine.info, rank)
 
     async def found(self, prompt: Sequence[int], sampling: Sampling) -> FoundBeams:
@@ -247,10 +247,10 @@ class _Ranked:
     rank: int
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        found = await self.of.found(tokens, sampling)
-        beam = found.beams[self.rank]
+        result = await self.of.found(tokens, sampling)
+        beam = result.beams[self.rank]
         scores = None if sampling.logprobs is None else beam.scores
-        yield replace(found.first, tokens=beam.tokens, finish=beam.finish, logprobs=scores)
+        yield replace(result.first, tokens=beam.tokens, finish=beam.finish, logprobs=scores)
 
     async def close(self) -> None:
         """Leaves the wrapped engine open: its owner closes it."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inference.engine import CheckpointError
-from inference.naming.foreign import foreign_config
+from inference.foreign import foreign_config
 
 logger = logging.getLogger(__name__)
 
@@ -65,18 +65,18 @@ class ModelConfig:
     attention_bias: bool = True
     tied_head: bool = False
 
-    def window_of(self, layer: int) -> int | None:
+    def window(self, layer: int) -> int | None:
         """The number of keys that a query of this layer sees, its own included; None for all."""
         return self.sliding_window if self.sliding_layers[layer] else None
 
     @property
     def windows(self) -> tuple[int | None, ...]:
         """The kinds of layers: each window once, in the order of its first layer."""
-        return tuple(dict.fromkeys(self.window_of(layer) for layer in range(self.layers)))
+        return tuple(dict.fromkeys(self.window(layer) for layer in range(self.layers)))
 
-    def kind_of(self, layer: int) -> int:
+    def kind(self, layer: int) -> int:
         """The layer's place among `windows`."""
-        return self.windows.index(self.window_of(layer))
+        return self.windows.index(self.window(layer))
 
     def with_context(self, context: int | None, model: object) -> ModelConfig:
         """With the context that a user requests of `model`; None is its own, which is the longest."""
@@ -117,8 +117,7 @@ class ModelConfig:
                 raise CheckpointError(f"config.json does not fit: {rule}.")
 
 
-def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
-    """`any_vocabulary` is for tests, whose small models speak no Harmony."""
+def read_config(path: Path) -> ModelConfig:
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -129,8 +128,7 @@ def read_config(path: Path, *, any_vocabulary: bool = False) -> ModelConfig:
         raise CheckpointError(f"{path} must hold a JSON object.")
     try:
         config = parse_config(parsed)
-        if not any_vocabulary:
-            _check_vocabulary(config.vocab_size)
+        check_vocabulary(config.vocab_size)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     return config
@@ -149,7 +147,7 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     return config
 
 
-def _check_vocabulary(size: int) -> None:
+def check_vocabulary(size: int) -> None:
     if size != VOCABULARY:
         raise CheckpointError(
             f"'vocab_size' is {size}; gpt-oss models have the {VOCABULARY} ids of the Harmony format, whose "
@@ -159,11 +157,11 @@ def _check_vocabulary(size: int) -> None:
 
 def _check_known(fields: Fields) -> None:
     quantization = fields.mapping("quantization_config")
-    found = {
+    stated = {
         "hidden_act": fields.get("hidden_act"),
         "quantization_config.quant_method": quantization.get("quant_method"),
     }
-    for key, value in found.items():
+    for key, value in stated.items():
         if value is not None and value != ONLY_KNOWN[key]:
             raise CheckpointError(f"{key!r} is {value!r}; only {ONLY_KNOWN[key]!r} is supported.")
 
@@ -319,21 +317,8 @@ class Fields:
 
 # Keys of Hugging Face's config.json that do not affect the arithmetic of a forward pass.
 _HUGGING_FACE_BOOKKEEPING = (
-    "architectures",
-    "attention_dropout",
-    "bos_token_id",
-    "dtype",
-    "eos_token_id",
-    "experts_per_token",
-    "initial_context_length",
-    "initializer_range",
-    "model_type",
-    "num_experts",
-    "output_router_logits",
-    "pad_token_id",
-    "router_aux_loss_coef",
-    "rope_theta",
-    "torch_dtype",
-    "transformers_version",
+    "architectures", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "experts_per_token",
+    "initial_context_length", "initializer_range", "model_type", "num_experts", "output_router_logits",
+    "pad_token_id", "router_aux_loss_coef", "rope_theta", "torch_dtype", "transformers_version",
     "use_cache",
-)
+)  # fmt: skip

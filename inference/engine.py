@@ -14,22 +14,10 @@ from typing import Protocol, runtime_checkable
 
 from inference.grammar import Grammar, Notation
 
-SAMPLING_FIELDS = frozenset(
-    {
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "logit_bias",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-        "min_tokens",
-        "ignored_stop_ids",
-        "logprobs",
-    }
-)
+SAMPLING_FIELDS = frozenset({
+    "temperature", "top_p", "top_k", "min_p", "seed", "logit_bias", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "min_tokens", "ignored_stop_ids", "logprobs",
+})  # fmt: skip
 """The fields of `Sampling` that shape the distribution; `EngineInfo.honours` lists those an engine obeys."""
 
 
@@ -100,17 +88,7 @@ class Step:
     cached_tokens: int = 0  # prompt tokens served from a cache; set on the first step that knows them
     # On the first step, if requested: one per prompt token; None for the first, which has no context.
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FirstStep(Step):
-    """A generation's first step, of an engine that knows how long the generation waited."""
-
-    queued: float = 0.0  # seconds until the engine began to compute
-
-
-def queued_of(step: Step) -> float | None:
-    return step.queued if isinstance(step, FirstStep) else None
+    queued: float | None = None  # on the first step, if known: seconds until the engine began to compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

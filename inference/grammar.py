@@ -95,13 +95,13 @@ class SpelledGrammar(Grammar, Protocol):
     def spelling(self) -> Spelling: ...
 
 
-def masks_of(states: Sequence[GrammarState]) -> list[bytes | Exception]:
+def compute_masks(states: Sequence[GrammarState]) -> list[bytes | Exception]:
     """The mask of each state, or the error that it raised; computed together where the states allow it."""
     first = states[0] if states else None
     if (
         len(states) > 1
         and isinstance(first, BatchedState)
-        and all(type(each) is type(first) for each in states)
+        and all(type(state) is type(first) for state in states)
     ):
         return first.masks(states)
     return [_mask_of(state) for state in states]

@@ -16,7 +16,7 @@ from inference.engine import ContextOverflow, InferenceError
 
 if TYPE_CHECKING:
     from inference.models.gpt_oss import GptOss
-    from inference.models.kv_cache import KVCache
+    from inference.models.kv_memory import KVCache
 
 PREFILL_CHUNK = 256
 
@@ -28,15 +28,12 @@ def infer_next_token(tokens: list[int], temperature: float = 0.0, new_request: b
     return _default()(tokens, temperature, new_request)
 
 
-def setup_model(model: str, *, any_vocabulary: bool = False) -> InferNextToken:
-    """Loads a local model and returns its `infer_next_token`.
-
-    `any_vocabulary` is for tests, whose small models speak no Harmony.
-    """
+def setup_model(model: str) -> InferNextToken:
+    """Loads a local model and returns its `infer_next_token`."""
+    from inference.backends.checkpoints import checkpoint_folder
     from inference.models.gpt_oss import load_model
-    from inference.registry import checkpoint_folder
 
-    return _Continuation(load_model(checkpoint_folder(model), any_vocabulary=any_vocabulary)).next_token
+    return _Continuation(load_model(checkpoint_folder(model))).next_token
 
 
 @cache

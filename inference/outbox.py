@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 
-from inference.engine import Finish, FirstStep, InferenceError, Step, TokenLogprob
+from inference.engine import Finish, InferenceError, Step, TokenLogprob
 
 CAPACITY = 256
 PromptScores = tuple[TokenLogprob | None, ...]
@@ -102,9 +102,7 @@ class Outbox:
             queued, self._queued = self._queued, None
         if was_full:
             self._on_room()
-        if queued is not None:
-            return FirstStep(tokens, finish, logprobs or None, cached, scores, queued), end
-        return Step(tokens, finish, logprobs or None, cached, scores), end
+        return Step(tokens, finish, logprobs or None, cached, scores, queued), end
 
 
 async def steps_through(begin: Callable[[], Outbox]) -> AsyncGenerator[Step, None]:

@@ -1,17 +1,36 @@
-"""Paths as users write them."""
+"""Paths and repos as users write them, and the usual permissions of files."""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
+
+REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_PAGE = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
 
 
 class UnknownHome(ValueError):
     """A path begins with the home of a user that does not exist. The message names the path."""
 
 
-def path_of(name: str, what: str = "folder") -> Path:
+def expanded_path(name: str, what: str = "folder") -> Path:
     """Expands `~`. Raises UnknownHome for an unknown `~user`."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
         raise UnknownHome(f"{name} names no {what}: {error}") from error
+
+
+def from_hub(word: str) -> str | None:
+    """The repo of a page on Hugging Face."""
+    page = _HUB_PAGE.fullmatch(word)
+    return page[1] if page else None
+
+
+def open_to_others(*paths: Path) -> None:
+    """Gives temporary files and folders the usual permissions: another user may have to read them."""
+    mask = os.umask(0)  # the only way to read it
+    os.umask(mask)
+    for path in paths:
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)

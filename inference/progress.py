@@ -55,7 +55,7 @@ class ProgressBar:
         self._stream.flush()
 
     def _columns(self) -> int:
-        """A line that is longer than the terminal is wide would be drawn anew on every line."""
+        """A line that is longer than the terminal is wide would be drawn again on every line."""
         try:
             return os.get_terminal_size(self._stream.fileno()).columns or _COLUMNS
         except OSError:  # no terminal; a StringIO raises a kind of it

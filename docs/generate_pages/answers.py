@@ -19,8 +19,8 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.settings import Settings
-from inference.script_file import parse_script
-from inference.scripted import ScriptedEngine
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
 from tools.python import FileInfo, PythonSession
 
 _CLOCK = 1.7e9

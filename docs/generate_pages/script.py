@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from generate_pages.markdown import NOTE, code, json_block, table
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE
-from inference.script_file import SCRIPT_KEYS, SECONDS, TURN_KEYS, parse_script
+from inference.backends.script_file import SCRIPT_KEYS, SECONDS, TURN_KEYS, parse_script
 
 _EXAMPLE = {
     "turns": [

@@ -12,9 +12,9 @@ import inference
 from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE
 from gpt_oss_server.settings import Settings
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
 from inference.engine import Engine
-from inference.script_file import parse_script
-from inference.scripted import ScriptedEngine
 
 NOON = 1_796_040_000.0  # the date in the prompts: 2026-11-30
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field
 from typing import Any, Final, Literal, TypeGuard, TypeVar
 
+from inference.options import Values
+
 T = TypeVar("T")
 
 ENV_PREFIX = "GPT_OSS_SERVER_"
@@ -109,7 +111,15 @@ def setting(
 
 
 def option_of(row: Field[Any]) -> Option:
-    return Option(row.name, row.default, **row.metadata)
+    """The rows of engines (`inference/options.py`) name their kinds."""
+    kind = row.metadata["kind"]
+    if isinstance(kind, Values):
+        named: dict[str, Callable[..., Kind]] = {
+            k.__name__: k for k in (text, choice, whole, size, duration, switch_or)
+        }
+        own = named[kind.kind](*kind.arguments)
+        kind = optional(own) if kind.optional else own
+    return Option(row.name, row.default, **{**row.metadata, "kind": kind})
 
 
 def _hint(option: Option, text: str) -> str:

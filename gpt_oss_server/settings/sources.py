@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.settings.options import Option, SettingsError
-from inference.paths import UnknownHome, path_of
+from inference.paths import UnknownHome, expanded_path
 
 CONFIG = "config"
 _FILE = "_file"  # `engine_key_file` names the file that holds `engine_key`
@@ -42,7 +42,7 @@ def read_values(
 def file_of(name: str, source: str) -> Path:
     """The file that a setting names. Raises `SettingsError` for the home of an unknown user."""
     try:
-        return path_of(name, "file")
+        return expanded_path(name, "file")
     except UnknownHome as error:
         raise SettingsError(f"{source}: {error}") from error
 

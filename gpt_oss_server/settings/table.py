@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from gpt_oss_server.settings.access import AccessSettings
+from gpt_oss_server.settings.model import ModelSettings
 from gpt_oss_server.settings.network import NetworkSettings
 from gpt_oss_server.settings.operations import ObservationSettings, OperationsSettings
 from gpt_oss_server.settings.options import (
@@ -30,7 +31,6 @@ from gpt_oss_server.settings.options import (
     setting,
     size,
     switch,
-    switch_or,
     text,
     whole,
 )
@@ -52,97 +52,10 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NetworkSettings, AccessSettings, StoreSettings, OperationsSettings, ObservationSettings):
+class Settings(
+    NetworkSettings, AccessSettings, StoreSettings, OperationsSettings, ObservationSettings, ModelSettings
+):
     """The configuration of one server. The constructor checks the values."""
-
-    model: str = setting(
-        "tiny",
-        text("MODEL"),
-        "Model",
-        "`tiny` (embedded), a checkpoint folder, a Hugging Face repo id, `llama:URL`, "
-        "`sglang:URL` or `vllm:URL` (a server that runs elsewhere, or several: `URL,URL`), `scripted:FILE`, "
-        "or `random:20b` (random weights, for measuring).",
-        also=("-m", "-hf", "--hf-repo"),
-        common=True,
-    )
-    device: str = setting(
-        "auto",
-        choice("auto", "cpu", "cuda"),
-        "Model",
-        "Where the model runs; `auto` uses a GPU if there is one.",
-        common=True,
-    )
-    context: int | None = setting(
-        None,
-        optional(whole("TOKENS", 1)),
-        "Model",
-        "The context length; `none` is the model's own.",
-        also=("-c", "--ctx-size", "--max-model-len"),
-        common=True,
-    )
-    max_concurrent: int | None = setting(
-        None,
-        optional(whole("COUNT", 1)),
-        "Model",
-        "How many requests may generate simultaneously; `none` is 32 on a CPU, 64 on a GPU.",
-        also=("-np", "--parallel", "--max-num-seqs"),
-        common=True,
-    )
-    max_waiting: int = setting(
-        1000,
-        whole("COUNT", 0),
-        "Model",
-        "How many further requests may wait; any more get 503 with `retry-after`.",
-    )
-    kv_memory: int | None = setting(
-        None,
-        optional(size()),
-        "Model",
-        "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
-        also=("--kv-cache-memory-bytes",),
-    )
-    weights: str = setting(
-        "auto",
-        choice("auto", "fp8"),
-        "Model",
-        "`fp8` stores attention's weights and the head in 8 bits, for a GPU of Ada, Hopper or later: a third "
-        "less to read, slightly less exact (`bench --weights fp8 --compare bf16` measures it; not yet run "
-        "on a card). `auto` is bf16, on a CPU float32; experts stay in 4 bits.",
-    )
-    kv_dtype: str = setting(
-        "auto",
-        choice("auto", "fp8"),
-        "Model",
-        "`fp8` stores keys and values in 8 bits, on the same GPUs: twice the tokens in the same memory, less "
-        "exact (not yet run on a card). `auto` is bf16, on a CPU float32.",
-        also=("--kv-cache-dtype",),
-    )
-    speculation: bool | str = setting(
-        False,
-        switch_or("ngram", "eagle", "FOLDER"),
-        "Model",
-        "Whether to guess tokens and check them in one step, which changes the time of an answer, not its "
-        "text. `ngram` (or `on`) guesses what followed the same words before; `eagle:FOLDER` guesses with a "
-        "draft head (EAGLE-3, as published for gpt-oss; not yet run on a card).",
-    )
-    engine_key: str | None = setting(
-        None,
-        optional(text("KEY")),
-        "Model",
-        "The key of a server that runs elsewhere; prefer a file (`--engine-key-file`) or the variable.",
-        secret="whole",
-    )
-    engine_connect_timeout: float = setting(
-        10.0, duration(), "Model", "How long a connection to that server may take."
-    )
-    engine_idle_timeout: float = setting(600.0, duration(), "Model", "How long that server may send nothing.")
-    served_model_name: tuple[str, ...] = setting(
-        (),
-        names(),
-        "Model",
-        "A further name that requests may use as `model`; repeatable; `*` allows any.",
-        also=("-a", "--alias"),
-    )
 
     default_max_output_tokens: int | Literal["auto"] | None = setting(
         AUTO,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.settings import SettingsError
-from inference.paths import UnknownHome, path_of
+from inference.paths import UnknownHome, expanded_path
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -115,7 +115,7 @@ def new_secret() -> bytes:
 def _named_key(key_file: str) -> bytes:
     """Expands `~`: a shell does it in `--sealing-key-file ~/key`, but not in `=~/key` or in a variable."""
     try:
-        return _read_or_make(path_of(key_file, "file"))
+        return _read_or_make(expanded_path(key_file, "file"))
     except UnknownHome as error:
         raise SettingsError(f"--sealing-key-file: {error}") from error
     except OSError as error:

@@ -19,8 +19,8 @@ from gpt_oss_server.harmony.library import harmony_library
 from gpt_oss_server.traces.reading import reading_of
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
 from gpt_oss_server.turns.watch import GenerationSpan
+from inference.backends.script_file import TRACE_FORMAT
 from inference.engine import EngineInfo
-from inference.script_file import TRACE_FORMAT
 
 VERSION = 1
 _LEAST = -9999.0  # JSON has no infinity

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from inference.engine import Sampling, Step, queued_of
+from inference.engine import Sampling, Step
 
 
 def _no_reads() -> array[float]:
@@ -45,7 +45,7 @@ class MeasuredSpan(GenerationSpan):
 
     def first_step(self, step: Step, prompt: int, now: float) -> None:
         """Records what the first step shows. `prompt` is the number of its tokens."""
-        self.first, self.cached, self.prompt, self.queued = now, step.cached_tokens, prompt, queued_of(step)
+        self.first, self.cached, self.prompt, self.queued = now, step.cached_tokens, prompt, step.queued
 
     @property
     def newest_read(self) -> float | None:

@@ -1,7 +1,7 @@
 """Measures the speed of the local engine's steps.
 
 Takes arguments and writes a table to stdout and, with --json, the figures to a file. `python -m
-inference.bench` and the server's command line share it.
+inference.bench` and the server's command line share it; importing it loads no torch.
 """
 
 from __future__ import annotations
@@ -12,31 +12,38 @@ import json
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from inference.bench.arguments import add_step_arguments
-from inference.bench.compare import compare
-from inference.bench.divergence import divergence
-from inference.bench.machine import Machine, measure_machine
-from inference.bench.measure import Row, Workload, fits
-from inference.bench.profile import kernels_of
-from inference.bench.report import Report
 from inference.engine import InferenceError
-from inference.models.gpt_oss import GptOss, load_model
-from inference.models.precision import CHOICES, Precision
-from inference.models.random_weights import RandomTensors, random_model
-from inference.models.tensor_files import TensorFiles, TensorSource
-from inference.models.weights import AS_COMPUTED, find_checkpoint
-from inference.registry import checkpoint_folder
+from inference.options import PRECISIONS, Precision
 from inference.shapes import SHAPES
+
+if TYPE_CHECKING:
+    import torch
+
+    from inference.bench.report import Report
+    from inference.models.gpt_oss import GptOss
 
 BATCHES = {"cuda": "1,8,32,64", "cpu": "1,8"}
 CONTEXTS = {"cuda": "1024,8192", "cpu": "64"}
 PREFILLS = {"cuda": "512,2048,8192", "cpu": "128"}
-PROFILED = (1, 64)  # batches whose kernel times are reported, for the first context
-SPARE_STEPS = 128  # tokens that a decode case adds to its context
+
+
+def add_step_arguments(parser: argparse._ActionsContainer) -> None:
+    """The flags that choose the measured steps."""
+    parser.add_argument("--shape", choices=SHAPES, metavar="NAME", help=f"with --random: {', '.join(SHAPES)}")
+    parser.add_argument("--random", action="store_true", help="random weights, created on the device")
+    parser.add_argument("--batch", metavar="N[,…]", help="batch sizes of decode (1,8,32,64; CPU: 1,8)")
+    parser.add_argument("--contexts", metavar="N[,…]", help="contexts of decode (1024,8192; CPU: 64)")
+    parser.add_argument("--prefill", metavar="N[,…]", help="prompts of prefill (512,2048,8192; CPU: 128)")
+    parser.add_argument(
+        "--compare",
+        choices=["bf16"],
+        help="with --weights fp8 or --kv-dtype fp8, measure how far the model is from itself without, on "
+        "10,000 sampled tokens",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_step_arguments(parser)
     parser.add_argument("--model", help="a folder with a checkpoint, a Hugging Face repo, or tiny")
     parser.add_argument("--device", help="such as cuda:0 or cpu (default: a GPU if available)")
-    parser.add_argument("--weights", choices=CHOICES, default="auto", help="attention and head in FP8")
-    parser.add_argument("--kv-dtype", choices=CHOICES, default="auto", help="keys and values in FP8")
+    parser.add_argument("--weights", choices=PRECISIONS, default="auto", help="attention and head in FP8")
+    parser.add_argument("--kv-dtype", choices=PRECISIONS, default="auto", help="keys and values in FP8")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parsed = parser.parse_args(arguments)
     try:
@@ -54,16 +61,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     sys.stdout.write(report.table())
     if parsed.json:
-        write(report, Path(parsed.json))
+        Path(parsed.json).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     return 0
 
 
 def run(parsed: argparse.Namespace) -> Report:
     """Raises `ValueError` for a list that does not hold numbers."""
+    import torch
+
+    from inference.bench.divergence import divergence
+    from inference.bench.machine import measure_machine
+    from inference.bench.measure import measured
+    from inference.bench.report import Report
+
     device = torch.device(parsed.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     batches, contexts, lengths = (
-        _numbers(given or default[device.type])
-        for given, default in (
+        _numbers(chosen or default[device.type])
+        for chosen, default in (
             (parsed.batch, BATCHES),
             (parsed.contexts, CONTEXTS),
             (parsed.prefill, PREFILLS),
@@ -72,16 +86,11 @@ def run(parsed: argparse.Namespace) -> Report:
     random.seed(0)
     torch.manual_seed(0)
     precision = Precision(weights=parsed.weights, kv=parsed.kv_dtype)
-    if parsed.compare == "bf16" and not precision.flags:
+    if parsed.compare and not precision.flags:
         raise ValueError("--compare bf16 needs --weights fp8 or --kv-dtype fp8: without, nothing differs.")
     machine = measure_machine(device)
-    name, model, source = _model(parsed, device, precision)
-    rows, profiles, missing = _measured(model, machine, batches, contexts, lengths)
-    compared, apart = {}, None
-    if parsed.compare == "bf16":
-        apart = divergence(_model(parsed, device, AS_COMPUTED)[1], model)
-    elif parsed.compare:
-        compared = compare(model.config, source, device, [n for n in batches if n <= 8], contexts[0])
+    name, model = _model(parsed, device, precision)
+    rows, profiles, missing = measured(model, machine, batches, contexts, lengths)
     return Report(
         model=name,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
@@ -90,61 +99,29 @@ def run(parsed: argparse.Namespace) -> Report:
         rows=rows,
         not_measured=missing,
         profiles=profiles,
-        compared=compared,
         rounding=model.rounding,
-        divergence=apart,
+        divergence=divergence(_model(parsed, device, Precision())[1], model) if parsed.compare else None,
     )
 
 
-def write(report: Report, path: Path) -> None:
-    path.write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
+def _model(parsed: argparse.Namespace, device: torch.device, precision: Precision) -> tuple[str, GptOss]:
+    from inference.backends.checkpoints import checkpoint_folder
+    from inference.models.gpt_oss import load_model
+    from inference.models.random_weights import random_model
 
-
-def _model(
-    parsed: argparse.Namespace, device: torch.device, precision: Precision
-) -> tuple[str, GptOss, TensorSource]:
-    asked = f", {precision.flags}" if precision.flags else ""
+    flags = f", {precision.flags}" if precision.flags else ""
     if parsed.random:
-        config = SHAPES[parsed.shape or "20b"]
-        name = f"gpt-oss {parsed.shape or '20b'}, random weights{asked}"
-        return name, random_model(config, device, precision=precision), RandomTensors(device)
+        shape = parsed.shape or "20b"
+        model = random_model(SHAPES[shape], device, precision=precision)
+        return f"gpt-oss {shape}, random weights{flags}", model
     if parsed.shape:
         raise ValueError("--shape needs --random; a checkpoint defines its own shape.")
-    folder = checkpoint_folder(parsed.model or "tiny")
-    return (
-        f"{parsed.model or 'tiny'}{asked}",
-        load_model(folder, device=device, precision=precision),
-        TensorFiles(find_checkpoint(folder)),
-    )
+    name = parsed.model or "tiny"
+    return f"{name}{flags}", load_model(checkpoint_folder(name), device=device, precision=precision)
 
 
-def _measured(
-    model: GptOss, machine: Machine, batches: list[int], contexts: list[int], lengths: list[int]
-) -> tuple[list[Row], dict[str, dict[str, float]], list[str]]:
-    cases = [(batch, context) for context in contexts for batch in batches]
-    sizes = [batch * (context + SPARE_STEPS) for batch, context in cases] + lengths
-    most = max((size for size in sizes if fits(model, size)), default=0)
-    workload = Workload(model, machine, batches, most)
-    missing = [
-        f"decode of {batch} × {context} tokens: their keys and values do not fit."
-        for batch, context in cases
-        if batch * (context + SPARE_STEPS) > most
-    ]
-    cases = [(batch, context) for batch, context in cases if batch * (context + SPARE_STEPS) <= most]
-    rows = [workload.decode(*case) for case in cases]
-    rows += [workload.prefill(length) for length in lengths if length <= most]
-    profiles = {}
-    if model.device.type == "cuda":
-        for batch, context in cases:
-            if batch in PROFILED and context == contexts[0]:
-                profiles[f"decode {batch} × {context}"] = kernels_of(workload.step(batch, context))
-        if lengths[-1] <= most:
-            profiles[f"prefill {lengths[-1]}"] = kernels_of(workload.prompt(lengths[-1]))
-    return rows, profiles, missing
-
-
-def _numbers(given: str) -> list[int]:
-    numbers = [int(part) for part in given.split(",") if part.strip().isdecimal()]
-    if len(numbers) != given.count(",") + 1 or min(numbers) < 1:
-        raise ValueError(f"{given!r} must be numbers such as 1,8,64.")
+def _numbers(text: str) -> list[int]:
+    numbers = [int(part) for part in text.split(",") if part.strip().isdecimal()]
+    if len(numbers) != text.count(",") + 1 or min(numbers) < 1:
+        raise ValueError(f"{text!r} must be numbers such as 1,8,64.")
     return numbers

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from inference.bench.measure import runner_of, tables_of
+from inference.bench.measure import bench_runner, separate_tables
 from inference.engine import Sampling
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
@@ -59,12 +59,14 @@ def divergence(plain: GptOss, other: GptOss, tokens: int = TOKENS) -> Divergence
 
 def sampled(model: GptOss, sequences: int, length: int) -> list[list[int]]:
     """Texts of `length` tokens that the model samples at temperature 1; the same for the same model."""
-    runner = runner_of(model, sequences, sequences * length)
-    tables = tables_of(runner, model, sequences, length)
+    runner = bench_runner(model, sequences, sequences * length)
+    tables = separate_tables(runner, model, sequences, length)
     pickers = [runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(sequences)]
     texts = [[min(START, model.config.vocab_size - 1)] for _ in range(sequences)]
-    for place in range(length - 1):
-        parts = [StepPart(at, [texts[at][-1]], place, tables[at], 1, pickers[at]) for at in range(sequences)]
+    for position in range(length - 1):
+        parts = [
+            StepPart(at, [texts[at][-1]], position, tables[at], 1, pickers[at]) for at in range(sequences)
+        ]
         for text, outcome in zip(texts, runner.launch(parts).outcomes(), strict=True):
             text.append(outcome.sampled[0].token)
     runner.close()

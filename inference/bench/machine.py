@@ -55,7 +55,7 @@ def settle(device: torch.device) -> None:
 
 def seconds(device: torch.device, run: Callable[[], object], inner: int = 1) -> float:
     """The median time of one run over REPEATS repeats of `inner` runs, after two uncounted repeats."""
-    found = []
+    times = []
     for repeat in range(REPEATS + 2):
         settle(device)
         start = time.perf_counter()
@@ -63,8 +63,8 @@ def seconds(device: torch.device, run: Callable[[], object], inner: int = 1) -> 
             run()
         settle(device)
         if repeat >= 2:
-            found.append((time.perf_counter() - start) / inner)
-    return statistics.median(found)
+            times.append((time.perf_counter() - start) / inner)
+    return statistics.median(times)
 
 
 def _copy(device: torch.device) -> float:

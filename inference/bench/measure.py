@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from inference.bench.machine import Machine, settle
 from inference.bench.machine import seconds as median_seconds
@@ -24,13 +26,16 @@ from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, Flight, Runner, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss
-from inference.ops.choice import runs_fp8
+from inference.ops.device import runs_fp8
 from inference.ops.pages import BLOCK_SIZE
 
 CHUNK = {"cuda": 4096, "cpu": 256}
 STEPS = {"cuda": 40, "cpu": 8}
 REPEATS = 3
 BLOCKS_AT_ONCE = 4096  # filled with random numbers
+PROFILED = (1, 64)  # batches whose kernels are timed, for the first context
+PROFILES = 3  # runs of each
+SPARE_STEPS = 128  # tokens that a decode case adds to its context
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +50,58 @@ class Row:
     fraction: float  # of the roofline: bytes for decode, operations for prefill
 
 
+def measured(
+    model: GptOss, machine: Machine, batches: list[int], contexts: list[int], lengths: list[int]
+) -> tuple[list[Row], dict[str, dict[str, float]], list[str]]:
+    """The rows, the times of kernels on a GPU, and a sentence for each case that does not fit."""
+    cases = [(batch, context) for context in contexts for batch in batches]
+    sizes = [batch * (context + SPARE_STEPS) for batch, context in cases] + lengths
+    most = max((size for size in sizes if fits(model, size)), default=0)
+    workload = Workload(model, machine, batches, most)
+    missing = [
+        f"decode of {batch} × {context} tokens: their keys and values do not fit."
+        for batch, context in cases
+        if batch * (context + SPARE_STEPS) > most
+    ]
+    cases = [(batch, context) for batch, context in cases if batch * (context + SPARE_STEPS) <= most]
+    rows = [workload.decode(*case) for case in cases]
+    rows += [workload.prefill(length) for length in lengths if length <= most]
+    profiles = {}
+    if model.device.type == "cuda":
+        for batch, context in cases:
+            if batch in PROFILED and context == contexts[0]:
+                profiles[f"decode {batch} × {context}"] = kernel_times(workload.step(batch, context))
+        if lengths[-1] <= most:
+            profiles[f"prefill {lengths[-1]}"] = kernel_times(workload.prompt(lengths[-1]))
+    return rows, profiles, missing
+
+
+def kernel_times(run: Callable[[], object], most: int = 14) -> dict[str, float]:
+    """Microseconds of a run by kernel, as the device times them: the slowest, the others, and the sum."""
+    run()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(PROFILES):
+            run()
+        torch.cuda.synchronize()
+    times: dict[str, float] = defaultdict(float)
+    for event in profiler.events() or ():
+        if event.device_type.name == "CUDA":
+            times[str(event.name)[:60]] += float(event.device_time) / PROFILES
+    ranked = sorted(times.items(), key=lambda item: -item[1])
+    reported = dict(ranked[:most])
+    reported["(others)"] = sum(time for _, time in ranked[most:])
+    reported["(sum)"] = sum(times.values())
+    return {name: round(time, 1) for name, time in reported.items()}
+
+
 class Workload:
     """One model with memory for the largest of the cases."""
 
     def __init__(self, model: GptOss, machine: Machine, batches: Sequence[int], most_tokens: int) -> None:
         """`most_tokens`: of all sequences of one case, sampled tokens included."""
         self._model, self._machine, self._device = model, machine, model.device
-        self.runner = runner_of(model, max(batches), most_tokens)
+        self.runner = bench_runner(model, max(batches), most_tokens)
         for layer in self.runner._memory.layers:
             for part in layer:
                 for block in torch.split(part, BLOCKS_AT_ONCE):  # FP8 has no normal_
@@ -60,9 +110,9 @@ class Workload:
     def decode(self, batch: int, context: int) -> Row:
         """Each sequence has `context` tokens and samples one per step."""
         steps = STEPS[self._device.type]
-        found = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
-        seconds = statistics.median(found)
-        needed = decode_bytes(self._model.config, batch, context + steps // 2, widths_of(self._model))
+        times = [self._decode_once(batch, context, steps) for _ in range(REPEATS + 1)][1:]
+        seconds = statistics.median(times)
+        needed = decode_bytes(self._model.config, batch, context + steps // 2, stored_widths(self._model))
         return Row(
             "decode", batch, context, seconds * 1e3, batch / seconds,
             needed / self._machine.copy_bytes_per_s / seconds,
@@ -129,28 +179,28 @@ class Workload:
         )  # fmt: skip
 
     def _tables(self, batch: int, tokens: int) -> list[list[list[int]]]:
-        return tables_of(self.runner, self._model, batch, tokens)
+        return separate_tables(self.runner, self._model, batch, tokens)
 
     def _token(self) -> int:
         return random.randrange(self._model.config.vocab_size)
 
 
-def runner_of(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | TorchRunner:
-    """With memory for so many sequences, which have `most_tokens` together."""
+def bench_runner(model: GptOss, sequences: int, most_tokens: int) -> CudaRunner | TorchRunner:
+    """With memory for these sequences, which have `most_tokens` together."""
     cuda = model.device.type == "cuda"
     size = BLOCK_SIZE_ON_GPU if cuda else BLOCK_SIZE
     blocks = [1 + -(-most_tokens // size) + sequences] * len(model.config.windows)
     return CudaRunner(model, blocks, sequences, size) if cuda else TorchRunner(model, blocks, size)
 
 
-def tables_of(runner: Runner, model: GptOss, sequences: int, tokens: int) -> list[list[list[int]]]:
+def separate_tables(runner: Runner, model: GptOss, sequences: int, tokens: int) -> list[list[list[int]]]:
     """Each sequence's blocks for each kind of layer; sequences share none."""
-    each = -(-tokens // runner.block_size)
-    own = [list(range(1 + at * each, 1 + (at + 1) * each)) for at in range(sequences)]
+    count = -(-tokens // runner.block_size)
+    own = [list(range(1 + at * count, 1 + (at + 1) * count)) for at in range(sequences)]
     return [[blocks] * len(model.config.windows) for blocks in own]
 
 
-def widths_of(model: GptOss) -> Widths:
+def stored_widths(model: GptOss) -> Widths:
     plain, one = model.dtype.itemsize, 1
     return Widths(
         plain,

@@ -6,8 +6,7 @@ Takes the machine and the rows and returns text. It measures nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from inference.bench.divergence import Divergence
 from inference.bench.machine import Machine
@@ -23,12 +22,8 @@ class Report:
     rows: Sequence[Row]
     not_measured: Sequence[str] = ()  # sentences
     profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # case → kernel → µs per step
-    compared: Mapping[str, Any] = field(default_factory=dict)
     rounding: float | None = None  # with FP8 weights, their relative error
     divergence: Divergence | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def table(self) -> str:
         machine = self.machine
@@ -47,12 +42,6 @@ class Report:
         for case, kernels in self.profiles.items():
             lines += ["", f"{case}, µs per step by kernel:"]
             lines += [f"  {time:>10,.1f}  {name}" for name, time in kernels.items()]
-        if self.compared:
-            lines += ["", "transformers, the same weights, decode tok/s:"]
-            lines += [
-                f"  {name}: {value:,.1f}" if isinstance(value, float) else f"  {name}: {value}"
-                for name, value in self.compared.items()
-            ]
         if self.rounding is not None:
             lines += ["", f"FP8 weights: relative error {self.rounding:.2%}"]
         if self.divergence is not None:

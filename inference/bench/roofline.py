@@ -29,20 +29,22 @@ class Widths:
 
 
 def weight_bytes(config: ModelConfig, width: int) -> float:
-    """Of all weights but biases and norms, which are less than a thousandth. `width`: bytes of a float."""
+    """The bytes of all weights but biases and norms, which are less than a thousandth. `width`: bytes of a
+    float.
+    """
     expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
     ends = 2 * config.vocab_size * config.hidden * width
     return ends + config.layers * (_attention_bytes(config, width, width) + config.experts * expert)
 
 
 def kept_bytes(config: ModelConfig, context: int, width: int) -> float:
-    """Of the keys and values of one sequence. `width`: bytes of a float."""
-    keys = sum(min(context, config.window_of(layer) or context) for layer in range(config.layers))
+    """The bytes of the keys and values of one sequence. `width`: bytes of a float."""
+    keys = sum(min(context, config.window(layer) or context) for layer in range(config.layers))
     return keys * 2 * config.kv_heads * config.head_dim * width
 
 
 def _attention_bytes(config: ModelConfig, width: int, router: int) -> float:
-    """Of the projections of one layer, with the router."""
+    """The bytes of one layer's projections and its router."""
     heads = 2 * (config.heads + config.kv_heads)
     return config.hidden * (config.head_dim * heads * width + config.experts * router)
 
@@ -70,6 +72,6 @@ def prefill_flops(config: ModelConfig, tokens: int) -> float:
 def _attention_flops(config: ModelConfig, tokens: int) -> float:
     seen = 0.0
     for layer in range(config.layers):
-        window = min(config.window_of(layer) or tokens, tokens)
+        window = min(config.window(layer) or tokens, tokens)
         seen += window * (window + 1) / 2 + (tokens - window) * window
     return 4 * seen * config.heads * config.head_dim

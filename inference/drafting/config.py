@@ -61,7 +61,7 @@ class DraftConfig:
                 "num_attention_heads must be a multiple of num_key_value_heads, and head_dim must be even."
             )
         if self.states is not None and list(self.states) != sorted(
-            {each for each in self.states if each >= 0}
+            {layer for layer in self.states if layer >= 0}
         ):
             raise CheckpointError(
                 f"eagle_aux_hidden_state_layer_ids must be ascending layers, not {list(self.states)}."
@@ -98,9 +98,9 @@ def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
         )
     own = Fields({**raw, **top.mapping("eagle_config")})  # NVIDIA's inner object comes first
     for key, known in ONLY_KNOWN.items():
-        found = (own if key == "parallel_draft_step" else layer).get(key, known)
-        if found != known:
-            raise CheckpointError(f"{key!r} is {found!r}; only {known!r} is supported.")
+        stated = (own if key == "parallel_draft_step" else layer).get(key, known)
+        if stated != known:
+            raise CheckpointError(f"{key!r} is {stated!r}; only {known!r} is supported.")
     hidden, heads = layer.whole("hidden_size"), layer.whole("num_attention_heads")
     vocab = layer.whole("vocab_size")
     has_vocab = own.get("draft_vocab_size") is not None
@@ -129,12 +129,12 @@ def _states(own: Fields, layers: int) -> tuple[int, ...] | None:
     """The usual ones are after a few layers, after half of them, and a few before the end."""
     if not own.get("use_aux_hidden_state", True):
         return None
-    given = own.get("eagle_aux_hidden_state_layer_ids")
-    if not given:
+    stated = own.get("eagle_aux_hidden_state_layer_ids")
+    if not stated:
         return (2, layers // 2, layers - 3)
-    if not isinstance(given, list) or not all(type(each) is int for each in given):
-        raise CheckpointError(f"eagle_aux_hidden_state_layer_ids must be a list of layers, not {given!r}.")
-    return tuple(given)
+    if not isinstance(stated, list) or not all(type(layer) is int for layer in stated):
+        raise CheckpointError(f"eagle_aux_hidden_state_layer_ids must be a list of layers, not {stated!r}.")
+    return tuple(stated)
 
 
 def _window(layer: Fields) -> int | None:

@@ -18,11 +18,10 @@ from torch.nn import functional
 
 from inference.drafting.config import DraftConfig
 from inference.models.gpt_oss import GptOss
-from inference.models.rotations import Rotations
-from inference.ops.choice import ops_for
+from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows, Matrix, linear
 from inference.ops.pages import Pages
-from inference.ops.reference import apply_rope
+from inference.ops.rope import Rotations, apply_rope
 
 FIRST_PAIR = 1  # no feature comes before position 0
 
@@ -69,7 +68,7 @@ class DraftHead:
             return self._model.normed(states[0])
         if weights.state_norms:
             norms = zip(states, weights.state_norms, strict=True)
-            states = [self._ops.rms_norm(*each, eps) for each in norms]
+            states = [self._ops.rms_norm(*pair, eps) for pair in norms]
         joined = torch.cat([*states], -1)
         if weights.fc_norm is not None:
             joined = self._ops.rms_norm(joined, weights.fc_norm, eps)

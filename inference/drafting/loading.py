@@ -17,10 +17,9 @@ from inference.drafting.head import DraftHead, DraftWeights
 from inference.engine import CheckpointError
 from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
-from inference.naming.model_names import REPO_ID
-from inference.ops.choice import runs_kernels
+from inference.ops.device import runs_kernels
 from inference.ops.halves import Matrix, halves_where_exact
-from inference.paths import UnknownHome, path_of
+from inference.paths import REPO_ID, UnknownHome, expanded_path
 
 LAYERS = ("layers.0.", "midlayer.")
 TOPS = ("", "model.")
@@ -36,7 +35,7 @@ def load_draft_head(name: str, model: GptOss) -> DraftHead:
 
 def _folder(name: str) -> Path:
     try:
-        folder = path_of(name)
+        folder = expanded_path(name)
     except UnknownHome as error:
         raise CheckpointError(str(error)) from error
     if not folder.is_dir():
@@ -105,6 +104,7 @@ class _Reader:
         hidden, wide = config.hidden, config.heads * config.head_dim
         kv = config.kv_heads * config.head_dim
         bias = config.attention_bias
+        has_out_bias = bias and f"{self._layer}self_attn.o_proj.bias" in self._files
         rows = {"q": wide, "k": kv, "v": kv}
         q, k, v = (self._of_layer(f"self_attn.{part}_proj.weight", n, 2 * hidden) for part, n in rows.items())
         biases = [self._of_layer(f"self_attn.{part}_proj.bias", n) for part, n in rows.items() if bias]
@@ -124,7 +124,7 @@ class _Reader:
             kv=halves_where_exact(torch.cat((k, v))),
             kv_bias=torch.cat(biases[1:]) if bias else None,
             out=halves_where_exact(self._of_layer("self_attn.o_proj.weight", hidden, wide)),
-            out_bias=self._of_layer("self_attn.o_proj.bias", hidden) if self._has_out_bias() else None,
+            out_bias=self._of_layer("self_attn.o_proj.bias", hidden) if has_out_bias else None,
             mlp_norm=self._of_layer("post_attention_layernorm.weight", hidden).float(),
             gate_up=halves_where_exact(torch.cat(gates)),
             down=halves_where_exact(self._of_layer("mlp.down_proj.weight", hidden, config.intermediate)),
@@ -186,9 +186,6 @@ class _Reader:
                 f"{self._files.folder}: 'd2t' leads to ids outside of the vocabulary of {config.vocab_size}."
             )
         return head, ids.to(self._model.device)
-
-    def _has_out_bias(self) -> bool:
-        return self._config.attention_bias and f"{self._layer}self_attn.o_proj.bias" in self._files
 
     def _of_layer(self, name: str, *shape: int) -> Tensor:
         return self._taken(f"{self._layer}{name}", shape)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from inference.models.tensor_files import TensorSource
 _LAYER = re.compile(r"(block|model\.layers)\.(\d+)\.")
 
 
-def places_of(sliding_layers: Sequence[bool]) -> list[int | None]:
+def spread_layers(sliding_layers: Sequence[bool]) -> list[int | None]:
     """For each layer of the result, the layer of the model, or None for one of zeros."""
     places: list[int | None] = []
     for layer, slides in enumerate(sliding_layers):
@@ -33,7 +32,7 @@ def places_of(sliding_layers: Sequence[bool]) -> list[int | None]:
 
 def alternating(files: TensorSource, config: ModelConfig) -> tuple[TensorSource, ModelConfig]:
     """The same, if the layers alternate already."""
-    places = places_of(config.sliding_layers)
+    places = spread_layers(config.sliding_layers)
     if None not in places:
         return files, config
     layers = len(places)
@@ -46,23 +45,20 @@ class _Alternating:
 
     def __init__(self, files: TensorSource, places: Sequence[int | None]) -> None:
         self._files, self._places = files, places
-
-    @property
-    def folder(self) -> Path:
-        return self._files.folder
+        self.folder = files.folder
 
     def __contains__(self, name: str) -> bool:
-        return self._source_of(name)[0] in self._files
+        return self._source(name)[0] in self._files
 
     def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
-        source, inserted = self._source_of(name)
+        source, inserted = self._source(name)
         tensor = self._files.take(source, shape, bytes_only=bytes_only)
         return torch.zeros_like(tensor) if inserted else tensor
 
-    def _source_of(self, name: str) -> tuple[str, bool]:
+    def _source(self, name: str) -> tuple[str, bool]:
         """The tensor of the model that this one is, or looks like."""
-        found = _LAYER.match(name)
-        if found is None:
+        match = _LAYER.match(name)
+        if match is None:
             return name, False
-        layer = self._places[int(found[2])]
-        return f"{found[1]}.{layer or 0}.{name[found.end() :]}", layer is None
+        layer = self._places[int(match[2])]
+        return f"{match[1]}.{layer or 0}.{name[match.end() :]}", layer is None

@@ -18,9 +18,10 @@ from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
 from inference.export.alternating import alternating
 from inference.export.tensors import F32, MXFP4, Exported, exported
-from inference.export.vocabulary import Vocabulary, merges_of, spelt
+from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint
+from inference.paths import open_to_others
 from inference.progress import ProgressBar
 
 ARCHITECTURE = "gpt-oss"
@@ -35,9 +36,8 @@ def write_gguf(
     *,
     name: str,
     progress: bool | None = None,
-    any_vocabulary: bool = False,
 ) -> None:
-    """Raises `CheckpointError`. `any_vocabulary` is for tests, whose small models speak no Harmony."""
+    """Raises `CheckpointError`."""
     try:
         import gguf
     except ImportError as error:
@@ -45,13 +45,13 @@ def write_gguf(
             "Writing GGUF needs the package gguf: pip install 'gpt-oss-server[gguf]'"
         ) from error
     folder = find_checkpoint(folder)
-    config = read_config(folder / "config.json", any_vocabulary=any_vocabulary)
+    config = read_config(folder / "config.json")
     # llama.cpp gives every second layer a window, whatever the checkpoint states.
     files, config = alternating(TensorFiles(folder), config)
     tensors = list(exported(files, config))
     try:
         # Next to its place, so that the rename is one step; the name of the user's file never holds half.
-        handle, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
         os.close(handle)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
@@ -60,13 +60,13 @@ def write_gguf(
         _describe(gguf, writer, config, tensors, name)
         _add_vocabulary(gguf, writer, vocabulary, config)
         with closing(writer):
-            _write(gguf, writer, tensors, Path(made), progress)
-        _open_to_others(Path(made))
-        Path(made).replace(path)
+            _write(gguf, writer, tensors, Path(temporary), progress)
+        open_to_others(Path(temporary))
+        Path(temporary).replace(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
-        Path(made).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
 
 
 def _describe(gguf: Any, writer: Any, config: ModelConfig, tensors: list[Exported], name: str) -> None:
@@ -110,7 +110,7 @@ def _add_vocabulary(gguf: Any, writer: Any, vocabulary: Vocabulary, config: Mode
     writer.add_tokenizer_pre(SPLITTER)
     writer.add_token_list(texts)
     writer.add_token_types(types)
-    writer.add_token_merges(list(merges_of(vocabulary.ordinary)))
+    writer.add_token_merges(list(byte_merges(vocabulary.ordinary)))
     writer.add_add_bos_token(False)
     for add, token in (
         (writer.add_bos_token_id, BEGIN),
@@ -133,9 +133,3 @@ def _write(gguf: Any, writer: Any, tensors: list[Exported], path: Path, progress
         for tensor in tensors:
             writer.write_tensor_data(tensor.make())
             bar.advance()
-
-
-def _open_to_others(path: Path) -> None:
-    mask = os.umask(0)  # the only way to read it
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)

@@ -22,7 +22,7 @@ def _spelling() -> dict[int, str]:
     """A visible character for each byte, as GPT-2's tokenizer introduced it."""
     spelt = {byte: chr(byte) for byte in _PRINTABLE}
     others = (byte for byte in range(256) if byte not in spelt)
-    return spelt | {byte: chr(256 + place) for place, byte in enumerate(others)}
+    return spelt | {byte: chr(256 + number) for number, byte in enumerate(others)}
 
 
 _SPELT = _spelling()
@@ -32,7 +32,7 @@ def spelt(token: bytes) -> str:
     return "".join(_SPELT[byte] for byte in token)
 
 
-def merges_of(ordinary: Sequence[bytes]) -> Iterator[str]:
+def byte_merges(ordinary: Sequence[bytes]) -> Iterator[str]:
     """The two parts of each token of several bytes, spelt, in the order in which merging prefers them."""
     ranks = {token: rank for rank, token in enumerate(ordinary)}
     for rank, token in enumerate(ordinary):
@@ -43,14 +43,14 @@ def merges_of(ordinary: Sequence[bytes]) -> Iterator[str]:
 
 def _parts(token: bytes, rank: int, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
     """Merges a token's bytes by all earlier ranks, which leaves its last two parts."""
-    parts = [token[place : place + 1] for place in range(len(token))]
+    parts = [token[at : at + 1] for at in range(len(token))]
     while len(parts) > 2:
-        best, place = rank, -1
+        best, first = rank, -1
         for at in range(len(parts) - 1):
-            found = ranks.get(parts[at] + parts[at + 1], rank)
-            if found < best:
-                best, place = found, at
-        if place < 0:
+            merged = ranks.get(parts[at] + parts[at + 1], rank)
+            if merged < best:
+                best, first = merged, at
+        if first < 0:
             raise ValueError(f"token {rank} cannot be made of two earlier ones")
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        parts[first : first + 2] = [parts[first] + parts[first + 1]]
     return parts[0], parts[1]

@@ -23,18 +23,17 @@ from inference.engine import (
     Step,
     output_limit,
 )
-from inference.local.deferred import register_now
 from inference.local.loop import Loop
 from inference.local.machine import machine_memory, machine_share
-from inference.local.memory import MemoryPlan, layer_kinds, plan_memory
-from inference.local.options import LocalOptions, check_device
+from inference.local.memory_plan import MemoryPlan, layer_kinds, plan_memory
 from inference.local.scheduling import sequence as sequences
 from inference.local.scheduling.drafts import costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
+from inference.options import EngineOptions, Precision
 from inference.outbox import Outbox, steps_through
-from inference.threads import let_idle_threads_sleep
+from inference.torch_start import let_idle_threads_sleep, register_now
 
 if TYPE_CHECKING:
     import torch
@@ -49,20 +48,17 @@ SHARE_OF_CARD = 0.85  # of the memory that the weights leave free; a step's acti
 CHUNK_ON_GPU, SHARED_CHUNK_ON_GPU = 4096, 512
 # Per step, with speculation: further ones are rarely right. A head's guesses also cost time themselves.
 DRAFTED_TOKENS, GUESSED_TOKENS = 6, 4
+DEFAULTS = EngineOptions()
 
 
 class LocalEngine:
     def __init__(self, runner: Runner, info: EngineInfo, cache: PrefixCache, limits: SchedulerLimits) -> None:
         self._runner: Runner | None = runner
-        self._info = info
+        self.info = info
         self._limits = limits
         self._numbers = itertools.count()
         self._scheduler = Scheduler(cache, limits)
         self._loop = Loop(runner, self._scheduler, f"inference {info.name}")
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
 
     @property
     def active(self) -> int:
@@ -81,8 +77,8 @@ class LocalEngine:
         return steps_through(lambda: self._begin(tokens, sampling))
 
     def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
-        limit = output_limit(len(tokens), sampling, self._info)
-        _check_prompt(tokens, self._info.vocab_size)
+        limit = output_limit(len(tokens), sampling, self.info)
+        _check_prompt(tokens, self.info.vocab_size)
         if self._runner is None:
             raise EngineClosed("The engine is closed.")
         outbox = Outbox(self._loop.wake)
@@ -125,84 +121,79 @@ def _check_prompt(tokens: Sequence[int], vocab_size: int) -> None:
 
 def load_local(
     folder: Path,
+    options: EngineOptions = DEFAULTS,
     *,
     name: str,
     given: str | None = None,
-    device: str | None = None,
-    context: int | None = None,
-    progress: bool | None = None,
     about: str = "",
     is_demo: bool = False,
     loops: bool = False,
-    any_vocabulary: bool = False,
-    options: LocalOptions | None = None,
+    progress: bool | None = None,
 ) -> LocalEngine:
-    """`name` is what clients read, `given` what the user wrote, for errors. `about` begins the description.
-
-    `any_vocabulary` is for tests, whose models speak no Harmony.
-    """
-    let_idle_threads_sleep()
+    """`name` is what clients read, `given` what users wrote, for errors. `about` begins the description."""
+    device = chosen_device(options)
     from inference.models.gpt_oss import load_model
 
-    on = device_of(device)
-    options = options or LocalOptions()
-    check_device(options, on)
     model = load_model(
         folder,
-        device=on,
-        context=context,
+        device=device,
+        context=options.context,
         progress=progress,
-        any_vocabulary=any_vocabulary,
         precision=options.precision,
         given=given,
     )
-    defaults = read_generation_defaults(folder)
-    info = EngineInfo(
+    info = replace(describe(model, name, about), is_demo=is_demo, loops=loops, **generation_defaults(folder))
+    return start_engine(model, info, options, progress)
+
+
+def describe(model: GptOss, name: str, about: str = "") -> EngineInfo:
+    text = f"{about}gpt-oss of {model.config.layers} layers on {model.device}"
+    if model.rounding is not None:
+        text += f", attention and head in FP8 (relative error of the weights {model.rounding:.2%})"
+    if model.precision.kv == "fp8":
+        text += ", keys and values in FP8"
+    return EngineInfo(
         name=name,
         context_length=model.config.context_length,
         vocab_size=model.config.vocab_size,
-        description=f"{about}{described(model)}",
-        temperature=defaults.get("temperature", 1.0),
-        top_p=defaults.get("top_p", 1.0),
+        description=f"{text}.",
         enforces_grammar=True,
         scores_prompts=True,
-        is_demo=is_demo,
-        loops=loops,
     )
-    return engine_of(model, info, options, may_shorten=context is None, progress=progress)
 
 
-def described(model: GptOss) -> str:
-    """A sentence for the operator."""
-    text = f"gpt-oss of {model.config.layers} layers on {model.device}"
-    if model.rounding is not None:
-        text += f", attention and head in FP8 (relative error of the weights {model.rounding:.2%})"
-    return f"{text}, keys and values in FP8." if model.precision.kv == "fp8" else f"{text}."
-
-
-def device_of(device: str | None) -> torch.device:
-    """The named device; None takes a GPU if there is one. Raises `CheckpointError` for a missing GPU."""
+def chosen_device(options: EngineOptions) -> torch.device:
+    """Raises `CheckpointError` for a missing GPU, and for FP8 where nothing would be gained by it."""
     let_idle_threads_sleep()
     import torch
 
-    on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if device is not None and on.type == "cuda" and not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available()
+    name = ("cuda" if has_gpu else "cpu") if options.device == "auto" else options.device
+    device = torch.device(name)
+    if device.type == "cuda" and not has_gpu:
         raise CheckpointError(
-            f"The device {device!r} was requested, but torch finds no usable GPU. Omit it to run on the CPU, "
+            f"The device {name!r} was requested, but torch finds no usable GPU. Omit it to run on the CPU, "
             "or install a torch build for the machine's CUDA."
         )
-    if on.type != "cpu":  # its libraries may trace
+    if device.type != "cpu":  # its libraries may trace
         register_now()
-    return on
+    check_precision(options.precision, device)
+    return device
 
 
-def engine_of(
-    model: GptOss,
-    info: EngineInfo,
-    options: LocalOptions,
-    *,
-    may_shorten: bool,
-    progress: bool | None = None,
+def check_precision(precision: Precision, device: torch.device) -> None:
+    from inference.ops.device import runs_fp8
+
+    if precision.flags and not runs_fp8(device):
+        raise CheckpointError(
+            f"{precision.flags} needs an NVIDIA GPU with FP8 (Ada, Hopper or later) and Triton; the model "
+            f"would run on {device.type!r}, without gain. Omit it. `bench --compare bf16` measures its error "
+            "on any device."
+        )
+
+
+def start_engine(
+    model: GptOss, info: EngineInfo, options: EngineOptions, progress: bool | None = None
 ) -> LocalEngine:
     """The engine of a loaded model: plans its memory and creates its runner."""
     on_gpu = model.device.type == "cuda"
@@ -210,7 +201,7 @@ def engine_of(
     limits = SchedulerLimits(
         max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
         max_waiting=options.max_waiting,
-        drafts=_drafts(options),
+        drafts=GUESSED_TOKENS if options.draft_head else DRAFTED_TOKENS if options.speculation else 0,
         by_head=head is not None,
     )
     if on_gpu:
@@ -226,26 +217,21 @@ def engine_of(
         layer_kinds(model, head, block_size),
         options.kv_memory or _available(model.device),
         context=info.context_length,
-        may_shorten=may_shorten,
+        may_shorten=options.context is None,
         limits=limits,
         block_size=block_size,
         # Memory of the CPU is taken page by page as tokens fill it; a card's is taken at the start.
         steady=None if on_gpu or options.kv_memory else machine_share(),
     )
     runner = _runner(model, plan, limits, progress, head)
-    return LocalEngine(runner, _planned(info, options, plan, limits), _cache(model, plan), limits)
+    cache = PrefixCache(model.config.windows, plan.blocks, plan.block_size)
+    return LocalEngine(runner, _planned(info, options, plan, limits), cache, limits)
 
 
 def _loaded_head(name: str, model: GptOss) -> DraftHead:
     from inference.drafting.loading import load_draft_head
 
     return load_draft_head(name, model)
-
-
-def _drafts(options: LocalOptions) -> int:
-    if options.draft_head is not None:
-        return GUESSED_TOKENS
-    return DRAFTED_TOKENS if options.speculation else 0
 
 
 def _block_size(on_gpu: bool) -> int:
@@ -272,12 +258,8 @@ def _runner(
     return runner
 
 
-def _cache(model: GptOss, plan: MemoryPlan) -> PrefixCache:
-    return PrefixCache(model.config.windows, plan.blocks, plan.block_size)
-
-
 def _planned(
-    info: EngineInfo, options: LocalOptions, plan: MemoryPlan, limits: SchedulerLimits
+    info: EngineInfo, options: EngineOptions, plan: MemoryPlan, limits: SchedulerLimits
 ) -> EngineInfo:
     drafts = ""
     if limits.drafts:
@@ -308,21 +290,21 @@ def _available(device: torch.device) -> int:
 _LARGEST_DEFAULTS = {"temperature": 2.0, "top_p": 1.0}
 
 
-def read_generation_defaults(folder: Path) -> dict[str, float]:
+def generation_defaults(folder: Path) -> dict[str, Any]:
     """temperature and top_p of generation_config.json, if it has them."""
     path = folder / "generation_config.json"
     if not path.is_file():
         return {}
     try:
         raw: Any = json.loads(path.read_text(encoding="utf-8"))
-        found = {key: raw.get(key) for key in ("temperature", "top_p")}
-        given = {key: float(value) for key, value in found.items() if value is not None}
+        stated = {key: raw.get(key) for key in _LARGEST_DEFAULTS}
+        values = {key: float(value) for key, value in stated.items() if value is not None}
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}. Correct it, or delete it.") from error
-    for key, value in given.items():
+    for key, value in values.items():
         if not 0 <= value <= _LARGEST_DEFAULTS[key]:
             raise CheckpointError(
                 f"{path}: {key} must be from 0 to {_LARGEST_DEFAULTS[key]:g}, but is {value}. Correct it, or "
                 "delete it."
             )
-    return given
+    return values

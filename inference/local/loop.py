@@ -14,10 +14,10 @@ from collections.abc import Sequence as Listed
 
 from inference.engine import EngineBusy, EngineClosed, EngineFailed, Finish, InferenceError
 from inference.failures import Failures
-from inference.local.scheduling.blocks import IntegrityError
+from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
-from inference.local.scheduling.step import Flight, Outcome, Runner, failure_of, right_drafts
+from inference.local.scheduling.step import Flight, Outcome, Runner, as_failure, right_drafts
 
 # Seconds, for clients that are refused: about the time in which one generation of a full queue ends.
 RETRY_AFTER = 2.0
@@ -112,10 +112,10 @@ class Loop:
                 except Exception as error:
                     # A defect in the scheduler: no reader may wait for ever on a thread that has died.
                     self.failures.failed()
-                    self._reset(failure_of(error))
+                    self._reset(as_failure(error))
         except BaseException as error:  # such as SystemExit in the code of a model
             self._broken = f"The engine's thread ended with {type(error).__name__}; the log has more."
-            self._reset(failure_of(error))
+            self._reset(as_failure(error))
         self._end_all(EngineClosed("The engine was closed while it generated."))
         self._runner.close()
 
@@ -163,7 +163,7 @@ class Loop:
     def _improve(self) -> None:
         try:
             self._improves = self._runner.improve()
-        except Exception:  # such as a lack of memory, for something that nobody needs
+        except Exception:  # such as a lack of memory, for something that is not necessary
             self._improves = False
             logger.warning("The engine could not prepare faster steps; it continues as it is.", exc_info=True)
 
@@ -219,7 +219,7 @@ class Loop:
                 self._apply(share, outcome)
 
     def _fail(self, shares: Listed[Share], error: Exception) -> None:
-        failure = failure_of(error)
+        failure = as_failure(error)
         self.failures.failed()
         self._broken = self._broken or self._runner.problem()
         for share in shares:
@@ -234,12 +234,12 @@ class Loop:
         if sequence.drafter is not None:
             sequence.drafter.take(outcome.guesses)
         sequence.take_scores(share.part.start, outcome.scores)
-        for found in outcome.sampled:
-            sequence.tokens.append(found.token)
-            finish = sequence.finish_of(found.token)
+        for sample in outcome.sampled:
+            sequence.tokens.append(sample.token)
+            finish = sequence.finish_with(sample.token)
             if finish is not None:
                 self._end(sequence, None)
-            sequence.outbox.put(found.token, found.logprob, finish)
+            sequence.outbox.put(sample.token, sample.logprob, finish)
             if finish is not None:
                 return
         if outcome.error is not None:

@@ -73,7 +73,7 @@ def _upwards(root: Path, path: str) -> Iterator[Path]:
 def _numbers(path: Path) -> dict[str, int]:
     """Reads a file of lines that begin with a name and a number."""
     words = [line.split() for line in _text(path).splitlines()]
-    return {each[0]: int(each[1]) for each in words if len(each) > 1 and each[1].isdigit()}
+    return {line[0]: int(line[1]) for line in words if len(line) > 1 and line[1].isdigit()}
 
 
 def _text(path: Path) -> str:

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from inference.drafting.head import DraftHead
 from inference.engine import InferenceError, Sampling, TokenLogprob
-from inference.local.guessing import Guessing
-from inference.local.sampling.sampler import Sampler, score_of
-from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
+from inference.local.guesser import Guesser
+from inference.local.sampling.sampler import Sampler, token_score
+from inference.local.scheduling.step import Outcome, Sampled, StepPart, as_failure
 from inference.models.gpt_oss import GptOss, HiddenStates
-from inference.models.kv_cache import PagedMemory
-from inference.ops.device_check import device_problem
-from inference.ops.pages import BLOCK_SIZE, Pages, Span, of_spans, slots_of, span
+from inference.models.kv_memory import PagedMemory
+from inference.ops.device import device_problem
+from inference.ops.pages import BLOCK_SIZE, Pages, Span, pages_from_spans, slot_range, span
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class TorchRunner:
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
-        self._guessing = None if head is None else Guessing(head, model, blocks, block_size)
+        self._guesser = None if head is None else Guesser(head, model, blocks, block_size)
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
@@ -79,7 +79,7 @@ class TorchRunner:
         for part in parts:
             if part.samples and isinstance(part.picker, Sampler):
                 part.picker.prepare()
-        hidden = None if self._guessing is None else self._guessing.hidden()
+        hidden = None if self._guesser is None else self._guesser.hidden()
         x = self._rows(parts, hidden)
         outcomes = self._outcomes(parts, x)
         return Landed(outcomes if hidden is None else self._with_guesses(parts, outcomes, hidden))
@@ -88,18 +88,18 @@ class TorchRunner:
         self, parts: Sequence[StepPart], outcomes: list[Outcome], hidden: HiddenStates
     ) -> list[Outcome]:
         """The tokens are sampled: an error must not make the engine repeat the step."""
-        assert self._guessing is not None
+        assert self._guesser is not None
         try:
-            return self._guessing.extended(parts, outcomes, hidden)
+            return self._guesser.extended(parts, outcomes, hidden)
         except Exception:
             # Any exception: the model's tokens are right without the head.
             logger.exception("The draft head failed; from here on no drafts are made.")
-            self._guessing = None
+            self._guesser = None
             return outcomes
 
     def _outcomes(self, parts: Sequence[StepPart], x: Tensor) -> list[Outcome]:
         """Samples from the last layer's rows."""
-        wanted = [_wanted_rows(part) for part in parts]
+        wanted = [part.wanted for part in parts]
         picked: list[int] = []
         end = 0
         for part, rows in zip(parts, wanted, strict=True):
@@ -127,7 +127,7 @@ class TorchRunner:
         """All parts' tokens through the layers."""
         device = self._model.device
         tokens = torch.tensor([token for part in parts for token in part.tokens], device=device)
-        places = [place for part in parts for place in range(part.start, part.start + len(part.tokens))]
+        places = [position for part in parts for position in range(part.start, part.start + len(part.tokens))]
         pages = [self._pages(parts, kind) for kind in range(len(self._model.config.windows))]
         return self._model.forward(tokens, torch.tensor(places, device=device), self._memory, pages, hidden)
 
@@ -137,23 +137,18 @@ class TorchRunner:
         spans: list[Span] = []
         for part in parts:
             table, begin, end = part.tables[kind], len(slots), part.start + len(part.tokens)
-            slots += slots_of(table, part.start, end, size)
+            slots += slot_range(table, part.start, end, size)
             spans.append(span(begin, len(slots), end, table, window, size))
-        return of_spans(spans, torch.tensor(slots, device=self._model.device), window, size)
+        return pages_from_spans(spans, torch.tensor(slots, device=self._model.device), window, size)
 
 
 def _keep_freed_memory() -> None:
     """Makes glibc keep the memory that large tensors leave, up to 64 MiB for each thread.
 
-    Otherwise it returns it to the system, and each step takes it anew, page by page: 12 ms of 100 with 32
+    Otherwise it returns it to the system, and each step takes it again, page by page: 12 ms of 100 with 32
     generations. It keeps twice the size of the largest block that was freed, of those below 32 MiB.
     """
     torch.empty((32 << 20) - (1 << 16), dtype=torch.uint8)
-
-
-def _wanted_rows(part: StepPart) -> int:
-    """The number of a part's last rows that need logits."""
-    return len(part.tokens) if part.scored is not None else part.samples
 
 
 def _outcome(part: StepPart, logits: Tensor) -> Outcome:
@@ -166,13 +161,13 @@ def _outcome(part: StepPart, logits: Tensor) -> Outcome:
         if part.scored is not None:
             top = sampler.sampling.prompt_logprobs or 0
             scored = zip(logits, part.scored, strict=False)
-            scores = tuple(score_of(row, token, top, ranked=True) for row, token in scored)
+            scores = tuple(token_score(row, token, top, ranked=True) for row, token in scored)
         _sample(part, sampler, logits[len(logits) - part.samples :], sampled)
     except InferenceError as error:
         return Outcome(tuple(sampled), scores, error)
     except Exception as error:
         # Any Exception: a grammar is the caller's code, and may only break its own generation.
-        return Outcome(tuple(sampled), scores, failure_of(error))
+        return Outcome(tuple(sampled), scores, as_failure(error))
     return Outcome(tuple(sampled), scores)
 
 
@@ -183,7 +178,9 @@ def _sample(part: StepPart, sampler: Sampler, logits: Tensor, sampled: list[Samp
     """
     drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
     for at, row in enumerate(logits):
-        found = sampler.sample(row)
-        sampled.append(found)
-        if found.token in sampler.sampling.stop_token_ids or (at < len(drafts) and drafts[at] != found.token):
+        sample = sampler.sample(row)
+        sampled.append(sample)
+        if sample.token in sampler.sampling.stop_token_ids or (
+            at < len(drafts) and drafts[at] != sample.token
+        ):
             return

@@ -8,55 +8,50 @@ bits when there is time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from inference.config import ModelConfig
-from inference.engine import CheckpointError
+from inference.models.layouts import Packed
 from inference.ops import reference as ops
 from inference.ops.halves import Matrix, halves_where_exact, linear
 
 # The most memory for all experts of a model as floats. A larger model keeps none: the kept ones would be
 # evicted before they are used again.
 KEPT_FLOAT_BYTES = 256 << 20
-MXFP4_BLOCK = 32
 # The largest tokens × experts for which every kept expert runs on every token.
 DENSE_ROWS = 128
 
 Floats = tuple[Tensor, Tensor, Tensor, Tensor]  # w1 2I×H, b1, w2 H×I, b2
 Rows = tuple[Matrix, Tensor, Matrix, Tensor]  # the same, packed or not
-Joint = tuple[Matrix, Tensor, Matrix, Tensor]  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
-Packed = tuple[Tensor, Tensor]  # blocks, scales
 
 
-class Experts(ABC):
+class Experts:
     waits_for_device = True
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, as_floats: Callable[[int], Floats]) -> None:
+        """`as_floats`: one expert's rows in the compute type."""
+        self._as_floats = as_floats
         self._limit, self._alpha = config.swiglu_limit, config.swiglu_alpha
         per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize
         self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
         self._count = config.experts
         self._kept: dict[int, Floats] = {}
-        self._joint: Joint | None = None
+        self._joint: Rows | None = None  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
         self._packed: list[Rows] = []
-
-    @abstractmethod
-    def _as_floats(self, expert: int) -> Floats:
-        """One expert's rows in the compute type."""
 
     def rows(self, expert: int) -> Rows:
         return self._packed[expert] if self._packed else self._floats(expert)
 
     def _floats(self, expert: int) -> Floats:
-        found = self._kept.get(expert)
-        if found is None:
-            found = self._as_floats(expert)
+        floats = self._kept.get(expert)
+        if floats is None:
+            floats = self._as_floats(expert)
             if self._keeps:
-                self._kept[expert] = found
-        return found
+                self._kept[expert] = floats
+        return floats
 
     def pack(self) -> bool:
         """Packs the kept experts in 16 bits where that is exact; returns whether there was anything to do.
@@ -97,12 +92,12 @@ class Experts(ABC):
         scaled = inner.view(len(x), self._count, -1) * weights.unsqueeze(2)
         return torch.addmm(linear(scaled.flatten(1), second), weights, b2)
 
-    def _join(self) -> Joint:
+    def _join(self) -> Rows:
         """All kept experts as one matrix for each product, in 16 bits where that is exact."""
         if self._joint is None:
             rows = [self._floats(expert) for expert in range(self._count)]
             w1, b1, w2, b2 = zip(*rows, strict=True)
-            first, second = (halves_where_exact(whole) for whole in (torch.cat(w1), torch.cat(w2, 1)))
+            first, second = (halves_where_exact(joined) for joined in (torch.cat(w1), torch.cat(w2, 1)))
             self._joint = (first, torch.cat(b1), second, torch.stack(b2))
         return self._joint
 
@@ -123,40 +118,27 @@ class Experts(ABC):
         return torch.zeros_like(x).index_add_(0, owners, result)
 
 
-def check_block_sizes(config: ModelConfig) -> None:
-    for name, size in (("hidden_size", config.hidden), ("intermediate_size", config.intermediate)):
-        if size % MXFP4_BLOCK:
-            raise CheckpointError(
-                f"MXFP4 experts have blocks of {MXFP4_BLOCK}, but {name} is {size}: not a multiple."
-            )
-
-
-class PackedExperts(Experts):
+def packed_experts(
+    config: ModelConfig, dtype: torch.dtype, w1: Packed, b1: Tensor, w2: Packed, b2: Tensor
+) -> Experts:
     """MXFP4: 17 bytes for 32 weights."""
 
-    def __init__(
-        self, config: ModelConfig, dtype: torch.dtype, w1: Packed, b1: Tensor, w2: Packed, b2: Tensor
-    ) -> None:
-        super().__init__(config, dtype)
-        self._w1, self._b1, self._w2, self._b2, self._dtype = w1, b1, w2, b2, dtype
-
-    def _as_floats(self, expert: int) -> Floats:
-        w1, w2 = (
-            ops.dequantise_mxfp4(blocks[expert], scales[expert], self._dtype)
-            for blocks, scales in (self._w1, self._w2)
+    def as_floats(expert: int) -> Floats:
+        first, second = (
+            ops.dequantise_mxfp4(blocks[expert], scales[expert], dtype) for blocks, scales in (w1, w2)
         )
-        return w1, self._b1[expert], w2, self._b2[expert]
+        return first, b1[expert], second, b2[expert]
+
+    return Experts(config, dtype, as_floats)
 
 
-class PlainExperts(Experts):
+def plain_experts(
+    config: ModelConfig, dtype: torch.dtype, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor
+) -> Experts:
     """Weights stored as floats, E × rows × columns (views of any strides)."""
 
-    def __init__(
-        self, config: ModelConfig, dtype: torch.dtype, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor
-    ) -> None:
-        super().__init__(config, dtype)
-        self._w1, self._b1, self._w2, self._b2, self._dtype = w1, b1, w2, b2, dtype
+    def as_floats(expert: int) -> Floats:
+        first, second = (weights[expert].to(dtype).contiguous() for weights in (w1, w2))
+        return first, b1[expert], second, b2[expert]
 
-    def _as_floats(self, expert: int) -> Floats:
-        w1, w2 = (weights[expert].to(self._dtype).contiguous() for weights in (self._w1, self._w2))
-        return w1, self._b1[expert], w2, self._b2[expert]
+    return Experts(config, dtype, as_floats)

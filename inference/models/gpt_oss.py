@@ -16,15 +16,16 @@ from torch import Tensor
 from inference.config import ModelConfig, read_config
 from inference.models.experts import Experts
 from inference.models.head import PackedHead
-from inference.models.kv_cache import KVCache, PagedMemory
-from inference.models.precision import Precision
-from inference.models.rotations import Rotations
+from inference.models.kv_memory import KVCache, PagedMemory
+from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
-from inference.ops.choice import ops_for
+from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows
 from inference.ops.pages import Pages
+from inference.ops.rope import Rotations
 from inference.ops.scaled import FP8
+from inference.options import Precision
 
 
 @dataclass(slots=True)
@@ -43,24 +44,16 @@ class GptOss:
     def __init__(self, config: ModelConfig, weights: Weights, precision: Precision = AS_COMPUTED) -> None:
         self.config, self.precision = config, precision
         self._weights = weights
-        self._kinds = [config.kind_of(layer) for layer in range(config.layers)]
-        self._device, self._dtype = weights.norm.device, weights.layers[0].router.dtype
-        self._ops = ops_for(self._device)
-        self._rotations = Rotations(config.rope, config.head_dim, config.context_length, self._device)
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of activations."""
-        return self._dtype
+        self._kinds = [config.kind(layer) for layer in range(config.layers)]
+        self.device = weights.norm.device
+        self.dtype = weights.layers[0].router.dtype  # of activations
+        self._ops = ops_for(self.device)
+        self._rotations = Rotations(config.rope, config.head_dim, config.context_length, self.device)
 
     @property
     def kv_dtype(self) -> torch.dtype:
         """The type of keys and values."""
-        return FP8 if self.precision.kv == "fp8" else self._dtype
+        return FP8 if self.precision.kv == "fp8" else self.dtype
 
     @property
     def rounding(self) -> float | None:
@@ -122,7 +115,7 @@ class GptOss:
 
     def embed(self, tokens: Tensor) -> Tensor:
         """T×H: the rows that the first layer takes."""
-        return self._weights.embedding[tokens].to(self._dtype)
+        return self._weights.embedding[tokens].to(self.dtype)
 
     def normed(self, x: Tensor) -> Tensor:
         """Rows of `forward` as the head takes them."""
@@ -147,31 +140,45 @@ class GptOss:
         if isinstance(head, PackedHead) and head.merge():
             return True
         experts = [layer.experts for layer in self._weights.layers]
-        return any(isinstance(each, Experts) and each.pack() for each in experts)
+        return any(isinstance(own, Experts) and own.pack() for own in experts)
 
     # One sequence alone -------------------------------------------------------------------------------
 
     def new_cache(self) -> KVCache:
-        return KVCache(self.config, self._device, self.kv_dtype)
+        return KVCache(self.config, self.device, self.kv_dtype)
 
-    def extend(self, tokens: Sequence[int], cache: KVCache) -> None:
-        """Reads a part of a prompt without computing logits."""
-        self._extend(tokens, cache)
-
-    def _extend(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
+    def extend(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
+        """Reads further tokens; returns their rows as `forward` does."""
         pages = cache.pages(len(tokens))
-        positions = torch.arange(cache.length, cache.length + len(tokens), device=self._device)
-        x = self.forward(torch.tensor(tokens, device=self._device), positions, cache.memory, pages)
+        positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
+        x = self.forward(torch.tensor(tokens, device=self.device), positions, cache.memory, pages)
         cache.length += len(tokens)
         return x
 
     def next_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
         """The logits (V, float32) after the last of these tokens."""
-        return self.logits(self._extend(tokens, cache)[-1:])[0]
+        return self.logits(self.extend(tokens, cache)[-1:])[0]
 
     def all_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
         """T × V, float32."""
-        return self.logits(self._extend(tokens, cache))
+        return self.logits(self.extend(tokens, cache))
+
+
+def build_model(
+    source: TensorSource,
+    config: ModelConfig,
+    device: torch.device,
+    *,
+    precision: Precision = AS_COMPUTED,
+    progress: bool | None = None,
+) -> GptOss:
+    """In float32 on the CPU, where bf16 products are far slower, else in bf16.
+
+    Where no kernel reads FP8, weights in FP8 are the floats that it stands for: the same results, no gain.
+    """
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    weights = load_weights(source, config, device=device, dtype=dtype, precision=precision, progress=progress)
+    return GptOss(config, weights, precision)
 
 
 def load_model(
@@ -180,21 +187,11 @@ def load_model(
     device: torch.device | None = None,
     context: int | None = None,
     progress: bool | None = None,
-    any_vocabulary: bool = False,
     precision: Precision = AS_COMPUTED,
     given: str | None = None,
 ) -> GptOss:
-    """The model of a checkpoint folder: float32 on the CPU, where bf16 products are far slower, else bf16.
-
-    Where no kernel reads FP8, weights in FP8 are the floats that it stands for: the same results, no gain.
-
-    `any_vocabulary` is for tests, whose small models speak no Harmony. `given` is the model's name as the
-    user gave it; without one, errors name the folder.
-    """
-    found = find_checkpoint(folder)
-    config = read_config(found / "config.json", any_vocabulary=any_vocabulary)
-    config = config.with_context(context, given or found)
+    """The model of a checkpoint folder. `given` is its name as the user wrote it, for errors."""
+    checkpoint = find_checkpoint(folder)
+    config = read_config(checkpoint / "config.json").with_context(context, given or checkpoint)
     on = device if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = torch.float32 if on.type == "cpu" else torch.bfloat16
-    weights = load_weights(found, config, device=on, dtype=dtype, precision=precision, progress=progress)
-    return GptOss(config, weights, precision)
+    return build_model(TensorFiles(checkpoint), config, on, precision=precision, progress=progress)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from inference.config import ModelConfig
-from inference.models.gpt_oss import GptOss
-from inference.models.precision import Precision
-from inference.models.weights import AS_COMPUTED, weights_of
+from inference.models.gpt_oss import GptOss, build_model
+from inference.models.weights import AS_COMPUTED
+from inference.options import Precision
 
 # A 4-bit value has a root mean square of 2.9; times 2^-7 or 2^-8 that is about 1/√2880.
 LEAST_SCALE, MOST_SCALE = 119, 121
@@ -26,12 +26,10 @@ LEAST_SCALE, MOST_SCALE = 119, 121
 class RandomTensors:
     """A checkpoint of the Hugging Face layout without files: the same name gives the same tensor."""
 
+    folder = Path("random weights")
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
-
-    @property
-    def folder(self) -> Path:
-        return Path("random weights")
 
     def __contains__(self, name: str) -> bool:
         return name != "embedding.weight" and not name.endswith("gate_up_proj")
@@ -56,7 +54,4 @@ def random_model(
     progress: bool | None = None,
     precision: Precision = AS_COMPUTED,
 ) -> GptOss:
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    files = RandomTensors(device)
-    weights = weights_of(files, config, device=device, dtype=dtype, precision=precision, progress=progress)
-    return GptOss(config, weights, precision)
+    return build_model(RandomTensors(device), config, device, precision=precision, progress=progress)

@@ -44,13 +44,9 @@ class TensorFiles:
     """One model's tensors. The result of `take` stays in the mapped file until it is copied or converted."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._file_of = _indexed(folder) if (folder / INDEX).is_file() else _scanned(folder)
         self._open: dict[Path, Any] = {}
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
 
     def __contains__(self, name: str) -> bool:
         return name in self._file_of
@@ -73,12 +69,12 @@ class TensorFiles:
         path = self._file_of[name]
         try:
             part = self._opened(path).get_slice(name)
-            found, kind = tuple(part.get_shape()), str(part.get_dtype())
+            stored, kind = tuple(part.get_shape()), str(part.get_dtype())
         except (safetensors.SafetensorError, OSError) as error:
             raise CheckpointError(f"{path}: the tensor {name!r} cannot be read: {error}") from error
-        if found != tuple(shape):
+        if stored != tuple(shape):
             raise CheckpointError(
-                f"{path}: the tensor {name!r} has shape {_spelt(found)}, but config.json requires "
+                f"{path}: the tensor {name!r} has shape {_spelt(stored)}, but config.json requires "
                 f"{_spelt(shape)}. The config.json and the weights belong to different models."
             )
         if kind not in kinds:

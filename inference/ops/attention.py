@@ -103,11 +103,11 @@ def _seen(places: Tensor, span: Span, size: int, dtype: torch.dtype) -> Tensor:
     conversion, else a copy."""
     begin, length = span.first % size, span.length - span.first
     if span.run and span.blocks:
-        found = places.narrow(1, span.blocks[0] * size + begin, length)
-        return found if found.dtype == dtype else found.to(dtype)
+        seen = places.narrow(1, span.blocks[0] * size + begin, length)
+        return seen if seen.dtype == dtype else seen.to(dtype)
     numbers = torch.tensor(span.blocks, dtype=torch.int64, device=places.device)
-    found = _taken(places.view(len(places), -1, size, places.shape[2]), numbers, dtype)
-    return found.flatten(1, 2)[:, begin : begin + length]
+    seen = _taken(places.view(len(places), -1, size, places.shape[2]), numbers, dtype)
+    return seen.flatten(1, 2)[:, begin : begin + length]
 
 
 def _attend_alone(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ class Mixture:
         tokens, per_token = chosen.shape
         hidden = self._second.rows
         experts = len(self._first_bias)
-        how, tiles = launches.of_experts(tokens, chosen.numel(), experts), tiles_of(chosen, experts)
+        how, tiles = launches.of_experts(tokens, chosen.numel(), experts), tiled(chosen, experts)
         inner = self._gate_up(x, tiles, how.gate_up, per_token, chosen.numel())
         results = self._down(inner, tiles, how.down, tokens)
         out = torch.empty_like(residual)
@@ -114,7 +114,7 @@ def _sizes(tiles: Tiles, how: launches.Product) -> dict[str, int]:
     }
 
 
-def tiles_of(chosen: Tensor, experts: int) -> Tiles:
+def tiled(chosen: Tensor, experts: int) -> Tiles:
     """`chosen` is T×k."""
     pairs = chosen.numel()
     size = launches.of_experts(len(chosen), pairs, experts).tokens

@@ -25,23 +25,19 @@ SKINNY_TOKENS = 16  # up to this many rows, kernels of this package multiply; ab
 ROUTED_TOKENS = 128  # up to this many rows, one launch normalises and routes
 PROGRAMS = 256  # fills a large GPU about twice
 
-__all__ = [
-    "Mixture",
-    "experts_block",
-    "head_logits",
-    "paged_attention",
-    "project_out",
-    "qkv",
-    "rms_norm",
-    "rotate_and_write",
-]
-
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out = torch.empty_like(x)
     width = triton.next_power_of_2(x.shape[-1])
     norm.rms_norm[(len(x),)](
-        x, weight, out, x.shape[-1], eps, WIDTH=width, num_warps=warps_of(width), **launches.early("rms_norm")
+        x,
+        weight,
+        out,
+        x.shape[-1],
+        eps,
+        WIDTH=width,
+        num_warps=warps_for(width),
+        **launches.early("rms_norm"),
     )
     return out
 
@@ -67,22 +63,22 @@ def qkv(
         _rotate_and_write(_parts(rms_norm(x, norm_weight, eps), weight, bias), heads, *after)
         return query
     values_of_rows, scales, is_scaled = _stored(weight)
-    whole = (x, norm_weight, values_of_rows, scales, scales if bias is None else bias, *after)
+    arguments = (x, norm_weight, values_of_rows, scales, scales if bias is None else bias, *after)
     if tokens <= VECTOR_TOKENS:
-        each = launches.SCALED_QKV_WHOLE if is_scaled else launches.QKV_WHOLE
-        width, half = triton.next_power_of_2(hidden), min(each.half, size // 2)
+        single = launches.SCALED_QKV_WHOLE if is_scaled else launches.QKV_WHOLE
+        width, half = triton.next_power_of_2(hidden), min(single.half, size // 2)
         vector.qkv[(len(weight) // (2 * half),)](
-            *whole, hidden, heads, kv_heads, *strides_of(keys, values), eps,
+            *arguments, hidden, heads, kv_heads, *memory_strides(keys, values), eps,
             SCALED=is_scaled, HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=tokens, WIDTH=width,
-            num_warps=each.warps, **launches.early("qkv"),
+            num_warps=single.warps, **launches.early("qkv"),
         )  # fmt: skip
     else:
         how = launches.SCALED_QKV if is_scaled else launches.QKV
         half = min(how.half, size // 2)
         dense.qkv[(len(weight) // (2 * half),)](
-            *whole, tokens, hidden, heads, kv_heads, *strides_of(keys, values), eps,
+            *arguments, tokens, hidden, heads, kv_heads, *memory_strides(keys, values), eps,
             SCALED=is_scaled, HAS_BIAS=bias is not None, SIZE=size, HALF=half, TOKENS=16,
-            COLUMNS=columns_of(hidden, how.columns), SHARERS=how.warps, PLAIN=PLAIN,
+            COLUMNS=columns_per_turn(hidden, how.columns), SHARERS=how.warps, PLAIN=PLAIN,
             num_warps=how.warps, num_stages=how.stages, **launches.early("qkv"),
         )  # fmt: skip
     return query
@@ -111,7 +107,7 @@ def _rotate_and_write(
     """`parts`: P × T × (N+2K)·D, to be added."""
     tokens, (kv_heads, size) = parts.shape[1], keys.shape[2:]
     dense.rotate_and_write[(triton.cdiv(tokens, 16), heads + 2 * kv_heads)](
-        parts, cos, sin, query, keys, values, slots, tokens, heads, kv_heads, *strides_of(keys, values),
+        parts, cos, sin, query, keys, values, slots, tokens, heads, kv_heads, *memory_strides(keys, values),
         SIZE=size, TOKENS=16, SPLITS=len(parts), num_warps=1, **launches.early("rotate"),
     )  # fmt: skip
 
@@ -122,7 +118,7 @@ def _parts(x: Tensor, weight: Rows, bias: Tensor | None) -> Tensor:
         return functional.linear(x, weight, bias).unsqueeze(0)
     if len(x) > scaled_products.MOST_TOKENS:
         return scaled_products.linear(x, weight, bias).unsqueeze(0)
-    return scaled_products.parts_of(x, weight, bias, None, x.dtype)
+    return scaled_products.product_parts(x, weight, bias, None, x.dtype)
 
 
 def _stored(weight: Rows) -> tuple[Tensor, Tensor, bool]:
@@ -197,7 +193,7 @@ def _project(
         x, weight, weight if bias is None else bias, out if residual is None else residual, out,
         tokens, columns, rows,
         HAS_BIAS=bias is not None, HAS_RESIDUAL=residual is not None, TOKENS=16, ROWS=tile,
-        COLUMNS=columns_of(columns), PLAIN=PLAIN, num_warps=4 if tile > 16 else 2, num_stages=4,
+        COLUMNS=columns_per_turn(columns), PLAIN=PLAIN, num_warps=4 if tile > 16 else 2, num_stages=4,
         **launches.early("out"),
     )  # fmt: skip
     return out
@@ -217,13 +213,13 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
     heads, size = query.shape[1:]
     kv_heads, count = keys.shape[2], pages.decodes
     group = heads // kv_heads
-    splits = splits_of(count * kv_heads, pages.window)
+    splits = key_splits(count * kv_heads, pages.window)
     parts = torch.empty(count, heads, splits, size + 2, dtype=torch.float32, device=query.device)
-    each = parts.numel() // (size + 2)
-    sums, peaks, weights = torch.split_with_sizes(parts.view(-1), [each * size, each, each])
+    pieces = parts.numel() // (size + 2)
+    sums, peaks, weights = torch.split_with_sizes(parts.view(-1), [pieces * size, pieces, pieces])
     attention_decode.decode[(count, kv_heads, splits)](
         query, keys, values, sinks, pages.tables, pages.lengths, out, sums, peaks, weights,
-        pages.tables.stride(0), heads, *strides_of(keys, values), size**-0.5,
+        pages.tables.stride(0), heads, *memory_strides(keys, values), size**-0.5,
         WINDOW=pages.window or 0, GROUP=group, ROWS=max(16, triton.next_power_of_2(group)), SIZE=size,
         BLOCK=pages.block_size, KEYS=64, SPLITS=splits, FIRST=pages.first, PLAIN=PLAIN, num_warps=4,
         num_stages=3,
@@ -236,7 +232,7 @@ def _decode(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: P
         )  # fmt: skip
 
 
-def strides_of(keys: Tensor, values: Tensor) -> tuple[int, int]:
+def memory_strides(keys: Tensor, values: Tensor) -> tuple[int, int]:
     """The distance from slot to slot, across blocks too, and from head to head."""
     blocks, slots, heads, dims = keys.stride()
     assert keys.stride() == values.stride(), "keys and values must have the same strides"
@@ -244,7 +240,7 @@ def strides_of(keys: Tensor, values: Tensor) -> tuple[int, int]:
     return slots, heads
 
 
-def splits_of(programs: int, window: int | None) -> int:
+def key_splits(programs: int, window: int | None) -> int:
     """Into how many parts the keys are split. It depends on the number of programs, not of keys, which a
     recorded step does not know."""
     if window is not None and window <= 256:
@@ -262,7 +258,7 @@ def _prefill(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: 
     tiles = (tokens - pages.decodes) // queries + sequences - pages.decodes
     attention_prefill.prefill[(tiles, heads)](
         query, keys, values, sinks, pages.tables, pages.lengths, pages.starts, out,
-        pages.tables.stride(0), heads, keys.shape[2], *strides_of(keys, values), pages.decodes, sequences,
+        pages.tables.stride(0), heads, keys.shape[2], *memory_strides(keys, values), pages.decodes, sequences,
         size**-0.5,
         WINDOW=pages.window or 0, SIZE=size, BLOCK=pages.block_size, QUERIES=queries,
         KEYS=16 if PLAIN else 64, SEQUENCES=triton.next_power_of_2(sequences), PLAIN=PLAIN,
@@ -343,10 +339,10 @@ def _counters(device: torch.device) -> Tensor:
     return _zeros[device]
 
 
-def columns_of(columns: int, most: int = 128) -> int:
+def columns_per_turn(columns: int, most: int = 128) -> int:
     """How many columns of a product one turn of the loop takes."""
     return min(most, int(triton.next_power_of_2(columns)))
 
 
-def warps_of(width: int) -> int:
+def warps_for(width: int) -> int:
     return max(1, min(8, width // 256))

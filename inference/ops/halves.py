@@ -39,12 +39,12 @@ class HalfRows:
         if len(self._packed) == 1:
             only: Tensor = times(x, self._packed[0])
             return only
-        found, end = x.new_empty(len(x), self._count), 0
+        out, end = x.new_empty(len(x), self._count), 0
         for part in self._packed:  # one at a time: all of them and their sum would be twice the memory
             some = times(x, part)
             begin, end = end, end + some.shape[1]
-            found[:, begin:end] = some
-        return found
+            out[:, begin:end] = some
+        return out
 
 
 Matrix = Tensor | HalfRows  # weights of a product, in either form
@@ -74,6 +74,6 @@ def halves_where_exact(rows: Tensor) -> Matrix:
 def linear(x: Tensor, weight: Matrix, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b."""
     if isinstance(weight, HalfRows):
-        found = weight.product(x)
-        return found if bias is None else found.add_(bias)
+        out = weight.product(x)
+        return out if bias is None else out.add_(bias)
     return functional.linear(x, weight, bias)

@@ -86,29 +86,29 @@ class Pages:
         """What is attended to by one product each, in the order of rows; computed once for all layers."""
         groups: list[list[Span]] = []
         widest = 0  # blocks of the last group's longest sequence
-        for each in self.spans[: self.decodes]:
-            together = max(widest, len(each.blocks))
-            if groups and self._fit_together(groups[-1], each, together):
-                groups[-1].append(each)
+        for sequence in self.spans[: self.decodes]:
+            together = max(widest, len(sequence.blocks))
+            if groups and self._fit_together(groups[-1], sequence, together):
+                groups[-1].append(sequence)
                 widest = together
             else:
-                groups.append([each])
-                widest = len(each.blocks)
+                groups.append([sequence])
+                widest = len(sequence.blocks)
         decoding = (group[0] if len(group) == 1 else self._gathered(group) for group in groups)
-        return (*decoding, *(each for each in self.spans[self.decodes :] if each.queries))
+        return (*decoding, *(sequence for sequence in self.spans[self.decodes :] if sequence.queries))
 
     def _fit_together(self, group: list[Span], other: Span, widest: int) -> bool:
         keys, padded = len(other.blocks), (len(group) + 1) * widest
         within = widest * self.block_size <= LONGEST_GATHERED and padded * self.block_size <= GATHERED_KEYS
-        return within and padded <= 2 * (keys + sum(len(each.blocks) for each in group))
+        return within and padded <= 2 * (keys + sum(len(sequence.blocks) for sequence in group))
 
     def _gathered(self, group: list[Span]) -> Gathered:
         size, on = self.block_size, self.slots.device  # the device may be a GPU without kernels
-        widest = max(1, *(len(each.blocks) for each in group))  # padding has no blocks
-        blocks = [each.blocks + [0] * (widest - len(each.blocks)) for each in group]
+        widest = max(1, *(len(sequence.blocks) for sequence in group))  # padding has no blocks
+        blocks = [sequence.blocks + [0] * (widest - len(sequence.blocks)) for sequence in group]
         begins, ends, newest = (
             torch.tensor(column, device=on).unsqueeze(1)
-            for column in zip(*(_places_within(each, size) for each in group), strict=True)
+            for column in zip(*(_places_within(sequence, size) for sequence in group), strict=True)
         )
         within = torch.arange(widest * size, device=on).unsqueeze(0)
         hidden = (within < begins) | (within >= ends)
@@ -123,11 +123,11 @@ class Pages:
         )
 
 
-def _places_within(each: Span, size: int) -> tuple[int, int, int]:
+def _places_within(sequence: Span, size: int) -> tuple[int, int, int]:
     """Where the keys of a sequence begin and end within its blocks, and the place of the newest in memory."""
-    begin = each.first % size
-    end = begin + each.length - each.first
-    newest = each.blocks[-1] * size + (each.length - 1) % size if each.blocks else 0
+    begin = sequence.first % size
+    end = begin + sequence.length - sequence.first
+    newest = sequence.blocks[-1] * size + (sequence.length - 1) % size if sequence.blocks else 0
     return begin, end, newest
 
 
@@ -141,22 +141,22 @@ def span(
     return Span(start, end, length, first, blocks, run)
 
 
-def slots_of(table: Sequence[int], start: int, end: int, size: int) -> list[int]:
+def slot_range(table: Sequence[int], start: int, end: int, size: int) -> list[int]:
     """Where a sequence's keys of positions start to end - 1 lie."""
     return [table[at // size] * size + at % size for at in range(start, end)]
 
 
-def of_spans(spans: Sequence[Span], slots: Tensor, window: int | None, block_size: int) -> Pages:
+def pages_from_spans(spans: Sequence[Span], slots: Tensor, window: int | None, block_size: int) -> Pages:
     """For the CPU, from tables that are lists."""
     return Pages(
         tables=torch.empty(0, dtype=torch.int32),
-        lengths=torch.tensor([each.length for each in spans], dtype=torch.int32),
-        starts=torch.tensor([0, *(each.end for each in spans)], dtype=torch.int32),
+        lengths=torch.tensor([sequence.length for sequence in spans], dtype=torch.int32),
+        starts=torch.tensor([0, *(sequence.end for sequence in spans)], dtype=torch.int32),
         slots=slots,
         window=window,
         block_size=block_size,
-        decodes=sum(each.queries == 1 for each in spans),
-        longest=max((each.queries for each in spans), default=0),
+        decodes=sum(sequence.queries == 1 for sequence in spans),
+        longest=max((sequence.queries for sequence in spans), default=0),
         given_spans=tuple(spans),
     )
 

@@ -9,19 +9,18 @@ on the rows that are sampled from, and sample (sampling.py).
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inference.config import RopeConfig
 from inference.ops.attention import fp8 as fp8
 from inference.ops.attention import paged_attention as paged_attention
 from inference.ops.attention import write_kv as write_kv
 from inference.ops.halves import Matrix, linear
 from inference.ops.pages import Pages
+from inference.ops.rope import apply_rope as apply_rope
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by code.
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
@@ -31,50 +30,6 @@ SCALE_BIAS = 127
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """x·w / √(mean x² + eps) over the last dimension, in float32."""
     return functional.rms_norm(x.float(), weight.shape, weight, eps).to(x.dtype)
-
-
-def rope_frequencies(rope: RopeConfig, head_dim: int) -> tuple[Tensor, float]:
-    """Radians per position for each of the D/2 pairs, and YaRN's factor on cos and sin (else 1)."""
-    pairs = torch.arange(0, head_dim, 2, dtype=torch.float32)
-    plain = 1.0 / rope.theta ** (pairs / head_dim)
-    if rope.factor <= 1.0:
-        return plain, 1.0 if rope.concentration is None else rope.concentration
-    if rope.by_turns:
-        turns = rope.original_context * plain / (2 * math.pi)
-        kept = ((turns - rope.beta_slow) / (rope.beta_fast - rope.beta_slow)).clamp(0, 1)
-        return plain * (kept + (1 - kept) / rope.factor), 1.0
-    low, high = (_pair_turning(turns, rope, head_dim) for turns in (rope.beta_fast, rope.beta_slow))
-    if rope.truncate:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, head_dim - 1)
-    ramp = ((pairs / 2 - low) / max(high - low, 0.001)).clamp(0, 1)
-    frequencies = plain / rope.factor * ramp + plain * (1 - ramp)
-    concentration = 0.1 * math.log(rope.factor) + 1.0 if rope.concentration is None else rope.concentration
-    return frequencies, concentration
-
-
-def _pair_turning(turns: float, rope: RopeConfig, head_dim: int) -> float:
-    """The pair (a fraction) that makes `turns` turns over the context of the model's first training."""
-    return head_dim * math.log(rope.original_context / (turns * 2 * math.pi)) / (2 * math.log(rope.theta))
-
-
-def rope_tables(rope: RopeConfig, head_dim: int, positions: int) -> tuple[Tensor, Tensor]:
-    """cos and sin, each positions × D, laid out for `apply_rope`: the sine holds the signs of the halves."""
-    frequencies, concentration = rope_frequencies(rope, head_dim)
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
-    # Writing in place takes a third less time for a context of 131,072.
-    cos, sin = torch.empty(2, positions, 2, len(frequencies))
-    torch.mul(angles.cos(), concentration, out=cos[:, 0])
-    torch.mul(angles.sin_(), concentration, out=sin[:, 1])
-    cos[:, 1] = cos[:, 0]
-    torch.neg(sin[:, 1], out=sin[:, 0])
-    return cos.view(positions, head_dim), sin.view(positions, head_dim)
-
-
-def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates x (T × N × D) by tables (T × D); the pairs are (i, i + D/2)."""
-    swapped = x.roll(x.shape[-1] // 2, -1)
-    return torch.addcmul(x * cos.unsqueeze(1), swapped, sin.unsqueeze(1)).to(x.dtype)
 
 
 def qkv(
@@ -181,26 +136,3 @@ def _pairs_by_byte(device: torch.device) -> Tensor:
 def expert(x: Tensor, w1: Matrix, b1: Tensor, w2: Matrix, b2: Tensor, limit: float, alpha: float) -> Tensor:
     """One expert on its tokens: w1 is 2I×H, w2 H×I."""
     return linear(swiglu(linear(x, w1, b1), limit, alpha), w2, b2)
-
-
-def mxfp4_experts(
-    x: Tensor,
-    chosen: Tensor,
-    shares: Tensor,
-    first: tuple[Tensor, Tensor, Tensor],
-    second: tuple[Tensor, Tensor, Tensor],
-    limit: float,
-    alpha: float,
-) -> Tensor:
-    """All experts of a layer in their stored form, the oracle for kernels that never unpack them.
-
-    x is T×H, chosen and shares T×k. `first` holds blocks E × 2I × H/32 × 16 and scales E × 2I × H/32 (bytes)
-    and biases E × 2I; `second` the same for H × I. Returns T×H.
-    """
-    out = torch.zeros_like(x)
-    for number in sorted(set(chosen.flatten().tolist())):
-        tokens, places = (chosen == number).nonzero(as_tuple=True)
-        w1, w2 = (dequantise_mxfp4(part[0][number], part[1][number], x.dtype) for part in (first, second))
-        result = expert(x[tokens], w1, first[2][number], w2, second[2][number], limit, alpha)
-        out.index_add_(0, tokens, result * shares[tokens, places].unsqueeze(1))
-    return out

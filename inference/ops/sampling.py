@@ -61,7 +61,7 @@ def _sample_row(logits: Tensor, picking: Picking, row: int) -> int:
     if picking.masks is not None and picking.mask_of is not None:
         at = int(picking.mask_of[row])
         adjusted = adjusted if at < 0 else adjusted + mask_row(picking.masks[at], len(logits))
-    found = pick(
+    token = pick(
         adjusted,
         temperature=float(picking.temperature[row]),
         top_k=int(picking.top_k[row]),
@@ -69,7 +69,7 @@ def _sample_row(logits: Tensor, picking: Picking, row: int) -> int:
         min_p=float(picking.min_p[row]),
         point=float(picking.points[row]),
     )
-    return -1 if found is None else found
+    return -1 if token is None else token
 
 
 def log_probabilities(logits: Tensor, tokens: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,14 +118,14 @@ def largest(row: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
     They lie in the `count` blocks with the largest maxima: searching only those takes a third of the time.
     """
-    whole = len(row) - len(row) % SMALL_BLOCK
-    blocks = row[:whole].view(-1, SMALL_BLOCK)
+    covered = len(row) - len(row) % SMALL_BLOCK
+    blocks = row[:covered].view(-1, SMALL_BLOCK)
     if count >= len(blocks):
         values, at = row.topk(count)
         return values, at
     chosen = blocks.amax(1).topk(count).indices
     places = (chosen.unsqueeze(1) * SMALL_BLOCK + torch.arange(SMALL_BLOCK, device=row.device)).view(-1)
-    places = torch.cat((places, torch.arange(whole, len(row), device=row.device)))
+    places = torch.cat((places, torch.arange(covered, len(row), device=row.device)))
     values, at = row[places].topk(count)
     return values, places[at]
 
@@ -141,10 +141,10 @@ def _first_largest(logits: Tensor) -> int | None:
 
     By blocks: argmax over all of them takes three times as long.
     """
-    whole = len(logits) - len(logits) % BLOCK
-    maxima = logits[:whole].view(-1, BLOCK).amax(1)
-    if whole < len(logits):
-        maxima = torch.cat((maxima, logits[whole:].amax(0, keepdim=True)))
+    covered = len(logits) - len(logits) % BLOCK
+    maxima = logits[:covered].view(-1, BLOCK).amax(1)
+    if covered < len(logits):
+        maxima = torch.cat((maxima, logits[covered:].amax(0, keepdim=True)))
     block = int(maxima.argmax())  # that of NaN if there is one
     if not math.isfinite(float(maxima[block])):
         return None
@@ -156,9 +156,9 @@ def _pick(weights: Tensor, point: float) -> int:
 
     It finds the block first: running sums over the whole vocabulary cost three times as much.
     """
-    whole = len(weights) - len(weights) % BLOCK
-    blocks = weights[:whole].view(-1, BLOCK).sum(1, dtype=torch.float64)
-    sums = torch.cat((blocks, weights[whole:].sum(dtype=torch.float64).view(1))).cumsum(0)
+    covered = len(weights) - len(weights) % BLOCK
+    blocks = weights[:covered].view(-1, BLOCK).sum(1, dtype=torch.float64)
+    sums = torch.cat((blocks, weights[covered:].sum(dtype=torch.float64).view(1))).cumsum(0)
     target = float(sums[-1]) * point
     block = _index_at(sums, target)
     inside = weights[block * BLOCK : (block + 1) * BLOCK].cumsum(0, dtype=torch.float64)

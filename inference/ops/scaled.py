@@ -69,15 +69,15 @@ class Rounding:
         self._wrong: list[Tensor] = []
         self._total: list[Tensor] = []
 
-    def count(self, rows: Tensor, found: ScaledRows) -> None:
+    def count(self, rows: Tensor, rounded: ScaledRows) -> None:
         for at in range(0, len(rows), ROWS_AT_ONCE):
             part = slice(at, at + ROWS_AT_ONCE)
             right = rows[part].float()
-            wrong = found.values[part].float() * found.scales[part, None] - right
+            wrong = rounded.values[part].float() * rounded.scales[part, None] - right
             self._wrong.append(wrong.square_().sum())
             self._total.append(right.square().sum())
 
     def relative_error(self) -> float:
-        """‖found − rows‖ / ‖rows‖ over everything counted."""
+        """‖rounded − rows‖ / ‖rows‖ over everything counted."""
         total = float(torch.stack(self._total).sum()) if self._total else 0.0
         return (float(torch.stack(self._wrong).sum()) / total) ** 0.5 if total else 0.0

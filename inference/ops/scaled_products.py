@@ -2,7 +2,7 @@
 
 Takes rows and `ScaledRows` and returns products. Up to MOST_TOKENS rows, kernels read the weights as they are
 stored. For more rows the library multiplies, from floats that exist only for the one product: converting
-them costs little beside it.
+them costs little compared with it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from inference.ops.launches import PLAIN
 from inference.ops.scaled import ScaledRows
 
 MOST_TOKENS = 128
-ROWS_AS_FLOATS = 16_384  # of the weights, at once: a head would take a gigabyte
+ROWS_AS_FLOATS = 16_384  # of the weights at a time: a whole head would take a gigabyte
 
 
-def parts_of(
+def product_parts(
     x: Tensor, weight: ScaledRows, bias: Tensor | None, residual: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
     """residual + x·Wᵀ + b as parts to be added: float32 if there are several. For up to MOST_TOKENS rows."""
@@ -50,7 +50,7 @@ def project(
     if len(x) > MOST_TOKENS:
         product = linear(x, weight, bias)
         return (product if residual is None else product + residual).to(dtype)
-    parts = parts_of(x, weight, bias, residual, dtype)
+    parts = product_parts(x, weight, bias, residual, dtype)
     if len(parts) == 1:
         return parts[0]
     out = torch.empty(parts.shape[1:], dtype=dtype, device=x.device)

@@ -1,4 +1,4 @@
-"""Where a remote engine listens, and the operator's choices for it."""
+"""Where the servers of a remote engine listen."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from urllib.parse import urlsplit
 from inference.engine import ModelNotFound
 
 _PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteOptions:
-    key: str | None = None  # sent as a bearer token
-    connect_timeout: float = 10.0  # seconds
-    idle_timeout: float = 600.0  # seconds without a byte; a long prompt takes minutes on a CPU
-    pause: float = 0.5  # seconds before a broken generation is continued where there is no other server
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +25,10 @@ class Address:
 
 def parse_addresses(urls: str, kind: str) -> tuple[Address, ...]:
     """One address, or several with commas between them. Raises `ModelNotFound`."""
-    found = tuple(parse_address(url.strip(), kind) for url in urls.split(","))
-    if len(set(found)) < len(found):
+    addresses = tuple(parse_address(url.strip(), kind) for url in urls.split(","))
+    if len(set(addresses)) < len(addresses):
         raise ModelNotFound(f"{urls} names one address twice.")
-    return found
+    return addresses
 
 
 def parse_address(url: str, kind: str) -> Address:

@@ -17,7 +17,8 @@ from typing import Any
 import httptools
 
 from inference.engine import InferenceError
-from inference.remote.address import Address, RemoteOptions
+from inference.options import EngineOptions
+from inference.remote.address import Address
 from inference.remote.failures import Unreachable, refusal
 from inference.remote.received import Received
 
@@ -27,14 +28,11 @@ Json = Any
 
 
 class Caller:
-    def __init__(self, address: Address, options: RemoteOptions) -> None:
+    def __init__(self, address: Address, options: EngineOptions) -> None:
         self._address, self._options = address, options
+        self.url = address.url
         self._tls = ssl.create_default_context() if address.tls else None
         self._open: set[Received] = set()
-
-    @property
-    def url(self) -> str:
-        return self._address.url
 
     def abort(self) -> None:
         """Breaks all calls that run."""
@@ -66,30 +64,30 @@ class Caller:
         async with aclosing(self._bodies("POST", path, body, headers or {})) as pieces:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
-                found, failure, is_over = self._events_of(lines)
-                if found:
-                    yield found
+                events, failure, is_over = self._parsed_events(lines)
+                if events:
+                    yield events
                 if failure is not None:
                     raise failure
                 if is_over:
                     return
 
-    def _events_of(self, lines: Sequence[bytes]) -> tuple[list[Json], InferenceError | None, bool]:
+    def _parsed_events(self, lines: Sequence[bytes]) -> tuple[list[Json], InferenceError | None, bool]:
         """The events, the failure that follows them, and whether the stream is over."""
-        found: list[Json] = []
+        events: list[Json] = []
         for line in lines:
             if not line.startswith(b"data:") or not (data := line[5:].strip()):
                 continue
             if data == DONE:
-                return found, None, True
+                return events, None, True
             try:
                 event = self._parsed(data)
             except InferenceError as error:
-                return found, error, True
+                return events, error, True
             if "error" in event:
-                return found, refusal(self.url, event["error"].get("code", 500), event, "", None), True
-            found.append(event)
-        return found, None, False
+                return events, refusal(self.url, event["error"].get("code", 500), event, "", None), True
+            events.append(event)
+        return events, None, False
 
     async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         async with aclosing(self._bodies(method, path, body, {})) as pieces:
@@ -112,8 +110,8 @@ class Caller:
                     if answer.complete or answer.size > _LONGEST_ERROR:
                         raise self._refusal(answer)
                     continue
-                if found := answer.take():
-                    yield found
+                if content := answer.take():
+                    yield content
                 if answer.complete:
                     return
         if answer.begun and answer.status >= 400:
@@ -129,7 +127,7 @@ class Caller:
             while piece := await received.piece():
                 yield piece
         except TimeoutError as error:
-            raise self._broken(f"not a byte for {self._options.idle_timeout:g} s") from error
+            raise self._broken(f"not a byte for {self._options.engine_idle_timeout:g} s") from error
         except OSError as error:
             raise self._broken(f"the connection broke ({_reason(error)})") from error
         finally:
@@ -139,12 +137,12 @@ class Caller:
     async def _connected(self) -> Received:
         address, options = self._address, self._options
         try:
-            async with asyncio.timeout(options.connect_timeout):
+            async with asyncio.timeout(options.engine_connect_timeout):
                 _, received = await asyncio.get_running_loop().create_connection(
-                    lambda: Received(options.idle_timeout), address.host, address.port, ssl=self._tls
+                    lambda: Received(options.engine_idle_timeout), address.host, address.port, ssl=self._tls
                 )
         except TimeoutError as error:
-            raise self._broken(f"no connection within {options.connect_timeout:g} s") from error
+            raise self._broken(f"no connection within {options.engine_connect_timeout:g} s") from error
         except OSError as error:
             raise self._broken(f"no connection ({_reason(error)})") from error
         return received
@@ -165,8 +163,8 @@ class Caller:
         ]
         if body is not None:
             lines += ["content-type: application/json", f"content-length: {len(content)}"]
-        if self._options.key is not None:
-            lines.append(f"authorization: Bearer {self._options.key}")
+        if self._options.engine_key is not None:
+            lines.append(f"authorization: Bearer {self._options.engine_key}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
 
     def _parsed(self, text: bytes) -> Json:
@@ -204,13 +202,13 @@ class _Answer:
 
     @property
     def states_length(self) -> bool:
-        """Whether a body that was cut off can be told from a whole one."""
+        """Whether a body that was cut off can be distinguished from a whole one."""
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
     def take(self) -> bytes:
-        found = b"".join(self._pieces)
+        body = b"".join(self._pieces)
         self._pieces.clear()
-        return found
+        return body
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")

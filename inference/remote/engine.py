@@ -37,6 +37,7 @@ _PROBE_SECONDS = 2.0
 _NO_TOKEN = "ended a generation without a token. Its log may contain the cause"
 
 CHECK_SECONDS = 10.0
+PAUSE = 0.5  # seconds before a broken generation is continued where there is no other server
 
 
 class RemoteEngine:
@@ -45,30 +46,20 @@ class RemoteEngine:
         replicas: Replicas,
         info: EngineInfo,
         check: Callable[[Replica], Awaitable[None]],
-        *,
-        pause: float,
     ) -> None:
-        """`check` raises `InferenceError` for a server that has come back with another model.
-
-        `pause` is the time before a generation is continued where there is no other server.
-        """
-        self._replicas, self._info, self._check = replicas, info, check
-        self._pause = pause
+        """`check` raises `InferenceError` for a server that has come back with another model."""
+        self._replicas, self.info, self._check = replicas, info, check
         self._closed = False
         self._probing: asyncio.Task[None] | None = None
         self._continued = self._corrected = 0
         self.active = 0
 
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
-
     async def check(self) -> None:
         """Raises `EngineFailed` if no server is reached that reports that it can generate."""
-        problems = await asyncio.gather(*(_problem_of(each) for each in self._replicas.all))
-        found = [problem for problem in problems if problem is not None]
-        if len(found) == len(problems):
-            raise EngineFailed(" ".join(found))
+        problems = await asyncio.gather(*(_health_problem(replica) for replica in self._replicas.all))
+        sentences = [problem for problem in problems if problem is not None]
+        if len(sentences) == len(problems):
+            raise EngineFailed(" ".join(sentences))
 
     async def close(self) -> None:
         self._closed = True
@@ -87,11 +78,11 @@ class RemoteEngine:
             "continued": self._continued,
             "corrected": self._corrected,
             "replicas": len(self._replicas.all),
-            "replicas_ready": sum(not each.rests(now) for each in self._replicas.all),
+            "replicas_ready": sum(not replica.rests(now) for replica in self._replicas.all),
         }
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        limit = output_limit(len(tokens), sampling, self._info)
+        limit = output_limit(len(tokens), sampling, self.info)
         self._check_open()
         self._probe()
         self.active += 1
@@ -114,7 +105,7 @@ class RemoteEngine:
         self, tokens: Sequence[int], sampling: Sampling, limit: int
     ) -> AsyncGenerator[Step, None]:
         prompt, sampled = list(tokens), 0
-        cut, form = _Cut(sampling, limit), Form(sampling, self._info.notation)
+        cut, form = _Cut(sampling, limit), Form(sampling, self.info.notation)
         route = _Route(self._replicas, tokens)
         while True:
             self._check_open()
@@ -142,7 +133,7 @@ class RemoteEngine:
                 elif self._closed or not route.goes_on_after(error, sampled):
                     raise
                 else:
-                    await asyncio.sleep(0 if route.has_others else self._pause * route.attempts**2)
+                    await asyncio.sleep(0 if route.has_others else PAUSE * route.attempts**2)
                     self._continued += 1
                     _log.warning("A generation is continued after %d tokens. %s", sampled, error)
 
@@ -162,7 +153,7 @@ class RemoteEngine:
 
     async def _probe_one(self, replica: Replica) -> None:
         was_down = replica.failures > 0 or not replica.checked
-        if (problem := await _problem_of(replica)) is not None:
+        if (problem := await _health_problem(replica)) is not None:
             if not was_down:
                 self._replicas.failed(replica, EngineFailed(problem))
             return
@@ -210,7 +201,7 @@ class _Route:
     @property
     def has_others(self) -> bool:
         """Whether there is a server that was not tried for this generation."""
-        return any(each not in self._tried for each in self._replicas.all)
+        return any(replica not in self._tried for replica in self._replicas.all)
 
     def failure(self, what: str) -> EngineFailed:
         assert self._at is not None
@@ -241,7 +232,7 @@ def _refuses_form(error: InferenceError, ask: Ask) -> bool:
     return isinstance(error, Refused) and error.status == _BAD_REQUEST and ask.grammar is not None
 
 
-async def _problem_of(replica: Replica) -> str | None:
+async def _health_problem(replica: Replica) -> str | None:
     """Why the server cannot generate, as a sentence; None if it can."""
     path = replica.wire.health
     try:
@@ -266,11 +257,11 @@ class _Cut:
 
     def step(self, piece: Piece, sampled: int) -> Step:
         """The part of a piece that belongs to the generation. `sampled` is the number of tokens before."""
-        for place, token in enumerate(piece.tokens, start=1):
-            if token in self._stops and sampled + place > self._least:
-                return self._until(place, piece, Finish.STOP)
-            if sampled + place == self._limit:
-                return self._until(place, piece, Finish.LENGTH)
+        for count, token in enumerate(piece.tokens, start=1):
+            if token in self._stops and sampled + count > self._least:
+                return self._until(count, piece, Finish.STOP)
+            if sampled + count == self._limit:
+                return self._until(count, piece, Finish.LENGTH)
         return self._until(len(piece.tokens), piece, None)
 
     def _until(self, end: int, piece: Piece, finish: Finish | None) -> Step:

@@ -40,9 +40,9 @@ class RemoteBusy(EngineBusy):
 
 def refusal(url: str, status: int, parsed: object, text: str, retry_after: str | None) -> InferenceError:
     """The error of an answer with an error's status. `parsed` is its JSON, if it is JSON."""
-    found = parsed.get("error", parsed) if isinstance(parsed, Mapping) else None
-    details: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-    message = details.get("message") if details else found
+    stated = parsed.get("error", parsed) if isinstance(parsed, Mapping) else None
+    details: Mapping[str, Any] = stated if isinstance(stated, Mapping) else {}
+    message = details.get("message") if details else stated
     spoken = message if isinstance(message, str) and message else text.strip() or "without an explanation"
     if status in _BUSY:
         return RemoteBusy(url, status, spoken, _seconds(retry_after))

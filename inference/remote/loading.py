@@ -15,45 +15,51 @@ from functools import partial
 
 from inference.config import VOCABULARY
 from inference.engine import CheckpointError, EngineBusy, EngineInfo, InferenceError, ModelNotFound, Sampling
-from inference.remote import probe
-from inference.remote.address import RemoteOptions, parse_addresses
+from inference.options import EngineOptions
+from inference.remote.address import parse_addresses
 from inference.remote.connection import Caller
 from inference.remote.engine import RemoteEngine
 from inference.remote.failures import Unreachable
-from inference.remote.llama import LlamaWire
 from inference.remote.replicas import Replica, Replicas
-from inference.remote.sglang import SglangWire
-from inference.remote.vllm import VllmWire
 from inference.remote.wire import Ask, Facts, Wire
 
 _log = logging.getLogger(__name__)
 
-WIRES: tuple[type[Wire], ...] = (LlamaWire, VllmWire, SglangWire)
-ANY = "http"  # an address without a kind
-_KINDS = {wire.kind: wire for wire in WIRES}
+Wires = Sequence[type[Wire]]
+# Another vocabulary, another way of splitting text, or special tokens that are spelt instead of recognised
+# all give other ids.
+PROBE = (
+    "<|start|>system<|message|>Grüße, 世界! 12345 🧿\n\n  x = don't  \r\n\tcamelCase HTTPServer<|end|>"
+    "<|start|>assistant<|channel|>commentary to=a.b <|constrain|>json<|message|>{}<|call|><|return|>"
+)
+_PROBE_TOKENS = (
+    "200006 17360 200008 3193 572 13153 11 185558 0 220 7633 2548 9552 100 123 279 220 1215 314 4128 18668 "
+    "2736 23870 6187 21929 6444 200007 200006 173781 200005 12606 815 316 53088 1292 220 200003 4108 "
+    "200008 12083 200012 200002"
+)
+_PROBE_IDS = [int(token) for token in _PROBE_TOKENS.split()]
 
 
-def load_remote(
-    kind: str, urls: str, *, context: int | None = None, options: RemoteOptions | None = None
-) -> RemoteEngine:
-    """Raises `InferenceError`. `kind` is a wire's, or `ANY`, which finds it out. `urls` may have commas."""
-    options = options or RemoteOptions()
-    addresses = parse_addresses(urls, WIRES[0].kind if kind == ANY else kind)
+def load_remote(wires: Wires, urls: str, options: EngineOptions) -> RemoteEngine:
+    """The engine of the servers at `urls`, with commas between several. Raises `InferenceError`.
+
+    Of several wires, the one that recognises a server is taken.
+    """
+    addresses = parse_addresses(urls, wires[0].kind)
     callers = [Caller(address, options) for address in addresses]
     with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
-        return thread.submit(asyncio.run, _loaded(callers, kind, context, options)).result()
+        return thread.submit(asyncio.run, _loaded(wires, callers, options.context)).result()
 
 
-async def _loaded(
-    callers: Sequence[Caller], kind: str, context: int | None, options: RemoteOptions
-) -> RemoteEngine:
-    wire_type = await _found(callers) if kind == ANY else _KINDS[kind]
+async def _loaded(wires: Wires, callers: Sequence[Caller], context: int | None) -> RemoteEngine:
+    wire_type = wires[0] if len(wires) == 1 else await _recognised(wires, callers)
     replicas = [Replica(wire_type(caller), caller.url) for caller in callers]
-    facts = [found for each in replicas if (found := await _facts_of(each, alone=len(replicas) == 1))]
+    stated = [await _facts_unless_down(replica, alone=len(replicas) == 1) for replica in replicas]
+    facts = [fact for fact in stated if fact is not None]
     if not facts:
-        raise Unreachable(f"None of the servers answers: {', '.join(each.url for each in replicas)}.")
-    shortest = min(facts, key=lambda each: each.context_length)
-    if others := {each.name for each in facts} - {shortest.name}:
+        raise Unreachable(f"None of the servers answers: {', '.join(replica.url for replica in replicas)}.")
+    shortest = min(facts, key=lambda fact: fact.context_length)
+    if others := {fact.name for fact in facts} - {shortest.name}:
         names = ", ".join(map(repr, sorted(others)))
         raise CheckpointError(
             f"The servers run different models: {shortest.name!r} and {names}. "
@@ -66,16 +72,16 @@ async def _loaded(
     info = EngineInfo(
         name=shortest.name,
         context_length=shortest.context_length if context is None else context,
-        description=f"{wire_type.title} at {', '.join(each.url for each in replicas)}",
+        description=f"{wire_type.title} at {', '.join(replica.url for replica in replicas)}",
         honours=wire_type.honours,
-        ignores=wire_type.ignores.union(*(each.ignores for each in facts)),
+        ignores=wire_type.ignores.union(*(fact.ignores for fact in facts)),
         notation=wire_type.notation,
         plan=shortest.about,
     )
-    return RemoteEngine(Replicas(replicas), info, partial(_check_again, info), pause=options.pause)
+    return RemoteEngine(Replicas(replicas), info, partial(_check_again, info))
 
 
-async def _facts_of(replica: Replica, *, alone: bool) -> Facts | None:
+async def _facts_unless_down(replica: Replica, *, alone: bool) -> Facts | None:
     """None for one of several servers that cannot be asked yet."""
     try:
         return await _checked(replica)
@@ -105,24 +111,21 @@ async def _check_again(info: EngineInfo, replica: Replica) -> None:
         )
 
 
-async def _found(callers: Sequence[Caller]) -> type[Wire]:
+async def _recognised(wires: Wires, callers: Sequence[Caller]) -> type[Wire]:
     """The wire of the first server that answers."""
     failure: InferenceError | None = None
     for caller in callers:
         try:
-            return await _recognised(caller)
+            for wire in wires:
+                if await wire.recognises(caller):
+                    return wire
         except Unreachable as error:
             failure = failure or error
+        else:
+            known = ", ".join(wire.title for wire in wires)
+            raise ModelNotFound(f"{caller.url} answers, but is none of the known engines: {known}.")
     assert failure is not None
     raise failure
-
-
-async def _recognised(caller: Caller) -> type[Wire]:
-    for wire in WIRES:
-        if await wire.recognises(caller):
-            return wire
-    known = ", ".join(wire.title for wire in WIRES)
-    raise ModelNotFound(f"{caller.url} answers, but is none of the known engines: {known}.")
 
 
 def _check_vocabulary(url: str, facts: Facts) -> None:
@@ -134,7 +137,7 @@ def _check_vocabulary(url: str, facts: Facts) -> None:
 
 
 async def _check_tokens(url: str, wire: Wire) -> None:
-    if await wire.tokenised(probe.TEXT) != list(probe.TOKENS):
+    if await wire.tokenised(PROBE) != _PROBE_IDS:
         raise CheckpointError(
             f"The server at {url} tokenises otherwise than gpt-oss models do. Start it with a gpt-oss "
             "model whose tokenizer has the Harmony format's special tokens."
@@ -145,7 +148,7 @@ async def _check_ids(url: str, wire: Wire) -> None:
     """Samples one token, which shows whether ids come back."""
     greedy = Sampling(temperature=0.0, max_tokens=1)
     try:
-        pieces = [piece async for piece in wire.sample(list(probe.TOKENS[:4]), Ask(greedy, 0, 1))]
+        pieces = [piece async for piece in wire.sample(_PROBE_IDS[:4], Ask(greedy, 0, 1))]
     except (KeyError, TypeError) as error:
         raise _no_ids(url, wire) from error
     if not any(piece.tokens for piece in pieces):

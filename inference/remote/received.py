@@ -38,13 +38,13 @@ class Received(asyncio.Protocol):
             if self._failure is not None:
                 raise self._failure
             return b""
-        found = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
         if self._is_slowed:
             self._is_slowed = False
             self.transport.resume_reading()
-        return found
+        return data
 
     def abort(self) -> None:
         self._stop_timer()

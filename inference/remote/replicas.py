@@ -2,7 +2,7 @@
 
 A generation goes to the server that read at least half of its prompt before, else to the one with the fewest
 generations. A server that failed rests, longer each time, and is probed until it answers; one that is full
-rests for as long as it says. It knows no wire and no tokens' meaning.
+rests for as long as it states. It must not know wires or the meaning of tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from inference.remote.wire import Wire
 _log = logging.getLogger(__name__)
 
 _FIRST_REST, _LONGEST_REST = 0.5, 30.0  # seconds
-_LONGEST_BUSY = 60.0  # seconds for which a server that says it is full is believed
+_LONGEST_BUSY = 60.0  # seconds for which a server that reports that it is full is believed
 _PART = 128  # tokens: how finely beginnings of prompts are remembered
 _REMEMBERED = 65_536
 _MORE = 8  # generations that a server with the prompt's beginning may have more than the idlest one
@@ -51,11 +51,15 @@ class Replicas:
         if len(self.all) == 1:
             return self.all[0]
         now = self.clock()
-        awake = [each for each in self.all if not each.rests(now)]
+        awake = [replica for replica in self.all if not replica.rests(now)]
         # If all rest, the one that wakes first is tried: a wrong guess must not refuse what could be served.
-        resting = sorted((each for each in self.all if each.checked), key=lambda each: each.rests_until)
-        candidates = [each for each in awake if each not in tried] or awake or resting[:1] or list(self.all)
-        idlest = min(candidates, key=lambda each: each.running)
+        resting = sorted(
+            (replica for replica in self.all if replica.checked), key=lambda replica: replica.rests_until
+        )
+        candidates = (
+            [replica for replica in awake if replica not in tried] or awake or resting[:1] or list(self.all)
+        )
+        idlest = min(candidates, key=lambda replica: replica.running)
         names = _beginnings(prompt)
         chosen = self._with_beginning(names, candidates) or idlest
         if chosen.running - idlest.running > _MORE:
@@ -68,9 +72,11 @@ class Replicas:
         return chosen
 
     def check_room(self) -> None:
-        """Raises `EngineBusy` if every server has said that it is full."""
+        """Raises `EngineBusy` if every server has reported that it is full."""
         now = self.clock()
-        waits = [each.rests_until - now for each in self.all if each.checked and not each.failures]
+        waits = [
+            replica.rests_until - now for replica in self.all if replica.checked and not replica.failures
+        ]
         if len(waits) == len(self.all) and min(waits) > 0:
             raise EngineBusy(None, min(waits), "Every engine of this model accepts no request now.")
 
@@ -92,9 +98,9 @@ class Replicas:
     def _with_beginning(self, names: Sequence[bytes], candidates: Sequence[Replica]) -> Replica | None:
         """The server that saw at least half of the prompt last, as far as that is remembered."""
         for name in reversed(names[len(names) // 2 :]):
-            found = self._seen.get(name)
-            if found is not None and found in candidates:
-                return found
+            replica = self._seen.get(name)
+            if replica is not None and replica in candidates:
+                return replica
         return None
 
 

@@ -1,15 +1,17 @@
-"""What a wire offers to the engine: how its server is asked for tokens, and what it can do."""
+"""What a wire offers to the engine: how one kind of server is asked for tokens, and what it can do."""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from inference.engine import Sampling, TokenLogprob
+from inference.engine import SAMPLING_FIELDS, EngineFailed, Sampling, TokenLogprob
 from inference.grammar import Notation
 from inference.remote.connection import Caller, Json
+from inference.remote.failures import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +20,12 @@ class Ask:
 
     sampling: Sampling
     sampled: int  # tokens of this generation that earlier requests gave; they are the end of the prompt
-    limit: int  # at most so many more; at least 1
+    limit: int  # the most further tokens; at least 1
     grammar: str | None = None  # of what is sampled now, in the wire's notation
     ends: frozenset[int] = frozenset()  # where the server must stop, and the engine may ask for more
 
     def seed(self, further: int = 0) -> int | None:
-        """Of the request that continues after `further` more tokens.
+        """The seed of the request that continues after `further` more tokens.
 
         Another seed for each request: the same one would repeat the same choices.
         """
@@ -52,7 +54,7 @@ class EventReader(Protocol):
         ...
 
 
-async def pieces_of(
+async def merged_pieces(
     batches: AsyncGenerator[list[Json], None], reader: EventReader
 ) -> AsyncGenerator[Piece, None]:
     """One piece for the events that arrived together: a busy server gets fewer, larger ones.
@@ -60,7 +62,7 @@ async def pieces_of(
     What precedes an event that cannot be read is yielded before its error is raised.
     """
     async for events in batches:
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         failure: Exception | None = None
         for event in events:
             try:
@@ -69,11 +71,11 @@ async def pieces_of(
                 failure = error
                 break
             if piece.tokens:
-                found.append(piece)
+                pieces.append(piece)
             if reader.is_over:
                 break
-        if found:
-            yield found[0] if len(found) == 1 else _joined(found)
+        if pieces:
+            yield pieces[0] if len(pieces) == 1 else _joined(pieces)
         if failure is not None:
             raise failure
         if reader.is_over:
@@ -99,38 +101,72 @@ class Facts:
     ignores: frozenset[str] = frozenset()  # fields that it was not started to obey
 
 
-class Wire(Protocol):
-    kind: ClassVar[str]  # the prefix of its names
+class Wire(ABC):
+    """A subclass knows one kind of server: how to recognise it, what it can do, and how to request tokens."""
+
+    kind: ClassVar[str]  # the prefix of its names, without the colon
     title: ClassVar[str]
-    honours: ClassVar[frozenset[str]]
-    ignores: ClassVar[frozenset[str]]
-    health: ClassVar[str]  # a path that answers 200 while the server can generate
-    notation: ClassVar[Notation | None]  # how it takes grammars
+    notation: ClassVar[Notation | None] = None  # how it takes grammars
+    honours: ClassVar[frozenset[str]] = SAMPLING_FIELDS
+    ignores: ClassVar[frozenset[str]] = frozenset()
+    health: ClassVar[str] = "/health"  # a path that answers 200 while the server can generate
+    known_by: ClassVar[tuple[str, str]]  # a path, and a key of the object that only this kind answers there
 
-    caller: Caller
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
 
-    def __init__(self, caller: Caller) -> None: ...
-
-    @staticmethod
-    async def recognises(caller: Caller) -> bool:
+    @classmethod
+    async def recognises(cls, caller: Caller) -> bool:
         """Whether this kind of server listens there. Raises `InferenceError` if none does."""
-        ...
+        path, key = cls.known_by
+        try:
+            return key in await caller.get(path)
+        except Refused:
+            return False
 
+    @abstractmethod
     async def facts(self) -> Facts:
         """Raises `InferenceError` with a sentence that states what to change on the server."""
-        ...
 
+    @abstractmethod
     async def tokenised(self, text: str) -> list[int]:
         """The server's tokens of a text in which special tokens are spelt out."""
-        ...
 
+    @abstractmethod
     def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
         """Samples up to `ask.limit` tokens after `prompt`. It may end before: the engine asks for the rest.
 
         Closing it cancels the request.
         """
-        ...
 
+    @abstractmethod
     async def read(self, prompt: Sequence[int]) -> None:
-        """Reads a prompt into the server's cache and samples nothing that anybody sees."""
-        ...
+        """Reads a prompt into the server's cache and samples nothing that a client sees."""
+
+    def cut_off(self) -> EngineFailed:
+        return EngineFailed(f"The engine at {self.caller.url} ended an answer in the middle.")
+
+
+class ListedWire(Wire):
+    """What servers with OpenAI's list of models share."""
+
+    _model = ""
+
+    async def _listed(self) -> tuple[str, int]:
+        """The name of the model that generates, and its context's length."""
+        models = await self.caller.get("/v1/models")
+        try:
+            model = next(listed for listed in models["data"] if listed.get("max_model_len"))
+            self._model, context = str(model["id"]), int(model["max_model_len"])
+        except (KeyError, TypeError, ValueError, StopIteration) as error:
+            raise self.not_described() from error
+        return self._model.rstrip("/").rpartition("/")[2], context
+
+    def not_described(self) -> EngineFailed:
+        return EngineFailed(
+            f"{self.caller.url} does not describe its model as {self.title} does. Is it another server?"
+        )
+
+    async def tokenised(self, text: str) -> list[int]:
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        return list((await self.caller.post("/tokenize", body))["tokens"])

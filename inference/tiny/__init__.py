@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.engine import CheckpointError
-from inference.paths import UnknownHome, path_of
+from inference.paths import UnknownHome, expanded_path, open_to_others
 
 LAYOUT = "1"  # of the expanded files: raise it when the same compact file expands differently
 MANIFEST = "made.json"
@@ -33,7 +33,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get("GPT_OSS_SERVER_CACHE")
     if chosen:
         try:
-            return path_of(chosen)
+            return expanded_path(chosen)
         except UnknownHome as error:
             raise CheckpointError(f"GPT_OSS_SERVER_CACHE: {error}") from error
     base = os.environ.get("XDG_CACHE_HOME")
@@ -73,14 +73,14 @@ def _make(folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_over(folder.parent)
-        made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+        new = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
         try:
-            _write(made)
-            (made / MANIFEST).write_text(json.dumps({"files": _facts(made)}), encoding="utf-8")
-            _open_to_others(made)
-            _put(made, folder)
+            _write(new)
+            (new / MANIFEST).write_text(json.dumps({"files": _facts(new)}), encoding="utf-8")
+            open_to_others(new, *new.iterdir())
+            _put(new, folder)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(new, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"The embedded model's files cannot be written to {folder.parent}: {error}. Set "
@@ -90,28 +90,19 @@ def _make(folder: Path) -> None:
 
 def _remove_left_over(parent: Path) -> None:
     """Removes unfinished folders of killed processes, which would take space for ever."""
-    for made in parent.glob("tiny-*.*"):
-        if time.time() - made.stat().st_mtime > LEFT_OVER:
-            shutil.rmtree(made, ignore_errors=True)
+    for new in parent.glob("tiny-*.*"):
+        if time.time() - new.stat().st_mtime > LEFT_OVER:
+            shutil.rmtree(new, ignore_errors=True)
 
 
-def _open_to_others(made: Path) -> None:
-    """Sets the usual permissions: an image built as root may run as another user."""
-    mask = os.umask(0)  # the only way to read it
-    os.umask(mask)
-    for path in made.iterdir():
-        path.chmod(0o666 & ~mask)
-    made.chmod(0o777 & ~mask)
-
-
-def _put(made: Path, folder: Path) -> None:
+def _put(new: Path, folder: Path) -> None:
     try:
-        made.rename(folder)
+        new.rename(folder)
     except OSError:
         # Another process was faster, or the existing folder is damaged.
         if not _is_whole(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            made.rename(folder)
+            new.rename(folder)
 
 
 def _is_whole(folder: Path) -> bool:

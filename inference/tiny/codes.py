@@ -32,11 +32,11 @@ SLOTS = 3  # the number of pieces in a row; 99 % of the words have at most three
 FEATURES = 20
 # The rows of a map, in order: codes of the first two pieces, the token's own code, the code of the third
 # piece, the features, codes of its edges. The first ones have dimensions of their own as far as those reach.
-FIRST, SECOND, OWN, THIRD = (slice(CODE_DIM * place, CODE_DIM * (place + 1)) for place in range(SLOTS + 1))
+FIRST, SECOND, OWN, THIRD = (slice(CODE_DIM * at, CODE_DIM * (at + 1)) for at in range(SLOTS + 1))
 SPELLING = slice(CODE_DIM * (SLOTS + 1), CODE_DIM * (SLOTS + 1) + FEATURES)
 PIECES = (FIRST, SECOND, THIRD)
 BEGINNING, ENDING = (
-    slice(SPELLING.stop + CODE_DIM * place, SPELLING.stop + CODE_DIM * (place + 1)) for place in (0, 1)
+    slice(SPELLING.stop + CODE_DIM * at, SPELLING.stop + CODE_DIM * (at + 1)) for at in (0, 1)
 )
 EDGES = (BEGINNING, ENDING)
 MEANING_DIM = 64
@@ -61,7 +61,7 @@ class TokenTable:
     vectors: Bytes  # x MEANING_DIM: of the words whose meaning is known
 
 
-def codes_of(ids: Ints) -> Floats:
+def id_codes(ids: Ints) -> Floats:
     """The codes of `ids`, one row of +-1 each; an id of -1 has the zero code."""
     with np.errstate(over="ignore"):
         state = (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(CODE_SEED)
@@ -74,7 +74,7 @@ def codes_of(ids: Ints) -> Floats:
     return signs
 
 
-def features_of(bits: Ints) -> Floats:
+def spelling_features(bits: Ints) -> Floats:
     """The feature bits as columns of 0 and 1."""
     return ((bits[:, None] >> np.arange(FEATURES)) & 1).astype(np.float32)
 
@@ -82,9 +82,9 @@ def features_of(bits: Ints) -> Floats:
 def own_codes(table: TokenTable, ids: Ints) -> Floats:
     """The codes of `ids` themselves, or of their second pieces."""
     second = table.pieces[ids, 1]
-    return codes_of(np.where(second < 0, ids, second) + _OWN_IDS)
+    return id_codes(np.where(second < 0, ids, second) + _OWN_IDS)
 
 
-def edge_codes(place: int, numbers: Ints) -> Floats:
+def edge_codes(end: int, numbers: Ints) -> Floats:
     """The codes of the first (`place` 0) or the last (1) three letters."""
-    return codes_of(np.where(numbers < 0, numbers, numbers + _EDGE_IDS[place]))
+    return id_codes(np.where(numbers < 0, numbers, numbers + _EDGE_IDS[end]))

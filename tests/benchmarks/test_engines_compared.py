@@ -19,10 +19,11 @@ from functools import partial
 import pytest
 import torch
 
+import inference
 from inference import tiny
 from inference.engine import Engine
 from inference.local.engine import load_local
-from inference.remote.loading import load_remote
+from inference.options import EngineOptions
 from tests.benchmarks.test_inference_speed import prompts, timed
 from tests.doubles.engines.hf_folder import write_folder
 from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
@@ -67,7 +68,7 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
         found = [
             Rival(
                 "built-in engine",
-                load_local(folder, name="tiny", device="cpu", context=CONTEXT),
+                load_local(folder, EngineOptions(device="cpu", context=CONTEXT), name="tiny"),
                 partial(seconds_of_one, os.getpid()),  # the others are its children, and not its own
             )
         ]
@@ -77,11 +78,13 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
                 llama_server(LLAMA, model, context=CONTEXT, slots=max(STREAMS))
             )
             found.append(
-                Rival("llama-server", load_remote("llama", url), partial(processor_seconds, process.pid))
+                Rival("llama-server", inference.load(f"llama:{url}"), partial(processor_seconds, process.pid))
             )
         if VLLM is not None:
             url, process = stack.enter_context(vllm_process(VLLM, folder, context=CONTEXT))
-            found.append(Rival("vLLM", load_remote("vllm", url), partial(processor_seconds, process.pid)))
+            found.append(
+                Rival("vLLM", inference.load(f"vllm:{url}"), partial(processor_seconds, process.pid))
+            )
         yield found
         for rival in found:
             runner.run(rival.engine.close())

@@ -42,7 +42,7 @@ BOTH = [{"response_prefix": "I am"}, continuing("I am")]
 
 def enforcing(text: str) -> ReplayEngine:
     engine = replaying(text)
-    engine._info = replace(engine.info, enforces_grammar=True)
+    engine.info = replace(engine.info, enforces_grammar=True)
     return engine
 
 

@@ -70,7 +70,7 @@ async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
     """The grammar stops the engine from starting one."""
     engine = replaying(GOOD)
-    engine._info = replace(engine.info, enforces_grammar=True)
+    engine.info = replace(engine.info, enforces_grammar=True)
     for body in (FORMAT, {**FORMAT, "tools": [TOOL]}, {}):
         await completion_of(engine, **body)
     preamble = load_encoding().encode_special("<|channel|>commentary<|message|>")
@@ -116,7 +116,7 @@ async def test_allowed_tools_in_the_nested_form_of_chat() -> None:
 
 async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> None:
     engine = replaying(GOOD)
-    engine._info = replace(engine.info, enforces_grammar=True)
+    engine.info = replace(engine.info, enforces_grammar=True)
     await completion_of(engine, n=2, **FORMAT)
     await completion_of(engine)
     assert [sampling.grammar is not None for sampling in engine.samplings] == [True] * 3
@@ -127,7 +127,7 @@ async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -
     """The text may leave a part of the form free."""
     good, bad = replaying(GOOD), replaying(BAD)
     for engine in (good, bad):
-        engine._info = replace(engine.info, notation=Notation.GBNF)
+        engine.info = replace(engine.info, notation=Notation.GBNF)
     await completion_of(good, **FORMAT)
     await completion_of(good)
     for sampling in good.samplings:

@@ -17,8 +17,8 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
+from inference.backends.scripted import ScriptedEngine
 from inference.engine import Sampling, Step
-from inference.scripted import ScriptedEngine
 from tests.doubles.engines.table import TableEngine
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 

@@ -8,7 +8,7 @@ from gpt_oss_server.constraints.grammar import Callee, TurnShape, turn_grammar
 from gpt_oss_server.constraints.matcher import MatcherState, grammars_of
 from gpt_oss_server.harmony.encoding import CHANNEL, END, MESSAGE, VOCABULARY_SIZE, load_encoding
 from inference.engine import EngineFailed
-from inference.grammar import BatchedState, GrammarState, masks_of
+from inference.grammar import BatchedState, GrammarState, compute_masks
 
 
 def states() -> list[MatcherState]:
@@ -28,7 +28,7 @@ def test_they_are_the_masks_of_the_single_states() -> None:
     size = -(-VOCABULARY_SIZE // 8)
     every = states()
     assert isinstance(every[0], BatchedState)
-    found = masks_of(every)
+    found = compute_masks(every)
     assert [isinstance(mask, bytes) and mask[:size] for mask in found] == [
         each.mask()[:size] for each in every
     ]
@@ -39,7 +39,7 @@ def test_a_state_that_failed_fails_alone() -> None:
     every = states()
     with contextlib.suppress(EngineFailed):
         every[0].accept(END)
-    failed, *others = masks_of(every)
+    failed, *others = compute_masks(every)
     assert isinstance(failed, EngineFailed)
     assert "cannot be followed" in str(failed)
     assert all(isinstance(mask, bytes) for mask in others)
@@ -53,7 +53,7 @@ def test_states_of_different_kinds_are_computed_one_by_one() -> None:
         def accept(self, token: int) -> None: ...
 
     kinds: list[GrammarState] = [states()[0], Broken()]
-    whole, broken = masks_of(kinds)
+    whole, broken = compute_masks(kinds)
     assert isinstance(whole, bytes)
     assert isinstance(broken, ValueError)
-    assert masks_of([]) == []
+    assert compute_masks([]) == []

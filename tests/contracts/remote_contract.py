@@ -1,25 +1,29 @@
-"""What holds for every remote engine, over any wire: a subclass provides `kind` and `double`."""
+"""What holds for every remote engine, over any wire: a subclass provides `kind` and `double_type`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
-from inference.engine import CheckpointError, Engine, EngineBusy, EngineFailed
-from inference.remote.address import RemoteOptions
+import inference
+from inference.engine import CheckpointError, Engine, EngineBusy, EngineFailed, TokenLogprob
+from inference.options import EngineOptions
 from inference.remote.engine import RemoteEngine
-from inference.remote.loading import load_remote
-from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, becomes_idle, generated
+from tests.contracts.engine_contract import GREEDY, PROMPT, EngineContract, Generated, becomes_idle, generated
 from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
+from tests.doubles.waiting import until, until_found
 
 
 async def connected(double: HttpDouble, kind: str, **options: Any) -> RemoteEngine:
     """Loading blocks its thread, and the double lives in this one."""
-    return await asyncio.to_thread(load_remote, kind, double.url, options=RemoteOptions(pause=0.0, **options))
+    name = double.url if kind == "http" else f"{kind}:{double.url}"
+    engine = await asyncio.to_thread(inference.load, name, options=EngineOptions(**options))
+    assert isinstance(engine, RemoteEngine)
+    return engine
 
 
 def model_tokens(count: int) -> tuple[int, ...]:
@@ -30,18 +34,35 @@ def model_tokens(count: int) -> tuple[int, ...]:
     return tuple(tokens[len(PROMPT) :])
 
 
+def scores(found: Generated) -> list[TokenLogprob]:
+    return [entry for step in found.steps for entry in step.logprobs or ()]
+
+
 def ends_at(place: int, end: int) -> Model:
     """A model that says `end` to `PROMPT` once, after `place` tokens."""
     return lambda tokens: end if len(tokens) == len(PROMPT) + place else len(tokens)
 
 
+async def check_abandoned_ends(engine: Engine, running: Callable[[], float]) -> None:
+    """`running`: the generations that the server states."""
+    stream = engine.generate([11, 12, 13], replace(GREEDY, max_tokens=900, min_tokens=900))
+    await anext(stream)
+    await until_found(lambda: asyncio.to_thread(running), lambda count: count == 1)
+    await stream.aclose()
+    await until_found(lambda: asyncio.to_thread(running), lambda count: count == 0)
+
+
 @pytest.mark.anyio
 class RemoteContract(EngineContract):
     kind: ClassVar[str]
+    double_type: ClassVar[type[HttpDouble]]
+    traits: ClassVar[Mapping[str, Any]] = {}  # attributes of the double
 
     @pytest.fixture
-    def double(self) -> HttpDouble | AsyncIterator[HttpDouble]:
-        raise NotImplementedError
+    async def double(self) -> AsyncIterator[Any]:
+        async with self.double_type() as double:
+            vars(double).update(self.traits)
+            yield double
 
     @pytest.fixture
     async def engine(self, double: HttpDouble) -> AsyncIterator[Engine]:
@@ -55,6 +76,12 @@ class RemoteContract(EngineContract):
 
     async def test_tokens_are_the_models(self, double: HttpDouble) -> None:
         assert (await generated(await self.connected(double))).tokens == model_tokens(40)
+
+    async def test_scores_are_those_of_the_tokens(self, double: HttpDouble) -> None:
+        found = await generated(await self.connected(double), replace(GREEDY, logprobs=2))
+        assert [entry.token for entry in scores(found)] == list(found.tokens) == list(model_tokens(40))
+        for entry in scores(found):
+            assert (entry.logprob, entry.top) == (-0.5, ((entry.token, -0.5), (entry.token + 1, -1.5)))
 
     async def test_an_address_alone_is_enough(self, double: HttpDouble) -> None:
         engine = await connected(double, "http")
@@ -88,11 +115,7 @@ class RemoteContract(EngineContract):
         await anext(stream)
         assert double.streaming == 1
         await stream.aclose()
-        for _ in range(200):
-            if not double.streaming:
-                return
-            await asyncio.sleep(0.01)
-        pytest.fail("the server still generates")
+        await until(lambda: not double.streaming)
 
     @pytest.mark.parametrize("status", [429, 503])
     async def test_a_full_server_is_busy(self, double: HttpDouble, status: int) -> None:
@@ -110,20 +133,20 @@ class RemoteContract(EngineContract):
             await generated(engine)
 
     async def test_silence_ends_a_generation(self, double: HttpDouble) -> None:
-        engine = await self.connected(double, idle_timeout=0.5)
+        engine = await self.connected(double, engine_idle_timeout=0.5)
         double.silent = True
         with pytest.raises(EngineFailed, match=r"not a byte for 0\.5 s"):
             await generated(engine)
         await becomes_idle(engine)
 
     async def test_the_key_is_sent(self, double: HttpDouble) -> None:
-        await self.connected(double, key="secret")
+        await self.connected(double, engine_key="secret")
         assert {headers["authorization"] for headers in double.headers} == {"bearer secret"}
 
     async def test_a_server_that_tokenises_otherwise_is_refused(
         self, double: HttpDouble, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("inference.remote.probe.TOKENS", (1, 2, 3))
+        monkeypatch.setattr("inference.remote.loading._PROBE_IDS", [1, 2, 3])
         with pytest.raises(CheckpointError, match="tokenises otherwise"):
             await self.connected(double)
 
@@ -136,7 +159,7 @@ class RemoteContract(EngineContract):
         url = double.url
         await double.__aexit__()
         with pytest.raises(EngineFailed, match="cannot be reached"):
-            await asyncio.to_thread(load_remote, self.kind, url)
+            await asyncio.to_thread(inference.load, f"{self.kind}:{url}")
 
     async def test_a_check_finds_a_server_that_is_gone_and_costs_no_generation(
         self, double: HttpDouble

@@ -19,8 +19,8 @@ from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.settings import Settings
-from inference.script_file import parse_script
-from inference.scripted import ScriptedEngine
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
 from tests.doubles.waiting import until_found
 
 VOCABULARY = 201_088

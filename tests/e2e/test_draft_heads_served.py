@@ -12,7 +12,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from inference.config import ModelConfig, RopeConfig
-from inference.local.options import LocalOptions
+from inference.options import EngineOptions
 from tests.doubles.inference.heads import write_repeating_model, write_right_head
 from tests.doubles.serving import serving
 
@@ -55,7 +55,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     checkpoint = write_repeating_model(tmp_path_factory.mktemp("model"), config, share=0.05)
     head = str(write_right_head(tmp_path_factory.mktemp("head"), checkpoint))
     plain = inference.load(str(checkpoint), device="cpu")
-    headed = inference.load(str(checkpoint), device="cpu", options=LocalOptions(draft_head=head))
+    headed = inference.load(str(checkpoint), device="cpu", options=EngineOptions(speculation=f"eagle:{head}"))
     with serving(plain, Settings()) as one, serving(headed, Settings()) as other:
         yield one, other
 

@@ -14,7 +14,7 @@ import pytest
 import inference
 from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.settings import Settings
-from inference.local.options import LocalOptions
+from inference.options import EngineOptions
 from tests.doubles.inference.smallest import write_smallest
 from tests.doubles.serving import serving
 
@@ -28,7 +28,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def url(checkpoint: Path) -> Iterator[str]:
-    options = LocalOptions(max_concurrent=1, max_waiting=3)
+    options = EngineOptions(max_concurrent=1, max_waiting=3)
     engine = inference.load(str(checkpoint), device="cpu", options=options)
     with serving(engine, Settings()) as url:
         yield url

@@ -14,8 +14,8 @@ from inference.engine import EngineInfo, Sampling
 from inference.local import engine as engines
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine
-from inference.local.options import LocalOptions
 from inference.models.gpt_oss import GptOss
+from inference.options import EngineOptions
 from inference.shapes import SHAPES
 from tests.doubles.inference.drafted import EACH, Answer, answers
 from tests.doubles.inference.walking import (
@@ -85,11 +85,11 @@ def test_texts_are_the_models_however_often_the_head_is_right(
     head.know(share)
     monkeypatch.setattr(engines, "_loaded_head", lambda name, model: head)
     info = EngineInfo(name="walking", context_length=2048, vocab_size=2048)
-    options = LocalOptions(draft_head="known", max_concurrent=6, kv_memory=64 << 20)
+    options = EngineOptions(speculation="eagle:known", max_concurrent=6, kv_memory=64 << 20)
     given = prompts(10, 400)
 
     async def run() -> tuple[list[list[int]], dict[str, float]]:
-        engine = engines.engine_of(model, info, options, may_shorten=True, progress=False)
+        engine = engines.start_engine(model, info, options, progress=False)
         found = await asyncio.gather(*(answered(engine, prompt, 60) for prompt in given))
         measures = engine.measures()
         await engine.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inference.models.precision import Precision
 from inference.models.random_weights import random_model
+from inference.options import Precision
 from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def fp8_card(card: torch.device) -> torch.device:
-    from inference.ops.choice import runs_fp8
+    from inference.ops.device import runs_fp8
 
     if not runs_fp8(card):
         pytest.skip("this card has no FP8")

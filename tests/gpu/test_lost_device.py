@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.ops.device_check import device_problem
+from inference.ops.device import device_problem
 
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).resolve().parents[2]
 # In a process of its own, whose context on the device is lost.
 LOSE = """
 import torch
-from inference.ops.device_check import device_problem
+from inference.ops.device import device_problem
 device = torch.device("cuda")
 assert device_problem(device) is None
 try:

@@ -12,7 +12,6 @@ from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
-from inference.ops import reference
 from inference.shapes import SHAPES
 
 pytestmark = pytest.mark.gpu
@@ -90,14 +89,14 @@ def test_logits_equal_those_of_the_plain_ops(model: GptOss, card: torch.device) 
 def random_model_on_cpu(card: torch.device) -> GptOss:
     """Draws the weights on the card, because a generator's numbers depend on its device."""
     from inference.models.random_weights import RandomTensors
-    from inference.models.weights import weights_of
+    from inference.models.weights import load_weights
 
     class Moved(RandomTensors):
         def take(self, name, shape, *, bytes_only=False):  # type: ignore[no-untyped-def]
             return super().take(name, shape, bytes_only=bytes_only).cpu()
 
     config = SHAPES["tiny"]
-    weights = weights_of(Moved(card), config, device=torch.device("cpu"), dtype=torch.float32)
+    weights = load_weights(Moved(card), config, device=torch.device("cpu"), dtype=torch.float32)
     return GptOss(config, weights)
 
 
@@ -107,7 +106,7 @@ def test_experts_of_full_size_equal_the_reference(card: torch.device, tokens: in
     # Imported here: on import, tests/inference/ops decides whether kernels are interpreted.
     from inference.ops.expert_kernels import Mixture
     from inference.ops.packing import repack
-    from tests.doubles.inference.drawn import Draw, relative_error
+    from tests.doubles.inference.drawn import Draw, mxfp4_experts, relative_error
 
     draw, hidden = Draw(tokens, card), 2880
     generator = torch.Generator(card).manual_seed(tokens)
@@ -126,7 +125,7 @@ def test_experts_of_full_size_equal_the_reference(card: torch.device, tokens: in
     x = draw.rows(tokens, hidden)
     chosen, shares = draw.choices(tokens, experts, 4)
     found = mixture.forward(x, chosen, shares)
-    wanted = reference.mxfp4_experts(
+    wanted = mxfp4_experts(
         x.float(), chosen, shares, (first[0], first[1], first[2].float()),
         (second[0], second[1], second[2].float()), 7.0, 1.702,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inference.config import ModelConfig, RopeConfig
-from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 from tests.doubles.inference.threads import one_thread
 
 
@@ -18,6 +18,19 @@ def _one_thread() -> Iterator[None]:
     """With a busy neighbour, two OpenMP threads are slower than one."""
     with one_thread():
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_vocabularies_load() -> Iterator[None]:
+    """Most models of these tests speak no Harmony."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inference.config.check_vocabulary", lambda size: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.remote.engine.PAUSE", 0.0)
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +55,7 @@ def config() -> ModelConfig:
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
-    """Hugging Face layout, MXFP4. Its vocabulary is small, so it loads only with `any_vocabulary`."""
+    """Hugging Face layout, MXFP4."""
     return write_random_checkpoint(tmp_path_factory.mktemp("hf"), config, seed=3)
 
 

@@ -11,6 +11,7 @@ import pytest
 from inference.beams import Beam, BeamSearch, search
 from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.engine import load_local
+from inference.options import EngineOptions
 from tests.doubles.engines.table import TableEngine
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +104,7 @@ async def test_the_beams_of_one_search_are_told_as_generations() -> None:
     )
 
     async def steps_of(rank: int) -> object:
-        return [step async for step in of.engine_of(rank).generate([5, 1], sampling)]
+        return [step async for step in of.engine(rank).generate([5, 1], sampling)]
 
     expected = (await search(engine, [5, 1], sampling, width=3)).beams
     for rank, steps in enumerate(await asyncio.gather(*(steps_of(rank) for rank in range(3)))):
@@ -145,7 +146,7 @@ async def test_an_engine_that_breaks_ends_the_search(monkeypatch: pytest.MonkeyP
 
 
 async def test_the_local_engine_is_searched(checkpoint: object) -> None:
-    engine = load_local(checkpoint, name="small", device="cpu", context=100, any_vocabulary=True)  # type: ignore[arg-type]
+    engine = load_local(checkpoint, EngineOptions(device="cpu", context=100), name="small")
     try:
         sampling = Sampling(stop_token_ids=frozenset({7}), max_tokens=6)
         greedy = (await search(engine, [1, 2, 3], sampling, width=1)).beams[0]

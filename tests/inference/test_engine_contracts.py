@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from inference.callable_engine import CallableEngine
+from inference.backends.callable_engine import CallableEngine
+from inference.backends.script_file import Script, ScriptedTurn
+from inference.backends.scripted import ScriptedEngine
 from inference.engine import Engine
 from inference.local.engine import load_local
-from inference.script_file import Script, ScriptedTurn
-from inference.scripted import ScriptedEngine
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import EngineContract
 
 LONG_TURN = ScriptedTurn(tokens=tuple(range(1000, 1060)))
@@ -36,7 +37,7 @@ class TestScriptedAtARate(EngineContract):
 class TestLocal(EngineContract):
     @pytest.fixture
     async def engine(self, checkpoint: Path) -> AsyncIterator[Engine]:
-        engine = load_local(checkpoint, name="small", device="cpu", context=600, any_vocabulary=True)
+        engine = load_local(checkpoint, EngineOptions(device="cpu", context=600), name="small")
         yield engine
         await engine.close()
 

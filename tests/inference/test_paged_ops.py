@@ -144,32 +144,6 @@ def test_padding_rows_write_to_the_unused_block() -> None:
     assert all(part[1:].count_nonzero() == 0 for part in memory)
 
 
-def test_stored_experts_equal_experts_as_floats() -> None:
-    random_, experts, hidden, inner = torch.Generator().manual_seed(1), 5, 32, 64
-    draw = lambda *shape: torch.randn(*shape, generator=random_)  # noqa: E731
-    packed = []
-    for rows, columns in ((2 * inner, hidden), (hidden, inner)):
-        blocks = torch.randint(
-            0, 256, (experts, rows, columns // 32, 16), generator=random_, dtype=torch.uint8
-        )
-        scales = torch.randint(121, 125, blocks.shape[:3], generator=random_, dtype=torch.uint8)
-        packed.append((blocks, scales, draw(experts, rows)))
-    x, chosen = (
-        draw(7, hidden),
-        torch.stack([torch.randperm(experts, generator=random_)[:3] for _ in range(7)]),
-    )
-    shares = draw(7, 3).softmax(1)
-    found = ops.mxfp4_experts(x, chosen, shares, packed[0], packed[1], 7.0, 1.702)
-    floats = [ops.dequantise_mxfp4(blocks, scales, torch.float32) for blocks, scales, _ in packed]
-    for row in range(7):
-        wanted = sum(
-            share
-            * ops.expert(x[row], floats[0][e], packed[0][2][e], floats[1][e], packed[1][2][e], 7.0, 1.702)
-            for e, share in zip(chosen[row].tolist(), shares[row], strict=True)
-        )
-        assert torch.allclose(found[row], wanted, atol=1e-4)  # type: ignore[arg-type]
-
-
 def test_each_row_is_sampled_by_its_own_fields() -> None:
     logits = torch.randn(5, 100, generator=torch.Generator().manual_seed(2))
     logits[4, 3] = math.nan

@@ -1,20 +1,25 @@
-"""The embedded model's file: small, complete, and expanded to the rows that its parts define."""
+"""The embedded model: its small file expands to the rows that its parts define; it is made once, whole."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
 from inference import tiny
-from inference.local.engine import read_generation_defaults
+from inference.config import ModelConfig
+from inference.engine import CheckpointError
+from inference.local.engine import generation_defaults
 from inference.models.gpt_oss import load_model
 from inference.tiny.codes import (
     EDGES,
@@ -25,12 +30,13 @@ from inference.tiny.codes import (
     VOCABULARY,
     Ints,
     TokenTable,
-    codes_of,
     edge_codes,
-    features_of,
+    id_codes,
     own_codes,
+    spelling_features,
 )
 from inference.tiny.expand import COMPACT, read_compact, unpack_rows, unpack_table, write_expanded
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 MOST_BYTES = 16_000_000
 
@@ -44,9 +50,9 @@ def fixed_part(table: TokenTable, ids: Ints) -> Tensor:
     """The input of both maps by its definition, for `ids`."""
     out = np.empty((len(ids), MEANING.stop), dtype=np.float32)
     for slot, at in enumerate(PIECES):
-        out[:, at] = codes_of(table.pieces[ids, slot])
+        out[:, at] = id_codes(table.pieces[ids, slot])
     out[:, OWN] = own_codes(table, ids)
-    out[:, SPELLING] = features_of(table.features[ids])
+    out[:, SPELLING] = spelling_features(table.features[ids])
     for edge, at in enumerate(EDGES):
         out[:, at] = edge_codes(edge, table.edges[ids, edge])
     meanings = table.meanings[ids]
@@ -68,7 +74,7 @@ def test_it_is_an_ordinary_checkpoint_of_the_full_vocabulary(folder: Path) -> No
         kinds = {str(file.get_slice(name).get_dtype()) for name in file.keys()}  # noqa: SIM118
         assert file.get_slice("lm_head.weight").get_shape() == [VOCABULARY, config["hidden_size"]]
     assert kinds == {"BF16", "U8"}
-    assert set(read_generation_defaults(folder)) == {"temperature", "top_p"}
+    assert set(generation_defaults(folder)) == {"temperature", "top_p"}
 
 
 @pytest.mark.proof  # ten seconds, for a file that is frozen
@@ -83,7 +89,7 @@ def test_expanding_it_again_gives_the_same_bytes(folder: Path, tmp_path: Path) -
 def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
     folder: Path, way: str, name: str
 ) -> None:
-    tensors, _ = read_compact(COMPACT)
+    tensors = read_compact(COMPACT)
     learned_ids, learned = tensors["learned.ids"].long(), unpack_rows(f"learned.{way}", tensors)
     unlearned = torch.randint(0, VOCABULARY, (500,), generator=torch.Generator().manual_seed(2))
     unlearned = unlearned[~torch.isin(unlearned, learned_ids)]
@@ -97,10 +103,10 @@ def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
 
 
 def test_codes_are_signs_and_differ() -> None:
-    codes = codes_of(np.arange(VOCABULARY, dtype=np.int32))
+    codes = id_codes(np.arange(VOCABULARY, dtype=np.int32))
     assert set(np.unique(codes)) == {-1.0, 1.0}
     assert len(np.unique(codes, axis=0)) == VOCABULARY
-    assert not codes_of(np.array([-1], dtype=np.int32)).any()
+    assert not id_codes(np.array([-1], dtype=np.int32)).any()
 
 
 @pytest.mark.proof  # a minute; `make test` compares small checkpoints (models/test_numerics.py)
@@ -117,3 +123,113 @@ def test_its_logits_are_those_of_transformers(folder: Path) -> None:
     logits = model.all_logits(prompt, model.new_cache())
     assert wanted.std() > 0.3
     assert (logits - wanted).norm() / wanted.norm() < 1e-4
+
+
+# In the cache ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: ModelConfig) -> Path:
+    """A separate one, and a model that takes no time to write."""
+    monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tiny, "_write", lambda folder: write_random_checkpoint(folder, config))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("harm", ["none", "touched", "cut", "changed", "gone", "no manifest"])
+def test_it_is_made_again_where_it_is_incomplete(cache: Path, harm: str) -> None:
+    folder = tiny.checkpoint()
+    weights = folder / "model.safetensors"
+    made, content = weights.stat().st_ino, weights.read_bytes()
+    match harm:
+        case "touched":
+            weights.touch()
+        case "cut":
+            weights.write_bytes(content[:100])
+        case "changed":
+            weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "gone":
+            weights.unlink()
+        case "no manifest":
+            (folder / tiny.MANIFEST).unlink()
+    assert tiny.checkpoint() == folder
+    assert weights.read_bytes() == content
+    if harm in ("none", "touched"):
+        assert weights.stat().st_ino == made
+    assert [path.name for path in cache.iterdir()] == [folder.name]
+
+
+def disk_full(folder: Path) -> None:
+    (folder / "half").write_text("x", encoding="utf-8")
+    raise OSError("disk full")
+
+
+@pytest.mark.parametrize(
+    ("write", "sentence"),
+    [
+        (disk_full, r"disk full\. Set GPT_OSS_SERVER_CACHE .* 300 MB of free space"),
+        (lambda folder: save_file({}, folder / "no such folder" / "file"), "cannot be written to"),
+    ],
+    ids=["of the system", "of the weights' library"],
+)
+def test_a_failure_while_making_it_leaves_nothing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], sentence: str
+) -> None:
+    monkeypatch.setattr(tiny, "_write", write)
+    with pytest.raises(CheckpointError, match=sentence):
+        tiny.checkpoint()
+    assert list(cache.iterdir()) == []
+
+
+def test_unfinished_files_of_a_killed_process_are_removed(cache: Path) -> None:
+    older, newer = cache / "tiny-1-abc.x1", cache / "tiny-1-abc.x2"
+    for folder in (older, newer):
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(b"half")
+    os.utime(older, (0, 0))
+    made = tiny.checkpoint()
+    assert {path.name for path in cache.iterdir()} == {made.name, newer.name}
+
+
+def test_other_users_can_read_the_files(cache: Path) -> None:
+    """An image that is built as root may run as another user."""
+    before = os.umask(0o022)
+    try:
+        folder = tiny.checkpoint()
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        ("~nobody-of-this-name/cache", "GPT_OSS_SERVER_CACHE: ~nobody-of-this-name/cache names no"),
+        ("/dev/null/cache", "Set GPT_OSS_SERVER_CACHE"),
+        (None, "Set GPT_OSS_SERVER_CACHE"),
+    ],
+)
+def test_the_error_of_a_cache_that_cannot_be_used_names_the_variable_to_set(
+    place: str | None, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("GPT_OSS_SERVER_CACHE", raising=False)
+    if place is None:
+        monkeypatch.setattr(Path, "home", no_home)
+    else:
+        monkeypatch.setenv("GPT_OSS_SERVER_CACHE", place)
+    with pytest.raises(CheckpointError, match=sentence):
+        tiny.checkpoint()
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPT_OSS_SERVER_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert tiny.cache_folder() == Path("/somewhere/gpt-oss-server")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert tiny.cache_folder() == Path.home() / ".cache/gpt-oss-server"

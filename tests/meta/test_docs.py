@@ -31,8 +31,9 @@ def test_the_generated_docs_are_current() -> None:
 def test_every_setting_is_documented_and_read(option: object) -> None:
     name = option.name  # type: ignore[attr-defined]
     assert option.variable in read("docs/settings.md")  # type: ignore[attr-defined]
-    readers = [path for path in (ROOT / "gpt_oss_server").rglob("*.py") if path.name != "settings.py"]
-    assert any(re.search(rf"\bsettings\.{name}\b", path.read_text(encoding="utf-8")) for path in readers), (
+    readers = [path for room in ("gpt_oss_server", "inference") for path in (ROOT / room).rglob("*.py")]
+    reads = re.compile(rf"\bsettings\.{name}\b|\b_?options\.{name}\b|\bself\.{name}\b")
+    assert any(reads.search(path.read_text(encoding="utf-8")) for path in readers), (
         f"the setting {name} changes nothing"
     )
 

@@ -25,7 +25,14 @@ MUST_HOLD = {f"{package}/py.typed" for package in PACKAGES}
 # The wheel contains the embedded model's weights and the code that loads them, nothing else.
 TINY = {
     f"inference/tiny/{name}"
-    for name in ("__init__.py", "codes.py", "expand.py", "shape.py", "tiny.safetensors")
+    for name in (
+        "__init__.py",
+        "codes.py",
+        "expand.py",
+        "config.json",
+        "generation_config.json",
+        "tiny.safetensors",
+    )
 }
 NOT_INSTALLED = {"inference/tiny/README.md"}
 LARGEST = 16 * 1024**2

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from inference.registry import load
+from inference.backends.table import load
 from tests.doubles.serving import scripted, serving
 
 pytestmark = pytest.mark.browser

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.backends.sglang import SglangEventReader
 from inference.engine import Sampling
-from inference.remote.sglang import SglangEventReader
 from inference.remote.wire import Ask
 
 ASK = Ask(Sampling(logprobs=1), 0, 1)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.settings import Settings
-from inference.scripted import ScriptedEngine
+from inference.backends.scripted import ScriptedEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found

@@ -34,7 +34,7 @@ def warnings_of(response: dict[str, Any]) -> list[str]:
 
 def looping(text: str = LOOP, **options: Any) -> ReplayEngine:
     engine = ReplayEngine(load_encoding().encode_special(text), **options)
-    engine._info = replace(engine.info, loops=True)
+    engine.info = replace(engine.info, loops=True)
     return engine
 
 
@@ -152,7 +152,7 @@ async def test_a_cycle_of_tokens_ends_a_generation_as_incomplete(caplog: pytest.
 )
 async def test_the_operator_sets_the_limit(loops: bool, limit: Any, most: int) -> None:
     engine = looping()
-    engine._info = replace(engine.info, loops=loops)
+    engine.info = replace(engine.info, loops=loops)
     response = await Asking(engine=engine, settings=Settings(repetition_limit=limit))()
     used = response["usage"]["output_tokens"]
     assert used <= most
@@ -164,7 +164,7 @@ async def test_the_default_output_limit_is_the_context_but_for_models_that_loop(
         (True, "auto", 16_384), (False, "auto", None), (True, None, None), (False, 77, 77),
     ):  # fmt: skip
         engine = looping(FINAL.format("x"))
-        engine._info = replace(engine.info, loops=loops)
+        engine.info = replace(engine.info, loops=loops)
         settings = Settings(default_max_output_tokens=setting)
         await Asking(engine=engine, settings=settings)()
         rest = engine.info.context_length - len(engine.prompts[0])

@@ -9,9 +9,9 @@ from openai import BadRequestError, OpenAI
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed
-from inference.script_file import parse_script
-from inference.scripted import ScriptedEngine
 from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import StreamLint

@@ -54,7 +54,7 @@ async def test_a_grammar_binds_a_summary_to_one_final_message(api: Make, encodin
 async def test_a_summary_that_repeats_itself_ends(api: Make, encoding: Encoding) -> None:
     text = "<|channel|>final<|message|>They grow roses." + " and so on" * 2_000
     engine = ReplayEngine(encoding.encode_special(text))
-    engine._info = replace(engine.info, loops=True)
+    engine.info = replace(engine.info, loops=True)
     items = [{"role": "assistant", "content": LONG}, {"type": "compaction_trigger"}]
     response = check_stream(await api(engine).streamed(input=items))
     assert (response["status"], len(response["output"])) == ("completed", 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import inference.scripted
+import inference.backends.scripted
 from gpt_oss_server.apis.responses.blueprint import Blueprint
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
@@ -44,7 +44,7 @@ def engine(**options: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _one_token_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference.scripted, "TOKENS_PER_STEP", 1)
+    monkeypatch.setattr(inference.backends.scripted, "TOKENS_PER_STEP", 1)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from gpt_oss_server.models.limits import least_context
 from gpt_oss_server.settings import Settings
-from inference.script_file import parse_script
-from inference.scripted import ScriptedEngine
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
 from tests.doubles.apis.api_client import Api
 from tests.doubles.serving import VOCABULARY
 

@@ -28,8 +28,8 @@ sys.meta_path.insert(0, Hidden())
 CORE = """
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import Settings, SettingsError
-from inference.script_file import parse_script
-from inference.scripted import ScriptedEngine
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
 def app(**settings):
     text = "<|channel|>final<|message|>Hello!<|return|>"
     engine = ScriptedEngine(parse_script({"turns": [text], "loop": True}, 201088))

@@ -18,9 +18,9 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.traces.reading import reading_of
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
+from inference.backends.script_file import parse_script
+from inference.backends.table import load
 from inference.engine import CheckpointError
-from inference.registry import load
-from inference.script_file import parse_script
 from tests.doubles.serving import scripted, serving
 
 ENCODING = load_encoding()

@@ -30,7 +30,7 @@ class Engines:
 
     def of(self, choice: int) -> Engine:
         if self.beams is not None:
-            return self.beams.engine_of(choice)
+            return self.beams.engine(choice)
         return self.scored if self.scored is not None and choice == 0 else self.plain
 
 

@@ -166,7 +166,7 @@ class CompletionRun:
         for number in range(count):
             index = position * count + number
             if search is not None:
-                engine = search.engine_of(number)
+                engine = search.engine(number)
                 yield _Choice(index, position, prompt, sampling, engine, of_beams, hidden=hidden)
                 continue
             scored = self._scored(self._model.engine)

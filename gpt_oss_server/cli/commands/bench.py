@@ -25,7 +25,7 @@ from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
-from inference.bench.arguments import add_step_arguments
+from inference.bench.command import add_step_arguments
 from inference.engine import Engine, Sampling
 
 EXAMPLES = """\
@@ -105,7 +105,7 @@ def _run_steps(args: argparse.Namespace, settings: Settings) -> int:
         report = command.run(args)
     except ValueError as error:
         raise CommandLineError(str(error)) from error
-    _print_report(args.json, report.as_json(), report.table().rstrip())
+    _print_report(args.json, asdict(report), report.table().rstrip())
     return 0
 
 

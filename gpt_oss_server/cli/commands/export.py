@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 def run(args: argparse.Namespace, settings: Settings) -> int:
     path = Path(args.path).expanduser()
     _check_place(path, replaces=args.force)
+    from inference.backends.checkpoints import checkpoint_folder
     from inference.export.gguf_file import write_gguf
-    from inference.registry import checkpoint_folder
 
     name = settings.model.rstrip("/").rpartition("/")[2]
     write_gguf(checkpoint_folder(settings.model), path, harmony_vocabulary(), name=name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.settings import Settings
-from inference.download_size import in_words
+from inference.backends.hub import in_words
 
 EXAMPLES = """\
 examples:
@@ -41,11 +41,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _models() -> Iterator[tuple[str, int, Path]]:
     """The name, the size in bytes and the path of each."""
     from inference import tiny
-    from inference.naming.model_names import EMBEDDED
+    from inference.backends.table import EMBEDDED
 
     yield EMBEDDED, tiny.COMPACT.stat().st_size, tiny.COMPACT
     try:
-        from inference.hub import cached_checkpoints
+        from inference.backends.hub import cached_checkpoints
 
         cached = cached_checkpoints()
     except ImportError:  # without huggingface_hub there is no cache to list

@@ -24,8 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from inference.hub import download
-    from inference.naming.model_names import EMBEDDED, REPO_ID, meant_by
+    from inference.backends.hub import download
+    from inference.backends.names import meant_by
+    from inference.backends.table import EMBEDDED
+    from inference.paths import REPO_ID
 
     repo: str = args.repo
     if repo == EMBEDDED:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _read_trace(name: str) -> dict[str, Any]:
-    from inference.script_file import TRACE_FORMAT
+    from inference.backends.script_file import TRACE_FORMAT
 
     shown = "Standard input" if name == "-" else name
     try:

@@ -17,8 +17,9 @@ from typing import Any
 from gpt_oss_server.cli.doctor.finding import Finding, missing, ok
 from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.settings import Settings
+from inference.backends.checkpoints import hub_repo
+from inference.backends.table import runs_here
 from inference.engine import InferenceError, Sampling
-from inference.registry import repo_of, runs_here
 
 _KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
 _SIZES = {"gpt-oss-20b": 13.8e9, "gpt-oss-120b": 65.3e9}  # bytes of the downloads
@@ -88,7 +89,7 @@ async def triton(settings: Settings) -> Finding:
 async def model_cache(settings: Settings) -> Finding:
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    folder, repo = Path(HF_HUB_CACHE), repo_of(settings.model)
+    folder, repo = Path(HF_HUB_CACHE), hub_repo(settings.model)
     try:
         await asyncio.to_thread(_write_there, folder)
     except OSError as error:
@@ -109,7 +110,7 @@ async def model_cache(settings: Settings) -> Finding:
 async def model(settings: Settings) -> Finding:
     """Generates a few tokens, but with a checkpoint of gigabytes: loading it is the server's work."""
     name = settings.model
-    if (repo := repo_of(name)) is not None:
+    if (repo := hub_repo(name)) is not None:
         if await asyncio.to_thread(_is_cached, repo):
             return ok(f"{name} is complete in the cache. It was not loaded.")
         advice = f"The server downloads it at its first start; to do it now: gpt-oss-server pull {name}"
@@ -147,7 +148,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _is_cached(repo: str) -> bool:
-    from inference.hub import cached_checkpoints
+    from inference.backends.hub import cached_checkpoints
 
     return repo in dict(cached_checkpoints())
 

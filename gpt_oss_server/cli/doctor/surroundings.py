@@ -24,7 +24,7 @@ from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.kinds.places import kept_where
 from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.outside import known_kinds
-from inference.registry import repo_of
+from inference.backends.checkpoints import hub_repo
 from tools.addresses import is_of_this_machine
 from tools.extras import how_to_install
 from tools.tool import Tool, ToolCall, ToolOutput, ToolUnavailable
@@ -139,7 +139,7 @@ async def network(settings: Settings) -> Finding:
             f"{_HUB} cannot be reached{through}: {reason}.",
             "Models cannot be downloaded: set HTTPS_PROXY, or name a folder that holds the checkpoint. A "
             "server without a network needs nothing else.",
-            needed=repo_of(settings.model) is not None and not os.environ.get("HF_HUB_OFFLINE"),
+            needed=hub_repo(settings.model) is not None and not os.environ.get("HF_HUB_OFFLINE"),
         )
     return ok(f"{_HUB} answers{through}.")
 

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from gpt_oss_server.cli.line.other_programs import COMMANDS, FLAGS, NO_COMMANDS
-from inference.naming.model_names import meant_by, names_model
+from inference.backends.names import meant_by, names_model
 
 PROGRAM = "gpt-oss-server"
 Parsers = Mapping[str, argparse.ArgumentParser]

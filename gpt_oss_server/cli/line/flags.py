@@ -14,7 +14,7 @@ from typing import Any
 from gpt_oss_server.settings import OPTIONS, SettingsError
 from gpt_oss_server.settings.options import Kind, Option
 from gpt_oss_server.settings.sources import CONFIG, file_flag, reads_file
-from inference.naming.model_names import names_model
+from inference.backends.names import names_model
 
 _SHOWN_ALIASES = ("-m",)
 _PREFIX = re.compile(r"[a-z]+:")

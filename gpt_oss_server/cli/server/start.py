@@ -32,12 +32,12 @@ class Start:
 
     def begin(self) -> None:
         """Starts what may run before the socket listens. Nothing that a start creates is garbage."""
-        from inference.registry import runs_here
+        from inference.backends.table import runs_here
 
         gc.disable()
         self._runs_here = runs_here(self._settings.model)
         if self._runs_here:
-            from inference.preload import preload_torch
+            from inference.torch_start import preload_torch
 
             preload_torch()
 
@@ -105,29 +105,5 @@ def load_engine(settings: Settings, *, progress: bool | None = None) -> Engine:
     With `progress` None a bar appears if stderr is a terminal.
     """
     import inference
-    from inference.local.options import LocalOptions
-    from inference.models.precision import Precision
-    from inference.remote.address import RemoteOptions
 
-    speculation = settings.speculation
-    options = LocalOptions(
-        max_concurrent=settings.max_concurrent,
-        max_waiting=settings.max_waiting,
-        kv_memory=settings.kv_memory,
-        precision=Precision(weights=settings.weights, kv=settings.kv_dtype),
-        speculation=speculation is True,
-        draft_head=speculation.partition(":")[2] if isinstance(speculation, str) else None,  # eagle:FOLDER
-    )
-    remote = RemoteOptions(
-        key=settings.engine_key,
-        connect_timeout=settings.engine_connect_timeout,
-        idle_timeout=settings.engine_idle_timeout,
-    )
-    return inference.load(
-        settings.model,
-        device=None if settings.device == "auto" else settings.device,
-        context=settings.context,
-        options=options,
-        remote=remote,
-        progress=progress,
-    )
+    return inference.load(settings.model, options=settings, progress=progress)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpt_oss_server.settings import SettingsError
 from gpt_oss_server.stores.sealing import state_folder
-from inference.paths import UnknownHome, path_of
+from inference.paths import UnknownHome, expanded_path
 
 _FILE = "store.sqlite"
 
@@ -19,7 +19,7 @@ def sqlite_file(place: str) -> Path:
     named = place.removeprefix("sqlite").removeprefix(":")
     try:
         if named:
-            return path_of(named, "file")
+            return expanded_path(named, "file")
         folder = state_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except UnknownHome as error:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, TokenLogprob
 from inference.local.cuda.picker import CudaPicker
-from inference.local.scheduling.step import Outcome, Sampled, StepPart, failure_of
+from inference.local.scheduling.step import Outcome, Sampled, StepPart, as_failure
 
 NOT_FINITE = (
     "The model's logits are not finite: its weights are damaged, or logit_bias and the grammar forbid "
@@ -35,7 +35,9 @@ class Scores:
 
     def on_host(self) -> Scores:
         ranks = None if self.ranks is None else on_host(self.ranks)
-        tokens, own, values, ids = (on_host(each) for each in (self.tokens, self.own, self.values, self.ids))
+        tokens, own, values, ids = (
+            on_host(tensor) for tensor in (self.tokens, self.own, self.values, self.ids)
+        )
         return Scores(tokens, own, values, ids, ranks)
 
     def logprobs(self, top: int) -> list[TokenLogprob]:
@@ -46,7 +48,7 @@ class Scores:
             for ids, values in zip(self.ids.tolist(), self.values.tolist(), strict=True)
         ]
         ranks = [None] * len(tokens) if self.ranks is None else self.ranks.tolist()
-        return [TokenLogprob(*each) for each in zip(tokens, own, pairs, ranks, strict=True)]
+        return [TokenLogprob(*row) for row in zip(tokens, own, pairs, ranks, strict=True)]
 
 
 @dataclass(slots=True)
@@ -89,7 +91,8 @@ class CudaFlight:
             tokens = self._tokens.tolist()
             guesses = [] if self._guesses is None else self._guesses.tolist()
             self._outcomes = [
-                _with_guesses(each, _outcome(each, tokens[each.tokens]), guesses) for each in self._pending
+                _with_guesses(pending, _outcome(pending, tokens[pending.tokens]), guesses)
+                for pending in self._pending
             ]
         return self._outcomes
 
@@ -124,7 +127,7 @@ def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
         return Outcome(tuple(sampled), scores, error)
     except Exception as error:
         # Any exception: a grammar is foreign code, and its failure must end only its own generation.
-        return Outcome(tuple(sampled), scores, failure_of(error))
+        return Outcome(tuple(sampled), scores, as_failure(error))
     if part.samples > 1 and picker.is_plain:
         picker.used(len(sampled))
     return Outcome(tuple(sampled), scores)

@@ -16,26 +16,12 @@ import torch
 from torch import Tensor
 
 from inference.local.cuda.picker import to_device
+from inference.local.cuda.shapes import StepShape
 from inference.local.scheduling.step import StepPart
 from inference.ops.pages import Pages
 
 IntArray = numpy.typing.NDArray[numpy.int64]
 Numbers = Sequence[int] | IntArray
-
-PROMPTS = 8  # the most in one recorded step
-
-
-@dataclass(frozen=True, slots=True)
-class StepShape:
-    """Determines the layout of a step's numbers and the kernels that run."""
-
-    rows: int
-    sequences: int
-    decodes: int
-    longest: int
-
-    def length(self, kinds: int) -> int:
-        return (2 + kinds) * self.rows + 3 * self.sequences + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +39,31 @@ def is_prompt(part: StepPart) -> bool:
     return len(part.tokens) > 1 and part.samples <= 1
 
 
-def rows_of(parts: Sequence[StepPart]) -> list[StepPart]:
+def single_rows(parts: Sequence[StepPart]) -> list[StepPart]:
     """The same parts, with drafts as parts of their own.
 
     A draft's row sees the keys of the rows before it, which a step writes before it reads any. So a step that
     checks drafts is a step of single tokens, with its kernels and its recorded sizes.
     """
-    found: list[StepPart] = []
+    rows: list[StepPart] = []
     for part in parts:
         if is_prompt(part) or len(part.tokens) == 1:
-            found.append(part)
+            rows.append(part)
         else:
-            found += [
+            rows += [
                 StepPart(part.slot, (token,), at, part.tables, 1, part.picker)
                 for at, token in enumerate(part.tokens, part.start)
             ]
-    return found
+    return rows
 
 
-def shape_of(parts: Sequence[StepPart]) -> StepShape:
+def step_shape(parts: Sequence[StepPart]) -> StepShape:
     """The shape of ordered parts: those with one token come first."""
     counts = [len(part.tokens) for part in parts]
     return StepShape(sum(counts), len(counts), counts.count(1), max(counts))
 
 
-def decode_shape(sequences: int) -> StepShape:
-    """The shape of a step in which each sequence has one token or is padding."""
-    return StepShape(sequences, sequences, sequences, 1)
-
-
-def prompt_shape(decodes: int, rows: int) -> StepShape:
-    """The shape of a step with `decodes` sequences of one token and up to PROMPTS prompts of `rows` in all.
-
-    One more sequence, which is padding, takes the unused rows.
-    """
-    return StepShape(decodes + rows, decodes + PROMPTS + 1, decodes, rows)
-
-
-def numbers_of(
+def step_numbers(
     parts: Sequence[StepPart], shape: StepShape, kinds: int, block_size: int, padding: int
 ) -> IntArray:
     """The step's numbers, padded to the shape. Parts with one token come first.
@@ -135,15 +108,15 @@ def _slots(
     alone = [
         part.tables[kind][part.start // block_size] * block_size + part.start % block_size for part in decodes
     ]
-    found: list[Numbers] = [alone, [0] * spare]
+    slots: list[Numbers] = [alone, [0] * spare]
     for part in prompts:
         places = numpy.arange(part.start, part.start + len(part.tokens))
         table = numpy.asarray(part.tables[kind], dtype=numpy.int64)
-        found.append(table[places // block_size] * block_size + places % block_size)
-    return [*found, [0] * left]
+        slots.append(table[places // block_size] * block_size + places % block_size)
+    return [*slots, [0] * left]
 
 
-def inputs_of(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
+def split_inputs(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
     """Splits the numbers by name, on their device."""
     sizes = [*[shape.rows] * (2 + kinds), shape.sequences, shape.sequences + 1, shape.sequences]
     tokens, positions, *rest = torch.split_with_sizes(numbers, sizes)

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from inference.engine import Sampling
-from inference.local.sampling.masks import Masks
+from inference.local.sampling.masks import Masks, StopBan
 from inference.local.sampling.sampler import biases, random_numbers, repeated_tokens
-from inference.local.sampling.stop_ban import StopBan
-from inference.ops.choice import sampling_for
+from inference.ops.device import sampling_for
 from inference.ops.sampling import Picking, penalised
 
 
@@ -36,11 +35,7 @@ class CudaPicker:
         )
         self._random = random_numbers(sampling.seed)
         self._points: deque[float] = deque()
-        self._continue_after(sampling.continued, device)
-
-    def _continue_after(self, tokens: Sequence[int], device: torch.device) -> None:
-        """Takes the tokens that an earlier generation sampled."""
-        for token in tokens:
+        for token in sampling.continued:  # as an earlier generation sampled them
             if self.sampling.temperature > 0:
                 self._random.random()
             if self.masks is not None:
@@ -88,11 +83,17 @@ def pick_rows(
     device = logits.device
     logits = _penalised(logits, pickers)
     settings = [
-        (each.sampling.temperature, each.sampling.top_k, each.sampling.top_p, each.sampling.min_p, point)
-        for each, point in zip(pickers, points, strict=True)
+        (
+            picker.sampling.temperature,
+            picker.sampling.top_k,
+            picker.sampling.top_p,
+            picker.sampling.min_p,
+            point,
+        )
+        for picker, point in zip(pickers, points, strict=True)
     ]
     numbers = to_device(torch.tensor(settings, dtype=torch.float64).t().contiguous(), device)
-    rows = [each.adjustment for each in pickers if each.adjustment is not None]
+    rows = [picker.adjustment for picker in pickers if picker.adjustment is not None]
     bits = [mask for mask in masks if mask is not None]
     picking = Picking(
         temperature=numbers[0].float(),
@@ -101,7 +102,9 @@ def pick_rows(
         min_p=numbers[3].float(),
         points=numbers[4],
         adjustments=torch.stack(rows) if rows else None,
-        adjustment_of=_places([each.adjustment is not None for each in pickers], device) if rows else None,
+        adjustment_of=_places([picker.adjustment is not None for picker in pickers], device)
+        if rows
+        else None,
         masks=_stacked(bits, logits.shape[1], device) if bits else None,
         mask_of=_places([mask is not None for mask in masks], device) if bits else None,
     )
@@ -111,29 +114,29 @@ def pick_rows(
 
 def _penalised(logits: Tensor, pickers: Sequence[CudaPicker]) -> Tensor:
     """The logits after repetition penalties, in a copy if there are any."""
-    if all(each.repeated is None for each in pickers):
+    if all(picker.repeated is None for picker in pickers):
         return logits
     logits = logits.clone()
-    for row, each in enumerate(pickers):
-        if each.repeated is not None:
-            logits[row] = penalised(logits[row], each.repeated, each.sampling.repetition_penalty)
+    for row, picker in enumerate(pickers):
+        if picker.repeated is not None:
+            logits[row] = penalised(logits[row], picker.repeated, picker.sampling.repetition_penalty)
     return logits
 
 
 def _places(present: Sequence[bool], device: torch.device) -> Tensor:
     """For each row its place among the present ones, -1 for an absent one."""
     places, count = [], 0
-    for each in present:
-        places.append(count if each else -1)
-        count += each
+    for is_present in present:
+        places.append(count if is_present else -1)
+        count += is_present
     return to_device(torch.tensor(places, dtype=torch.int32), device)
 
 
 def _stacked(masks: Sequence[bytes], vocab_size: int, device: torch.device) -> Tensor:
     """One row of bits per mask, padded to the vocabulary with tokens that may not be sampled."""
     size = -(-vocab_size // 8)
-    whole = bytearray().join(mask[:size].ljust(size, b"\0") for mask in masks)
-    return to_device(torch.frombuffer(whole, dtype=torch.uint8).view(len(masks), size), device)
+    joined = bytearray().join(mask[:size].ljust(size, b"\0") for mask in masks)
+    return to_device(torch.frombuffer(joined, dtype=torch.uint8).view(len(masks), size), device)
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:

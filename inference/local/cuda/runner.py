@@ -18,23 +18,23 @@ from torch import Tensor
 from inference.drafting.head import DraftHead
 from inference.engine import Sampling
 from inference.local.cuda.flight import CudaFlight, Pending, on_host
-from inference.local.cuda.graphs import Graphs
-from inference.local.cuda.guessing import MORE_ROWS, CudaGuessing
+from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser
 from inference.local.cuda.inputs import (
-    StepShape,
     Tables,
-    inputs_of,
     is_prompt,
-    numbers_of,
-    rows_of,
-    shape_of,
+    single_rows,
+    split_inputs,
+    step_numbers,
+    step_shape,
 )
 from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
-from inference.local.cuda.sampling import RowSampler, wanted_rows
+from inference.local.cuda.recordings import Recordings
+from inference.local.cuda.sampling import RowSampler
+from inference.local.cuda.shapes import StepShape, holding, shapes_for
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
-from inference.models.kv_cache import PagedMemory
-from inference.ops.device_check import device_problem
+from inference.models.kv_memory import PagedMemory
+from inference.ops.device import device_problem
 
 logger = logging.getLogger(__name__)
 
@@ -65,29 +65,25 @@ class CudaRunner:
         self._model, self._device = model, model.device
         self._windows = model.config.windows
         self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
-        self._clear_padding_block()
+        for part in itertools.chain.from_iterable(self._memory.layers):
+            part[0].zero_()  # padding rows read block 0, and memory that was never written may hold NaN
         width = -(-model.config.context_length // block_size) + 2
         self._tables = Tables(max_concurrent, width, len(self._windows), model.device)
         self._latest: CudaFlight | None = None
         self._sampler = RowSampler(max_concurrent, model.device)
         records = graphs if graphs is not None else model.device.type == "cuda" and not model.waits_for_device
-        self._guessing: CudaGuessing | None = None
+        self._guesser: CudaGuesser | None = None
         if head is not None:
-            whole = blocks[self._windows.index(None)]
-            self._guessing = CudaGuessing(
-                head, model, whole, block_size, self._tables, drafts, records=records
+            full_blocks = blocks[self._windows.index(None)]
+            self._guesser = CudaGuesser(
+                head, model, full_blocks, block_size, self._tables, drafts, records=records
             )
         self._guesses = head is not None  # until it fails
-        self._graphs: Graphs | None = None
+        self._graphs: Recordings[StepShape] | None = None
         if records:
-            rows, context = max_concurrent * (1 + drafts), model.config.context_length
-            self._graphs = Graphs(self._computed, self._length, rows, context, model.device)
-
-    def _clear_padding_block(self) -> None:
-        """Padding rows read block 0, and memory that was never written may hold NaN."""
-        for layer in self._memory.layers:
-            for part in layer:
-                part[0].zero_()
+            # With all numbers 0, a step reads no keys and writes to block 0.
+            shapes = shapes_for(max_concurrent * (1 + drafts), model.config.context_length)
+            self._graphs = Recordings(self._computed, self._length, shapes, model.device)
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> CudaPicker:
         return CudaPicker(sampling, self._model.config.vocab_size, self._device, prompt)
@@ -96,8 +92,8 @@ class CudaRunner:
         """Compiles kernels and records steps, which would delay the first requests."""
         if self._graphs is not None:
             self._graphs.record_all("Recording steps", progress)
-        if self._guessing is not None and self._guessing.graphs is not None:
-            self._guessing.graphs.record_all("Recording guesses", progress)
+        if self._guesser is not None and self._guesser.graphs is not None:
+            self._guesser.graphs.record_all("Recording guesses", progress)
         for rows in WARMED_ROWS:
             self._warm_up_sampling(rows)
 
@@ -120,15 +116,15 @@ class CudaRunner:
 
     def close(self) -> None:
         """Frees recorded steps, which hold memory outside of tensors; references keep the rest alive."""
-        self._graphs = self._latest = self._guessing = None
+        self._graphs = self._latest = self._guesser = None
 
     @torch.inference_mode()
     def launch(self, parts: Sequence[StepPart]) -> CudaFlight:
         order = sorted(range(len(parts)), key=lambda at: is_prompt(parts[at]))
         pending = [Pending(parts[at]) for at in order]
         self._tables.update(parts)
-        logits = self._logits([each.part for each in pending])
-        if self._latest is not None and any(each.picker.masks is not None for each in pending):
+        logits = self._logits([entry.part for entry in pending])
+        if self._latest is not None and any(entry.picker.masks is not None for entry in pending):
             # A mask needs the previous token: the host reads it while the device computes this step.
             self._latest.outcomes()
         tokens = self._sampler.sample(pending, logits) if logits is not None else self._sampler.newest[:0]
@@ -139,25 +135,25 @@ class CudaRunner:
 
     def _guessed(self, pending: Sequence[Pending], tokens: Tensor) -> Tensor | None:
         """The tokens are sampled: an error must not make the engine repeat the step."""
-        if self._guessing is None or not self._guesses:
+        if self._guesser is None or not self._guesses:
             return None
         try:
-            found = self._guessing.guesses(pending, tokens)
+            guesses = self._guesser.guesses(pending, tokens)
         except Exception:
             # Any exception: the model's tokens are right without the head.
             logger.exception("The draft head failed; from here on no drafts are made.")
             self._guesses = False
             return None
-        return None if found is None else on_host(found)
+        return None if guesses is None else on_host(guesses)
 
     # The model ----------------------------------------------------------------------------------------
 
     def _logits(self, parts: Sequence[StepPart]) -> Tensor | None:
         """The logits of the rows that need them, in the order of the parts; None if none does."""
-        rows = rows_of(parts)
-        shape = shape_of(rows)
-        counts = [wanted_rows(part) for part in rows]
-        recorded = None if self._graphs is None else self._graphs.shape_for(shape)
+        rows = single_rows(parts)
+        shape = step_shape(rows)
+        counts = [part.wanted for part in rows]
+        recorded = None if self._graphs is None else holding(self._graphs.shapes, shape)
         if self._graphs is not None and recorded is not None:
             shape, spare = recorded, recorded.decodes - shape.decodes
             x = self._graphs.replay(self._numbers(parts, rows, shape), shape)
@@ -176,14 +172,14 @@ class CudaRunner:
         return self._model.logits(self._rows(x, picked)) if picked else None
 
     def _length(self, shape: StepShape) -> int:
-        more = 0 if self._guessing is None else MORE_ROWS * shape.rows
+        more = 0 if self._guesser is None else MORE_ROWS * shape.rows
         return shape.length(len(self._windows)) + more
 
     def _numbers(self, parts: Sequence[StepPart], rows: Sequence[StepPart], shape: StepShape) -> Tensor:
         """`rows`: the parts with their drafts apart."""
-        numbers = numbers_of(rows, shape, len(self._windows), self.block_size, self._tables.padding)
-        if self._guessing is not None:
-            numbers = numpy.concatenate((numbers, self._guessing.numbers(parts, shape)))
+        numbers = step_numbers(rows, shape, len(self._windows), self.block_size, self._tables.padding)
+        if self._guesser is not None:
+            numbers = numpy.concatenate((numbers, self._guesser.numbers(parts, shape)))
         return torch.from_numpy(numbers)
 
     def _rows(self, values: Tensor, rows: list[int]) -> Tensor:
@@ -193,17 +189,17 @@ class CudaRunner:
 
     def _forward(self, numbers: Tensor, shape: StepShape) -> Tensor:
         own = shape.length(len(self._windows))
-        inputs = inputs_of(numbers[:own], shape, len(self._windows))
+        inputs = split_inputs(numbers[:own], shape, len(self._windows))
         pages = self._tables.pages(inputs, shape, self._windows, self.block_size)
         newest = self._sampler.newest.index_select(0, inputs.owners[: shape.decodes])
-        given = inputs.tokens[: shape.decodes]
+        stated = inputs.tokens[: shape.decodes]
         # A generation whose logits were not finite has ended, but may still have a part in the next step.
-        known = torch.where(given < 0, newest, given).clamp(min=0)
+        known = torch.where(stated < 0, newest, stated).clamp(min=0)
         tokens = torch.cat((known, inputs.tokens[shape.decodes :]))
-        hidden = None if self._guessing is None else self._guessing.hidden()
+        hidden = None if self._guesser is None else self._guesser.hidden()
         x = self._model.forward(tokens, inputs.positions, self._memory, pages, hidden)
-        if self._guessing is not None and hidden is not None:
-            self._guessing.keep(numbers[own:], hidden, tokens, inputs.positions, pages)
+        if self._guesser is not None and hidden is not None:
+            self._guesser.keep(numbers[own:], hidden, tokens, inputs.positions, pages)
         return x
 
     @torch.inference_mode()

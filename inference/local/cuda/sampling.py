@@ -16,7 +16,7 @@ from inference.engine import EngineFailed, InferenceError
 from inference.local.cuda.flight import NOT_FINITE, Pending, Scores, confirms_draft
 from inference.local.cuda.picker import pick_rows, to_device
 from inference.local.sampling.masks import Masks
-from inference.local.scheduling.step import StepPart, failure_of
+from inference.local.scheduling.step import as_failure
 from inference.ops.sampling import log_probabilities
 
 
@@ -28,51 +28,53 @@ class RowSampler:
 
     def sample(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
         """All tokens that the parts sample, concatenated, on the device; the parts learn their places."""
-        wanted = [wanted_rows(each.part) for each in pending]
+        wanted = [entry.part.wanted for entry in pending]
         own = dict(zip(map(id, pending), torch.split(logits, wanted), strict=True))
-        for each in pending:
-            _score_prompt(each, own[id(each)])
-        together = [each for each in pending if each.part.samples and not _needs_each_token(each)]
-        rows = [own[id(each)][-each.part.samples :] for each in together]
+        for entry in pending:
+            _score_prompt(entry, own[id(entry)])
+        together = [entry for entry in pending if entry.part.samples and not _needs_each_token(entry)]
+        rows = [own[id(entry)][-entry.part.samples :] for entry in together]
         # In most steps these are exactly `logits`.
-        chosen = logits if wanted == [each.part.samples for each in together] else None
-        found = (
+        chosen = logits if wanted == [entry.part.samples for entry in together] else None
+        sampled = (
             [self._sample_together(together, chosen if chosen is not None else torch.cat(rows))]
             if rows
             else []
         )
         end = 0
-        for each in together:
-            each.tokens = slice(end, end + each.part.samples)
-            end += each.part.samples
-        for each in pending:
-            if each.part.samples and _needs_each_token(each):
-                tokens = self._sample_in_turn(each, own[id(each)][-each.part.samples :])
-                each.tokens = slice(end, end + len(tokens))
+        for entry in together:
+            entry.tokens = slice(end, end + entry.part.samples)
+            end += entry.part.samples
+        for entry in pending:
+            if entry.part.samples and _needs_each_token(entry):
+                tokens = self._sample_in_turn(entry, own[id(entry)][-entry.part.samples :])
+                entry.tokens = slice(end, end + len(tokens))
                 end += len(tokens)
-                found.append(tokens)
-        for each in pending:
-            if each.part.samples and each.picker.sampling.logprobs is not None:
-                tokens = torch.cat(found)[each.tokens]
-                each.logprobs = _scores(
-                    own[id(each)][-each.part.samples :][: len(tokens)], tokens, each.picker.sampling.logprobs
+                sampled.append(tokens)
+        for entry in pending:
+            if entry.part.samples and entry.picker.sampling.logprobs is not None:
+                tokens = torch.cat(sampled)[entry.tokens]
+                entry.logprobs = _scores(
+                    own[id(entry)][-entry.part.samples :][: len(tokens)],
+                    tokens,
+                    entry.picker.sampling.logprobs,
                 )
-        return torch.cat(found) if found else self.newest[:0]
+        return torch.cat(sampled) if sampled else self.newest[:0]
 
     def _sample_together(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
         """Picks for all rows in one call; the host computes masks while the device computes the logits."""
         pickers, points, masks = [], [], []
-        for each, mask in zip(pending, _masks(pending), strict=True):
-            count = each.part.samples
-            pickers += [each.picker] * count
-            points += each.picker.points(count)
+        for entry, mask in zip(pending, _masks(pending), strict=True):
+            count = entry.part.samples
+            pickers += [entry.picker] * count
+            points += entry.picker.points(count)
             masks += [mask] * count
             if count == 1:
-                each.picker.used(1)
+                entry.picker.used(1)
         tokens = pick_rows(logits, pickers, points, masks)
-        alone = [at for at, each in enumerate(pending) if each.part.samples == 1]
+        alone = [at for at, entry in enumerate(pending) if entry.part.samples == 1]
         if len(alone) == len(pending):
-            slots = [each.part.slot for each in pending]
+            slots = [entry.part.slot for entry in pending]
             self.newest.index_copy_(0, to_device(torch.tensor(slots), self._device), tokens)
         else:
             self._keep_newest(pending, tokens)
@@ -82,39 +84,34 @@ class RowSampler:
     def _keep_newest(self, pending: Sequence[Pending], tokens: Tensor) -> None:
         """For steps with drafts, whose rows the host reads before a later step builds on them."""
         end = 0
-        for each in pending:
-            if each.part.samples == 1:
-                self.newest[each.part.slot] = tokens[end]
-            end += each.part.samples
+        for entry in pending:
+            if entry.part.samples == 1:
+                self.newest[entry.part.slot] = tokens[end]
+            end += entry.part.samples
 
     def _sample_in_turn(self, pending: Pending, logits: Tensor) -> Tensor:
         """Samples drafts one by one where a token depends on the previous one through more than the model."""
         picker, part = pending.picker, pending.part
-        found: list[int] = []
+        tokens: list[int] = []
         try:
             for at in range(part.samples):
                 mask = None if picker.masks is None else picker.masks.bits()
                 token = pick_rows(logits[at : at + 1], [picker], picker.points(1), [mask])
                 picker.used(1)
                 picker.count(token)
-                found.append(int(token.item()))
-                if found[-1] < 0:
+                tokens.append(int(token.item()))
+                if tokens[-1] < 0:
                     raise EngineFailed(NOT_FINITE)
                 if picker.masks is not None:
-                    picker.masks.accept(found[-1])
-                if not confirms_draft(part, picker, at, found[-1]):
+                    picker.masks.accept(tokens[-1])
+                if not confirms_draft(part, picker, at, tokens[-1]):
                     break
         except InferenceError as error:
             pending.error = error
         except Exception as error:
             # As in a flight: a grammar is foreign code.
-            pending.error = failure_of(error)
-        return torch.tensor(found, dtype=torch.int64, device=self._device)
-
-
-def wanted_rows(part: StepPart) -> int:
-    """How many of a part's last rows need logits."""
-    return len(part.tokens) if part.scored is not None else part.samples
+            pending.error = as_failure(error)
+        return torch.tensor(tokens, dtype=torch.int64, device=self._device)
 
 
 def _needs_each_token(pending: Pending) -> bool:
@@ -123,13 +120,13 @@ def _needs_each_token(pending: Pending) -> bool:
 
 def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
     """The mask of each part, None if no grammar binds it or its grammar failed."""
-    bound = [each.picker.masks for each in pending if each.picker.masks is not None]
-    found = iter(Masks.bits_of_all(bound))
+    bound = [entry.picker.masks for entry in pending if entry.picker.masks is not None]
+    masks_left = iter(Masks.bits_of_all(bound))
     masks: list[bytes | None] = []
-    for each in pending:
-        mask = None if each.picker.masks is None else next(found)
+    for entry in pending:
+        mask = None if entry.picker.masks is None else next(masks_left)
         if isinstance(mask, Exception):
-            each.error = mask if isinstance(mask, InferenceError) else failure_of(mask)
+            entry.error = mask if isinstance(mask, InferenceError) else as_failure(mask)
             mask = None
         masks.append(mask)
     return masks
@@ -137,10 +134,10 @@ def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
 
 def _count(pending: Sequence[Pending], tokens: Tensor) -> None:
     end = 0
-    for each in pending:
-        if each.part.samples == 1:
-            each.picker.count(tokens[end : end + 1])
-        end += each.part.samples
+    for entry in pending:
+        if entry.part.samples == 1:
+            entry.picker.count(tokens[end : end + 1])
+        end += entry.part.samples
 
 
 def _score_prompt(pending: Pending, logits: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The masks of one generation: from its grammar's bits to a row for the logits.
+"""Which tokens one generation may not sample: its grammar's masks, and the stop ids that are banned.
 
 Takes a grammar and each sampled token; returns, before each next token, a row of 0 for tokens that may be
 sampled and -inf for the rest. Stop ids that are banned are left out, unless the grammar allows nothing else:
@@ -13,10 +13,27 @@ from concurrent.futures import Executor, Future
 import torch
 from torch import Tensor
 
-from inference.engine import EngineFailed
-from inference.grammar import Grammar, masks_of
-from inference.local.sampling.stop_ban import StopBan
+from inference.engine import EngineFailed, Sampling
+from inference.grammar import Grammar, compute_masks
 from inference.ops.sampling import mask_row
+
+
+class StopBan:
+    """The stop ids that may not be sampled yet, or never; the samplers and the masks apply it."""
+
+    def __init__(self, sampling: Sampling, vocab_size: int) -> None:
+        stops = frozenset(token for token in sampling.stop_token_ids if 0 <= token < vocab_size)
+        self._always = stops & sampling.ignored_stop_ids
+        self._left = sampling.min_tokens  # tokens until the other stop ids may be sampled
+        self.ids = stops if self._left > 0 else self._always
+
+    def count(self) -> frozenset[int]:
+        """Counts one sampled token. Returns the ids that may be sampled from now on, if any."""
+        self._left -= 1
+        if self._left != 0:
+            return frozenset()
+        freed, self.ids = self.ids - self._always, self._always
+        return freed
 
 
 class Masks:
@@ -58,10 +75,10 @@ class Masks:
     @staticmethod
     def bits_of_all(masks: Sequence[Masks]) -> list[bytes | Exception]:
         """The bits of each, computed together, or the error that its generation ends with."""
-        found = masks_of([each._state for each in masks])
+        bits_of_each = compute_masks([mask._state for mask in masks])
         return [
-            bits if isinstance(bits, Exception) else each._without_banned(bits) if any(bits) else _no_token()
-            for each, bits in zip(masks, found, strict=True)
+            bits if isinstance(bits, Exception) else mask._without_banned(bits) if any(bits) else _no_token()
+            for mask, bits in zip(masks, bits_of_each, strict=True)
         ]
 
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, Sampling, TokenLogprob
-from inference.local.sampling.masks import Masks
-from inference.local.sampling.stop_ban import StopBan
+from inference.local.sampling.masks import Masks, StopBan
 from inference.local.scheduling.step import Sampled
 from inference.ops.sampling import largest, penalised, pick
 
@@ -110,7 +109,7 @@ class Sampler:
     def _logprob(self, logits: Tensor, token: int) -> TokenLogprob | None:
         """From the model's own distribution: before bias, penalties and temperature."""
         top = self.sampling.logprobs
-        return None if top is None else score_of(logits, token, top)
+        return None if top is None else token_score(logits, token, top)
 
 
 def biases(sampling: Sampling, ban: StopBan, vocab_size: int) -> Tensor | None:
@@ -134,7 +133,7 @@ def repeated_tokens(sampling: Sampling, vocab_size: int, prompt: Sequence[int]) 
     return repeated
 
 
-def score_of(logits: Tensor, token: int, top: int, *, ranked: bool = False) -> TokenLogprob:
+def token_score(logits: Tensor, token: int, top: int, *, ranked: bool = False) -> TokenLogprob:
     """A token's log-probability under these V logits, the `top` likeliest tokens, its rank if `ranked`."""
     total = torch.logsumexp(logits, 0)
     own = float((logits[token] - total).item())

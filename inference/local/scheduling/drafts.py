@@ -159,8 +159,8 @@ class HeadDrafter:
         self._guesses = list(guesses)
 
     def draft(self, tokens: Sequence[int], most: int) -> list[int]:
-        found, self._guesses = self._guesses[: max(0, most)], []
-        return found
+        draft, self._guesses = self._guesses[: max(0, most)], []
+        return draft
 
     def learn(self, drafted: int, accepted: int) -> None:
         for right in [1.0] * accepted + [0.0] * (accepted < drafted):

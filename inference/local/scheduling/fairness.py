@@ -15,17 +15,17 @@ from inference.local.scheduling.sequence import Sequence
 Standing = tuple[int, int, int]
 
 
-def counts_of(running: Iterable[Sequence]) -> Counter[str]:
+def running_counts(running: Iterable[Sequence]) -> Counter[str]:
     """How many sequences of each owner run."""
     return Counter(sequence.owner for sequence in running)
 
 
-def standing_of(sequence: Sequence, counts: Counter[str]) -> Standing:
-    """Of the running sequences, the one with the highest standing gives its memory back first."""
+def standing(sequence: Sequence, counts: Counter[str]) -> Standing:
+    """The running sequence with the highest standing gives its memory back first."""
     return sequence.sampling.priority, counts[sequence.owner], sequence.number
 
 
-def next_of(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
+def next_to_start(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
     """Which of these starts next. They are in the order of ranks, so an owner's first is its earliest."""
     priority = waiting[0].sampling.priority
     firsts: dict[str, Sequence] = {}
@@ -33,13 +33,16 @@ def next_of(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
         if sequence.sampling.priority != priority:
             break
         firsts.setdefault(sequence.owner, sequence)
-    return min(firsts.values(), key=lambda each: (counts[each.owner], each.number))
+    return min(firsts.values(), key=lambda first: (counts[first.owner], first.number))
 
 
 def may_give_way(waiting: Iterable[Sequence], counts: Counter[str]) -> bool:
     """Whether `that_gives_way` could name a sequence for any of these. Cheap, as a queue may be long."""
     most = max(counts.values(), default=0)
-    return most > 1 and most > min(counts[owner] for owner in {each.sampling.owner for each in waiting}) + 1
+    return (
+        most > 1
+        and most > min(counts[owner] for owner in {sequence.sampling.owner for sequence in waiting}) + 1
+    )
 
 
 def that_gives_way(running: Iterable[Sequence], to: Sequence, counts: Counter[str]) -> Sequence | None:
@@ -49,20 +52,20 @@ def that_gives_way(running: Iterable[Sequence], to: Sequence, counts: Counter[st
     """
     share = counts[to.owner] + 1
     candidates = [
-        each
-        for each in running
-        if not each.in_flight
-        and each.sampling.priority >= to.sampling.priority
-        and counts[each.owner] > share
+        sequence
+        for sequence in running
+        if not sequence.in_flight
+        and sequence.sampling.priority >= to.sampling.priority
+        and counts[sequence.owner] > share
     ]
-    return max(candidates, key=lambda each: standing_of(each, counts), default=None)
+    return max(candidates, key=lambda sequence: standing(sequence, counts), default=None)
 
 
 def in_turns(sequences: Iterable[Sequence]) -> Iterator[Sequence]:
     """These sequences so that owners alternate; an owner's own stay in order."""
     rounds: Counter[str] = Counter()
     numbered = []
-    for place, sequence in enumerate(sequences):
-        numbered.append((rounds[sequence.owner], place, sequence))
+    for at, sequence in enumerate(sequences):
+        numbered.append((rounds[sequence.owner], at, sequence))
         rounds[sequence.owner] += 1
-    return (sequence for _, _, sequence in sorted(numbered, key=lambda each: each[:2]))
+    return (sequence for _, _, sequence in sorted(numbered, key=lambda entry: entry[:2]))

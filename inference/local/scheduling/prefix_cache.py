@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from inference.local.scheduling.blocks import BlockPool, IntegrityError
+from inference.local.scheduling.block_pool import BlockPool, IntegrityError
 from inference.local.scheduling.sequence import Holding, Sequence
 
 
@@ -74,12 +74,12 @@ class PrefixCache:
 
     def has_room_for(self, sequence: Sequence, hit: Hit) -> bool:
         """Whether all its tokens and one more fit, as far as windows keep them."""
-        whole = self._blocks_for(len(sequence.tokens) + 1)
+        wanted = self._blocks_for(len(sequence.tokens) + 1)
         for pool, window in self._kinds:
             first = self._first_seen(hit.blocks, window)
-            found = [pool.find(name) for name in sequence.names[first : hit.blocks]]
-            kept = sum(block is not None and pool.is_kept(block) for block in found)
-            new = whole - hit.blocks
+            shared = [pool.find(name) for name in sequence.names[first : hit.blocks]]
+            kept = sum(block is not None and pool.is_kept(block) for block in shared)
+            new = wanted - hit.blocks
             if kept + (new if window is None else min(new, self._blocks_for(window) + 1)) > pool.available:
                 return False
         return True
@@ -89,8 +89,8 @@ class PrefixCache:
         tables, held_from = [], []
         for pool, window in self._kinds:
             first = self._first_seen(hit.blocks, window)
-            found = [pool.find(name) for name in sequence.names[first : hit.blocks]]
-            shared = [block for block in found if block is not None]
+            blocks = [pool.find(name) for name in sequence.names[first : hit.blocks]]
+            shared = [block for block in blocks if block is not None]
             for block in shared:
                 pool.share(block)
             tables.append([0] * first + shared)
@@ -122,14 +122,14 @@ class PrefixCache:
         sequence.computed = length
         self._name(sequence)
         holding = _held(sequence)
-        whole = min(length // self.block_size, len(sequence.names))
-        for at in range(holding.named, whole):
+        full = min(length // self.block_size, len(sequence.names))
+        for at in range(holding.named, full):
             name = sequence.names[at]
             for pool, table in zip(self._pools, holding.tables, strict=True):
                 if table[at]:
                     pool.name(table[at], name)
             self._keep_promise(name, sequence)
-        holding.named = max(holding.named, whole)
+        holding.named = max(holding.named, full)
         for kind, (pool, window) in enumerate(self._kinds):
             if window is not None:
                 self._move_window(holding, kind, pool, max(0, length - window + 1) // self.block_size)

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 
 from inference.local.scheduling.drafts import ON_CPU, DraftCosts, Drafter, HeadDrafter, TextDrafter
 from inference.local.scheduling.fairness import (
-    counts_of,
     in_turns,
     may_give_way,
-    next_of,
-    standing_of,
+    next_to_start,
+    running_counts,
+    standing,
     that_gives_way,
 )
 from inference.local.scheduling.prefix_cache import PrefixCache
@@ -97,7 +97,7 @@ class Scheduler:
     # Sequences arrive and leave -----------------------------------------------------------------------
 
     def add(self, sequence: Sequence) -> None:
-        bisect.insort(self.waiting, sequence, key=lambda each: each.rank)
+        bisect.insort(self.waiting, sequence, key=lambda queued: queued.rank)
 
     def remove(self, sequence: Sequence) -> None:
         """Removes a sequence that has ended or lost its reader."""
@@ -147,8 +147,8 @@ class Scheduler:
     def _decoding(self) -> list[Share]:
         """Shares of sequences that can sample, those first that are preempted last."""
         shares = []
-        counts = counts_of(self.running)
-        for sequence in sorted(self.running, key=lambda each: standing_of(each, counts)):
+        counts = running_counts(self.running)
+        for sequence in sorted(self.running, key=lambda own: standing(own, counts)):
             if sequence.slot != NO_SLOT and not sequence.stalled and self._may_decode(sequence):
                 share = self._decode(sequence)
                 shares += [share] if share is not None else []
@@ -200,7 +200,7 @@ class Scheduler:
         deferred = 0
         ready = [sequence for sequence in self.waiting if not sequence.stalled]
         while ready:
-            sequence = next_of(ready, counts_of(self.running))
+            sequence = next_to_start(ready, running_counts(self.running))
             if not self._slots and self._giving_way(sequence) is None:
                 return
             ready.remove(sequence)
@@ -223,15 +223,15 @@ class Scheduler:
 
     def _may_give_way(self) -> bool:
         """Whether `_giving_way` could find a sequence for any of those that wait."""
-        stalled = any(each.stalled and not each.in_flight for each in self.running)
-        return stalled or may_give_way(self.waiting, counts_of(self.running))
+        stalled = any(running.stalled and not running.in_flight for running in self.running)
+        return stalled or may_give_way(self.waiting, running_counts(self.running))
 
     def _giving_way(self, to: Sequence) -> Sequence | None:
         """A sequence whose reader is stalled, or one of an owner with more than its share."""
         for sequence in self.running:
             if sequence.stalled and not sequence.in_flight:
                 return sequence
-        return that_gives_way(self.running, to, counts_of(self.running))
+        return that_gives_way(self.running, to, running_counts(self.running))
 
     def _count_cached(self, sequence: Sequence) -> None:
         if sequence.was_admitted:
@@ -244,9 +244,9 @@ class Scheduler:
     def _chunks(self, decoding: list[Share]) -> list[Share]:
         """Prompts take turns at the step's budget; none gets less than the least chunk."""
         busy = {share.sequence.number for share in decoding}
-        ready = [each for each in self.running if each.remaining > 0 and each.number not in busy]
-        ready = sorted((each for each in ready if not each.stalled), key=lambda each: each.last_turn)
-        owners = counts_of(ready)
+        reading = [own for own in self.running if own.remaining > 0 and own.number not in busy]
+        ready = sorted((own for own in reading if not own.stalled), key=lambda own: own.last_turn)
+        owners = running_counts(ready)
         budget = self._shared_budget(ready) if decoding else self.limits.chunk
         each_owners = budget // max(1, min(len(owners), self.limits.prompts))
         shares: list[Share] = []
@@ -297,13 +297,13 @@ class Scheduler:
         `gives_way`: if necessary, from sequences of higher standing or with stalled readers.
         """
         while not self.cache.grow(sequence, length):
-            counts = counts_of(self.running)
-            own = standing_of(sequence, counts)
-            others = [each for each in self.running if each is not sequence and not each.in_flight]
-            victims = [each for each in others if each.stalled or standing_of(each, counts) > own]
+            counts = running_counts(self.running)
+            own = standing(sequence, counts)
+            others = [other for other in self.running if other is not sequence and not other.in_flight]
+            victims = [other for other in others if other.stalled or standing(other, counts) > own]
             if not gives_way or not victims:
                 return False
-            self._preempt(max(victims, key=lambda each: (each.stalled, standing_of(each, counts))))
+            self._preempt(max(victims, key=lambda other: (other.stalled, standing(other, counts))))
         return True
 
     # A step is done -----------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Sequence:
         """Whether its reader does not keep up."""
         return self.outbox.is_full
 
-    def finish_of(self, token: int) -> Finish | None:
+    def finish_with(self, token: int) -> Finish | None:
         """Why the sequence ends with this token, its newest; None if it continues."""
         if token in self.sampling.stop_token_ids:
             return Finish.STOP

@@ -49,6 +49,11 @@ class StepPart:
     scored: Sequence[int] | None = None  # if the prompt is scored: the token after each of `tokens`
     guesses: int = 0  # how many tokens to guess after the last sampled one; the tables have room for them
 
+    @property
+    def wanted(self) -> int:
+        """How many of the last rows need logits."""
+        return self.samples if self.scored is None else len(self.tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -64,7 +69,7 @@ def right_drafts(part: StepPart, outcome: Outcome) -> int:
     if part.samples <= 1:
         return 0
     drafts = part.tokens[1 - part.samples :]
-    return sum(found.token == draft for found, draft in zip(outcome.sampled, drafts, strict=False))
+    return sum(sample.token == draft for sample, draft in zip(outcome.sampled, drafts, strict=False))
 
 
 class Flight(Protocol):
@@ -105,7 +110,7 @@ class Runner(Protocol):
     def close(self) -> None: ...
 
 
-def failure_of(error: BaseException) -> EngineFailed:
+def as_failure(error: BaseException) -> EngineFailed:
     """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
     logger.error("A generation failed.", exc_info=error)
     return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
-from inference.export.alternating import places_of
-from inference.export.vocabulary import Vocabulary, merges_of, spelt
+from inference.export.alternating import spread_layers
+from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.ops.reference import dequantise_mxfp4
 
 _LETTERS, _SMALL, _LARGE = r"\p{L}\p{N}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}", r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}"
@@ -42,7 +42,7 @@ def write_folder(checkpoint: Path, folder: Path) -> Path:
     config = json.loads((checkpoint / "config.json").read_text())
     del config["quantization_config"]
     # vLLM gives every second layer a window, whatever the checkpoint states.
-    places = places_of([kind == _SLIDING for kind in config["layer_types"]])
+    places = spread_layers([kind == _SLIDING for kind in config["layer_types"]])
     config["num_hidden_layers"] = len(places)
     config["layer_types"] = ["full_attention" if layer % 2 else _SLIDING for layer in range(len(places))]
     config["torch_dtype"] = "bfloat16"
@@ -101,7 +101,7 @@ def _tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
         "model": {
             "type": "BPE",
             "vocab": {spelt(token): rank for rank, token in enumerate(vocabulary.ordinary)},
-            "merges": list(merges_of(vocabulary.ordinary)),
+            "merges": list(byte_merges(vocabulary.ordinary)),
             "ignore_merges": False,
         },
     }

@@ -29,6 +29,7 @@ class HttpDouble:
 
     def __init__(self, model: Model = some_model, context: int = 600) -> None:
         self.model, self.context = model, context
+        self.name = "some/model"
         self.requests: list[tuple[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.cut_after: int | None = None  # bytes of a streamed answer, then the connection is reset

@@ -29,7 +29,7 @@ class LlamaDouble(HttpDouble):
             case "/props":
                 return {"default_generation_settings": {"n_ctx": self.context}, "total_slots": 4}
             case "/v1/models":
-                return {"data": [{"id": "some/double.gguf", "meta": {"n_vocab": self.vocabulary}}]}
+                return {"data": [{"id": f"{self.name}.gguf", "meta": {"n_vocab": self.vocabulary}}]}
             case "/tokenize":
                 return {"tokens": load_encoding().encode_special(body["content"])}
             case "/completion":

@@ -29,11 +29,7 @@ class ReplayEngine:
         self.prompts: list[list[int]] = []
         self.samplings: list[Sampling] = []
         known = {} if honours is None else {"honours": honours}
-        self._info = EngineInfo(name="replay", context_length=context_length, **known)  # type: ignore[arg-type]
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
+        self.info = EngineInfo(name="replay", context_length=context_length, **known)  # type: ignore[arg-type]
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         self.prompts.append(list(tokens))

@@ -30,8 +30,8 @@ class SglangDouble(HttpDouble):
         self.describes_itself = True  # a router has no /server_info
         self.admin_key: str | None = None  # --admin-api-key
         self.at_once = 1  # tokens of one chunk
-        self.abort: dict[str, Any] | None = None  # the last chunk's reason, after `aborts_after` tokens
-        self.aborts_after = 0
+        self.aborts_after: int | None = None  # tokens, then the last chunk's reason is `abort`
+        self.abort: dict[str, Any] = {"type": "abort", "message": "Abort in waiting queue"}
         self.truncates = False  # --allow-auto-truncate, with a prompt that is too long
         self.loses_tokens = False
         self.takes_grammars = True
@@ -50,7 +50,7 @@ class SglangDouble(HttpDouble):
                     "enable_deterministic_inference": self.seeds,
                 }
             case "/v1/models":
-                return {"data": [{"id": "some/model", "max_model_len": self.context}]}
+                return {"data": [{"id": self.name, "max_model_len": self.context}]}
             case "/tokenize":
                 tokens = load_encoding().encode_special(body["prompt"])
                 return {"tokens": tokens, "count": len(tokens), "max_model_len": self.context}
@@ -124,7 +124,7 @@ class SglangDouble(HttpDouble):
 
     def _chunks(self, body: Any, tokens: Sequence[int], reason: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for begin in range(0, len(tokens), self.at_once):
-            if self.abort is not None and begin >= self.aborts_after:
+            if self.aborts_after is not None and begin >= self.aborts_after:
                 # As one that the scheduler gave up while it waited: without counts.
                 yield {"text": "", "output_ids": [], "meta_info": {"id": "?", "finish_reason": self.abort}}
                 return

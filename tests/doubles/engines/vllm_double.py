@@ -30,7 +30,7 @@ class VllmDouble(HttpDouble):
             case "/version":
                 return {"version": "0.32.0"}
             case "/v1/models":
-                return {"data": [{"id": "some/model", "max_model_len": self.context}]}
+                return {"data": [{"id": self.name, "max_model_len": self.context}]}
             case "/tokenize":
                 tokens = load_encoding().encode_special(body["prompt"])
                 return {"count": len(tokens), "max_model_len": self.context, "tokens": tokens}
@@ -50,7 +50,7 @@ class VllmDouble(HttpDouble):
 
     def _check(self, body: Any) -> None:
         wrong = {
-            "model": body["model"] != "some/model",
+            "model": body["model"] != self.name,
             "input_tokens": len(body["prompt"]) >= self.context,
             "max_tokens": body.get("max_tokens", DEFAULT_LIMIT) < 1,
             "min_tokens": body.get("min_tokens", 0) > body.get("max_tokens", DEFAULT_LIMIT),

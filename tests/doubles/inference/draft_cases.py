@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from inference.drafting.head import DraftHead
-from inference.local.cuda.guessing import MORE_ROWS, CudaGuessing, DraftShape
+from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser, DraftShape
 from inference.local.cuda.inputs import Tables
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import Weights
@@ -52,7 +52,7 @@ def run_guesses(sequences: int) -> None:
     head = DraftHead(head_shape(model.config), random_draft_weights(head_shape(model.config), model), model)
     head._ops = fused
     tables = Tables(sequences, 100, len(model.config.windows), META)
-    guessing = CudaGuessing(head, model, BLOCKS, SIZE, tables, MOST, records=False)
+    guessing = CudaGuesser(head, model, BLOCKS, SIZE, tables, MOST, records=False)
 
     def whole(*shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.int64, device=META)

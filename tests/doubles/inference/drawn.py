@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from inference.ops import reference
 from inference.ops.pages import Pages
 
 
@@ -72,3 +73,29 @@ def random_pages(draw: Draw, queries: Sequence[int], window: int | None, size: i
         decodes=sum(count == 1 for count in queries),
         longest=max(queries),
     )
+
+
+def mxfp4_experts(
+    x: Tensor,
+    chosen: Tensor,
+    shares: Tensor,
+    first: tuple[Tensor, Tensor, Tensor],
+    second: tuple[Tensor, Tensor, Tensor],
+    limit: float,
+    alpha: float,
+) -> Tensor:
+    """The output of a layer's experts in their stored form, for kernels that never unpack them.
+
+    x is T×H, chosen and shares T×k. `first` holds blocks E × 2I × H/32 × 16 and scales E × 2I × H/32 (bytes)
+    and biases E × 2I; `second` the same for H × I. Returns T×H.
+    """
+    out = torch.zeros_like(x)
+    for number in sorted(set(chosen.flatten().tolist())):
+        tokens, places = (chosen == number).nonzero(as_tuple=True)
+        (w1, b1), (w2, b2) = (
+            (reference.dequantise_mxfp4(blocks[number], scales[number], x.dtype), biases[number])
+            for blocks, scales, biases in (first, second)
+        )
+        result = reference.expert(x[tokens], w1, b1, w2, b2, limit, alpha)
+        out.index_add_(0, tokens, result * shares[tokens, places].unsqueeze(1))
+    return out

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from inference.engine import Finish, InferenceError, Sampling
 from inference.local.loop import Loop
+from inference.local.memory_plan import LayerKind, plan_memory
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.sequence import Sequence
@@ -218,6 +219,26 @@ class Driven:
                     client.read()
                 return
         raise AssertionError(f"{self.loop.active} sequences never end")
+
+
+def tight_blocks(
+    kinds: Listed[LayerKind], limits: SchedulerLimits, *, context: int, size: int, spare: int
+) -> list[int]:
+    """Of each kind of layer: enough for one whole context or the running windows, and `spare` more."""
+    plenty = plan_memory(kinds, 1 << 40, context=context, may_shorten=False, limits=limits, block_size=size)
+    windows = limits.max_concurrent + 3, limits.chunk // size
+    return [
+        min(
+            count,
+            spare
+            + (
+                3 + context // size
+                if kind.window is None
+                else windows[0] * (kind.window // size + 3) + windows[1]
+            ),
+        )
+        for count, kind in zip(plenty.blocks, kinds, strict=True)
+    ]
 
 
 @dataclass

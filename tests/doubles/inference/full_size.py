@@ -10,6 +10,7 @@ from torch import Tensor
 
 from inference.config import RopeConfig
 from inference.ops import reference
+from inference.ops.rope import rope_tables
 from inference.ops.scaled import ScaledRows, scaled
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
 
@@ -43,9 +44,7 @@ def _qkv_error(tokens: int, device: torch.device) -> float:
     draw, rows = Draw(tokens, device), scaled(weights("qkv", device))
     pages = random_pages(draw, [1] * tokens if tokens < 200 else [1, tokens - 1], None, BLOCK)
     x, norm, bias = draw.rows(tokens, HIDDEN), draw.rows(HIDDEN).float() + 1, draw.rows(len(rows))
-    cos, sin = (
-        table[7 : 7 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), SIZE, tokens + 8)
-    )
+    cos, sin = (table[7 : 7 + tokens].to(device) for table in rope_tables(RopeConfig(), SIZE, tokens + 8))
     memory = [draw.memory(int(pages.tables.max()) + 1, BLOCK, KV_HEADS, SIZE) for _ in range(2)]
     wanted_memory = [part.float() for part in memory]
     found = fused.qkv(x, norm, EPS, rows, bias, cos, sin, *memory, pages)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from inference.config import ModelConfig
-from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 
 def speculators_config(model: ModelConfig, draft_vocab: int = 40, **changes: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ BLOCK_SIZE = 16
 
 
 def run_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, *, padded: bool) -> None:
-    """Makes `engine_of` run steps as on a GPU, but without recording any; `padded` pads them as recorded ones
+    """Makes `engine` run steps as on a GPU, but without recording any; `padded` pads them as recorded ones
     are."""
     limits = engines.SchedulerLimits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from inference.config import ModelConfig, RopeConfig
-from inference.models.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 
 def write_smallest(folder: Path) -> Path:

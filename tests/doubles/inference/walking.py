@@ -19,7 +19,7 @@ from inference.drafting.config import DraftConfig
 from inference.drafting.head import DraftHead, DraftWeights
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import RandomTensors
-from inference.models.weights import weights_of
+from inference.models.weights import load_weights
 from inference.ops.pages import Pages
 
 LARGE = 4.0  # numbers of an embedding: larger than what the layers add
@@ -61,7 +61,7 @@ def walking_model(config: ModelConfig, device: torch.device) -> tuple[GptOss, Wa
     draw = torch.Generator().manual_seed(2)
     walk = torch.randperm(config.vocab_size, generator=draw).to(device)
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    weights = weights_of(WalkingTensors(device, walk), config, device=device, dtype=dtype, progress=False)
+    weights = load_weights(WalkingTensors(device, walk), config, device=device, dtype=dtype, progress=False)
     return GptOss(config, weights), Walk(walk)
 
 

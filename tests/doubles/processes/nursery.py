@@ -41,7 +41,7 @@ _MODULES = (
     "gpt_oss_server.observe.logs.setup",
     "gpt_oss_server.stores.kinds.table",
     "inference.remote.address",
-    "inference.scripted",
+    "inference.backends.scripted",
     "llguidance",
     "tools.browser.backends.local",
     "tools.mcp.operator",
@@ -76,14 +76,14 @@ def main() -> int:
 def _command() -> Callable[[], int]:
     _import(_MODULES)
     _import_torch()
+    import inference
     from gpt_oss_server.cli.main import main as command
     from gpt_oss_server.cli.parser import build_parser
     from gpt_oss_server.harmony.encoding import load_encoding
-    from inference.scripted import load_scripted
 
     build_parser(everything=True)  # imports the commands
     load_encoding()
-    load_scripted("examples/script.json")  # has a vocabulary of its own
+    inference.load("scripted:examples/script.json")  # has a vocabulary of its own
     return command
 
 
@@ -126,7 +126,7 @@ def _import(modules: tuple[str, ...]) -> None:
 
 def _import_torch() -> None:
     """As `serve` does; its thread has ended when torch is imported."""
-    from inference.preload import preload_torch
+    from inference.torch_start import preload_torch
 
     if thread := preload_torch():
         thread.join()

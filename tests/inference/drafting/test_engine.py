@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,14 @@ import torch
 from inference.config import ModelConfig
 from inference.drafting.head import DraftHead
 from inference.engine import Engine, Sampling
-from inference.local.cuda.guessing import CudaGuessing
+from inference.local.cuda.guesser import CudaGuesser
 from inference.local.cuda.inputs import Tables
 from inference.local.engine import LocalEngine, load_local
-from inference.local.guessing import Guessing, bytes_per_block
-from inference.local.memory import layer_kinds
-from inference.local.options import LocalOptions
-from tests.contracts.engine_contract import GREEDY, EngineContract, becomes_idle, generated
+from inference.local.guesser import Guesser, bytes_per_block
+from inference.local.memory_plan import layer_kinds
+from inference.options import EngineOptions
+from tests.contracts.engine_contract import GREEDY, EngineContract, Generated, becomes_idle, generated
+from tests.contracts.remote_contract import scores
 from tests.doubles.inference.heads import (
     llama_config,
     speculators_config,
@@ -56,8 +57,20 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
-    options = LocalOptions(draft_head=None if head is None else str(head), max_concurrent=8)
-    return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+    options = EngineOptions(device="cpu", speculation=head is not None and f"eagle:{head}", max_concurrent=8)
+    return load_local(checkpoint, options, name="small")
+
+
+async def answers(
+    checkpoint: Path, head: Path | None, sampling: Sampling, prompts: Sequence[list[int]]
+) -> tuple[list[Generated], dict[str, float]]:
+    """Of all prompts together, then of the first one again, from the cache; and the engine's counts."""
+    engine = engine_of(checkpoint, head)
+    found = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
+    found.append(await generated(engine, sampling, prompts[0]))
+    measures = engine.measures()
+    await engine.close()
+    return found, measures
 
 
 @pytest.mark.parametrize("on", [pytest.param("cpu", marks=pytest.mark.proof), "gpu"], indirect=True)
@@ -84,10 +97,9 @@ async def test_a_right_head_saves_four_of_five_steps(repeating: Path, tmp_path: 
 async def test_a_right_head_guesses_up_to_the_end_of_the_context(
     repeating: Path, tmp_path: Path, length: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = LocalOptions(draft_head=str(write_right_head(tmp_path, repeating)))
-    engine = load_local(
-        repeating, name="small", device="cpu", context=128, any_vocabulary=True, options=options
-    )
+    head = write_right_head(tmp_path, repeating)
+    options = EngineOptions(device="cpu", context=128, speculation=f"eagle:{head}")
+    engine = load_local(repeating, options, name="small")
     found = await generated(engine, replace(GREEDY, max_tokens=None), list(range(length)))
     measures = engine.measures()
     await engine.close()
@@ -97,14 +109,12 @@ async def test_a_right_head_guesses_up_to_the_end_of_the_context(
 
 
 async def test_what_a_head_cannot_guess_is_sampled(repeating: Path, tmp_path: Path) -> None:
-    plain = engine_of(repeating, None)
-    wanted = [await generated(plain, replace(GREEDY, max_tokens=60), [start]) for start in range(2)]
-    await plain.close()
-    engine = engine_of(repeating, write_right_head(tmp_path, repeating, known=350))
-    found = [await generated(engine, replace(GREEDY, max_tokens=60), [start]) for start in range(2)]
-    measures = engine.measures()
-    await engine.close()
-    assert [each.tokens for each in found] == [each.tokens for each in wanted]
+    sampling, prompts = replace(GREEDY, max_tokens=60), [[0], [1]]
+    wanted, _ = await answers(repeating, None, sampling, prompts)
+    found, measures = await answers(
+        repeating, write_right_head(tmp_path, repeating, known=350), sampling, prompts
+    )
+    assert [one.tokens for one in found] == [one.tokens for one in wanted]
     assert 0 < measures["accepted_tokens"] < measures["drafted_tokens"]
 
 
@@ -130,29 +140,16 @@ async def test_tokens_scores_and_finish_are_those_without_a_head(
     beginning = [draw.randrange(500) for _ in range(40)]
     prompts = [beginning + [draw.randrange(500) for _ in range(draw.randint(1, 60))] for _ in range(4)]
 
-    async def answers(head: Path | None) -> tuple[list[object], dict[str, float]]:
-        engine = engine_of(mostly_repeating, head)
-        together = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
-        later = await generated(engine, sampling, prompts[0])  # from the cache
-        measures = engine.measures()
-        await engine.close()
-        return [
-            (
-                each.tokens,
-                each.finish,
-                [score for step in each.steps for score in step.logprobs or ()],
-                [step.prompt_logprobs for step in each.steps if step.prompt_logprobs],
-            )
-            for each in (*together, later)
-        ], measures
-
-    wanted, _ = await answers(None)
-    found, measures = await answers(write_right_head(tmp_path, mostly_repeating))
-    assert [each[:2] for each in found] == [each[:2] for each in wanted]  # type: ignore[index]
+    wanted, _ = await answers(mostly_repeating, None, sampling, prompts)
+    head = write_right_head(tmp_path, mostly_repeating)
+    found, measures = await answers(mostly_repeating, head, sampling, prompts)
+    assert [(one.tokens, one.finish) for one in found] == [(one.tokens, one.finish) for one in wanted]
     assert measures["accepted_tokens"] > 0
     for mine, theirs in zip(found, wanted, strict=True):
-        for at in (2, 3):
-            close(mine[at], theirs[at])  # type: ignore[index]
+        close(scores(mine), scores(theirs))
+        close(
+            *([step.prompt_logprobs for step in one.steps if step.prompt_logprobs] for one in (mine, theirs))
+        )
 
 
 def close(found: object, wanted: object) -> None:
@@ -172,10 +169,8 @@ def close(found: object, wanted: object) -> None:
 
 async def test_a_grammar_sees_exactly_the_tokens_that_are_sampled(repeating: Path, tmp_path: Path) -> None:
     """It allows what the model would say at most places, so that drafts are right and wrong."""
-    plain = engine_of(repeating, None)
-    free = (await generated(plain, replace(GREEDY, max_tokens=40), [5])).tokens
-    await plain.close()
-    sets = [{token} if at % 7 else {(token + 1) % 500, 3} for at, token in enumerate(free)]
+    [(free, *_), _] = await answers(repeating, None, replace(GREEDY, max_tokens=40), [[5]])
+    sets = [{token} if at % 7 else {(token + 1) % 500, 3} for at, token in enumerate(free.tokens)]
     found = []
     for head in (None, write_right_head(tmp_path, repeating)):
         grammar = Recorded([*sets, {9}], size=504)
@@ -214,9 +209,7 @@ async def test_a_head_that_fails_ends_no_generation(
     repeating: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sampling = replace(GREEDY, max_tokens=30, temperature=1.0, seed=3)
-    plain = engine_of(repeating, None)
-    wanted = (await generated(plain, sampling, [5, 6])).tokens
-    await plain.close()
+    (wanted, _), _ = await answers(repeating, None, sampling, [[5, 6]])
     engine = engine_of(repeating, write_right_head(tmp_path, repeating))
     calls = []
 
@@ -231,7 +224,7 @@ async def test_a_head_that_fails_ends_no_generation(
     with caplog.at_level(logging.ERROR):
         found = await generated(engine, sampling, [5, 6])
     await engine.close()
-    assert found.tokens == wanted
+    assert found.tokens == wanted.tokens
     assert len(calls) == 6
     assert "The draft head failed; from here on no drafts are made." in caplog.text
 
@@ -243,14 +236,14 @@ def test_the_plan_counts_the_heads_memory(
     from inference.drafting.loading import load_draft_head
     from inference.models.gpt_oss import load_model
 
-    model = load_model(checkpoint, device=torch.device("cpu"), any_vocabulary=True)
+    model = load_model(checkpoint, device=torch.device("cpu"))
     head = load_draft_head(str(write_head(tmp_path, layout(config))), model)  # type: ignore[operator]
     blocks, size = 7, 16
-    guessing = Guessing(head, model, [blocks] * len(config.windows), size)
+    guessing = Guesser(head, model, [blocks] * len(config.windows), size)
     held = sum(each.nbytes for each in vars(guessing).values() if isinstance(each, torch.Tensor))
     assert held == blocks * bytes_per_block(head, size, model.dtype)
     tables = Tables(3, 9, len(config.windows), model.device)
-    on_gpu = CudaGuessing(head, model, blocks, size, tables, 4, records=False)
+    on_gpu = CudaGuesser(head, model, blocks, size, tables, 4, records=False)
     kept = sum(each.nbytes for each in (on_gpu._keys, on_gpu._values, on_gpu._kept))
     newest = 4 * (4 + 2)  # of three slots and the padding's, which are few on a card
     assert kept == held + newest * head.config.hidden * model.dtype.itemsize
@@ -270,8 +263,6 @@ async def test_the_engine_states_where_its_drafts_come_from(
     )
     assert "secret" not in engine.info.description
     await engine.close()
-    other = load_local(
-        checkpoint, name="s", device="cpu", any_vocabulary=True, options=LocalOptions(speculation=True)
-    )
+    other = load_local(checkpoint, EngineOptions(device="cpu", speculation=True), name="s")
     assert other.info.description.endswith("Up to 6 tokens a step are drafted from the text so far.")
     await other.close()

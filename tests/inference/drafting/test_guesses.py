@@ -17,15 +17,14 @@ from inference.drafting.loading import load_draft_head
 from inference.engine import Sampling
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
-from inference.local.memory import layer_kinds, plan_memory
+from inference.local.memory_plan import layer_kinds
 from inference.local.scheduling import drafts
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.scheduling.step import Flight, Runner, StepPart, right_drafts
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.random_checkpoint import write_random_checkpoint
-from tests.doubles.inference.alone import alone, check_each_as_alone
-from tests.doubles.inference.driven import Driven, Prompts
+from tests.doubles.inference.alone import check_each_as_alone
+from tests.doubles.inference.driven import Driven, Prompts, tight_blocks
 from tests.doubles.inference.heads import (
     changed_layer,
     llama_config,
@@ -36,6 +35,7 @@ from tests.doubles.inference.heads import (
     write_right_head,
 )
 from tests.doubles.inference.plain_head import PlainHead
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 from tests.doubles.random_tests.pairs import pairs
 from tests.doubles.random_tests.seeds import seeds
 
@@ -59,7 +59,7 @@ HEADS = {
 def model(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> GptOss:
     five = replace(config, layers=5, sliding_layers=(True, False, True, False, False))
     folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), five, seed=11)
-    return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
+    return load_model(folder, device=CPU, context=CONTEXT)
 
 
 class Checked:
@@ -113,15 +113,7 @@ def engine_of(
 ) -> Driven:
     head = load_draft_head(str(folder), model)
     kinds = layer_kinds(model, head, SIZE)
-    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
-    blocks = [
-        min(count, 4 + CONTEXT // SIZE + spare)
-        if kind.window is None
-        else min(
-            count, (limits.max_concurrent + 3) * (kind.window // SIZE + 4) + limits.chunk // SIZE + spare
-        )
-        for count, kind in zip(rough.blocks, kinds, strict=True)
-    ]
+    blocks = tight_blocks(kinds, limits, context=CONTEXT, size=SIZE, spare=spare + 1)
     runner = Checked(runner_of(on, model, blocks, head, limits), plain)
     runner.engine = Driven(runner, model.config.windows, blocks, limits)
     return runner.engine
@@ -167,17 +159,13 @@ async def test_guesses_that_are_often_right_change_no_token(
     tmp_path: Path, config: ModelConfig, seed: int, on: str
 ) -> None:
     checkpoint = write_repeating_model(tmp_path / "model", config, share=0.05)
-    model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT)
     folder = write_right_head(tmp_path / "head", checkpoint)
     draw = random.Random(seed)
     limits = SchedulerLimits(
         max_concurrent=6, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=4, by_head=True
     )
-    kinds = layer_kinds(model)
-    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
-    blocks = [
-        min(count, 18 if kind.window is None else 40) for count, kind in zip(rough.blocks, kinds, strict=True)
-    ]
+    blocks = [40 if window else 18 for window in model.config.windows]
     runner = runner_of(on, model, blocks, load_draft_head(str(folder), model), limits)
     engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
@@ -189,8 +177,7 @@ async def test_guesses_that_are_often_right_change_no_token(
         else:
             engine.turn()
     engine.finish()
-    for client in engine.clients:
-        assert client.tokens == alone(model, client.prompt, client.limit)
+    check_each_as_alone(engine, model)
     counts = engine.scheduler.counts
     assert counts.preemptions > 0
     assert 0.2 < counts.accepted_tokens / counts.drafted_tokens < 0.98
@@ -198,7 +185,7 @@ async def test_guesses_that_are_often_right_change_no_token(
 
 async def test_both_runners_draft_and_accept_the_same(tmp_path: Path, config: ModelConfig) -> None:
     checkpoint = write_repeating_model(tmp_path / "model", config, share=0.1)
-    model = load_model(checkpoint, device=CPU, context=CONTEXT, any_vocabulary=True)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT)
     head = load_draft_head(str(write_right_head(tmp_path / "head", checkpoint)), model)
     limits = SchedulerLimits(max_concurrent=2, max_waiting=9, chunk=16, drafts=4, by_head=True)
     found = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,8 @@ from inference.drafting.config import parse_draft_config
 from inference.drafting.head import DraftHead
 from inference.drafting.loading import load_draft_head
 from inference.engine import CheckpointError
-from inference.local.options import LocalOptions
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.random_checkpoint import write_random_checkpoint
+from inference.options import EngineOptions
 from tests.doubles.inference.heads import (
     changed_layer,
     llama_config,
@@ -26,13 +25,15 @@ from tests.doubles.inference.heads import (
     speculators_config,
     write_head,
 )
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
+STATES = "eagle_aux_hidden_state_layer_ids"
 
 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 def error_of(model: GptOss, folder: Path | str) -> str:
@@ -41,20 +42,24 @@ def error_of(model: GptOss, folder: Path | str) -> str:
     return str(caught.value)
 
 
-def test_a_missing_folder_of_a_repos_name_is_answered_with_the_download(model: GptOss) -> None:
-    message = error_of(model, "RedHatAI/gpt-oss-20b-speculator.eagle3")
-    assert "hf download RedHatAI/gpt-oss-20b-speculator.eagle3 --local-dir" in message
+REPO = "RedHatAI/gpt-oss-20b-speculator.eagle3"
 
 
-def test_a_folder_without_a_config_holds_no_head(model: GptOss, tmp_path: Path) -> None:
-    assert "holds no draft head: it has no config.json" in error_of(model, tmp_path)
-
-
-def test_a_file_that_is_no_json_is_named(model: GptOss, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    assert "config.json cannot be read as JSON" in error_of(model, tmp_path)
-    (tmp_path / "config.json").write_text("[]", encoding="utf-8")
-    assert "must hold a JSON object" in error_of(model, tmp_path)
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "holds no draft head: it has no config.json"),
+        ("{", "config.json cannot be read as JSON"),
+        ("[]", "must hold a JSON object"),
+    ],
+)
+def test_a_folder_without_a_config_holds_no_head(
+    model: GptOss, tmp_path: Path, content: str | None, text: str
+) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content, encoding="utf-8")
+    assert text in error_of(model, tmp_path)
+    assert f"hf download {REPO} --local-dir" in error_of(model, REPO), "a repo's name, and no folder"
 
 
 @pytest.mark.parametrize(
@@ -77,74 +82,63 @@ def test_a_checkpoint_of_a_whole_model_is_no_head(model: GptOss, checkpoint: Pat
     assert "LlamaForCausalLMEagle3" in message
 
 
+ROPE = "rope_parameters"
+
+
 @pytest.mark.parametrize(
-    ("layer", "text"),
+    ("top", "layer", "text"),
     [
-        ({"hidden_size": 32}, "takes hidden states of size 32, but the model's have 64"),
-        ({"vocab_size": 501}, "for a vocabulary of 501 ids, but the model has 500"),
-        ({"num_hidden_layers": 4}, "'num_hidden_layers' is 4; only 1 is supported"),
-        ({"hidden_act": "gelu"}, "'hidden_act' is 'gelu'; only 'silu' is supported"),
-        ({"head_dim": 7}, "head_dim must be even"),
-        ({"num_attention_heads": 3}, "must be a multiple of num_key_value_heads"),
-        ({"intermediate_size": 0}, "intermediate_size must be above 0"),
-        ({"intermediate_size": None}, "'intermediate_size' is missing"),
-        ({"rope_parameters": {"rope_type": "dynamic"}}, "the rope type is 'dynamic'"),
-        ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "'original_max_position_embeddings'"),
+        ({}, {"hidden_size": 32}, "takes hidden states of size 32, but the model's have 64"),
+        ({}, {"vocab_size": 501}, "for a vocabulary of 501 ids, but the model has 500"),
+        ({}, {"num_hidden_layers": 4}, "'num_hidden_layers' is 4; only 1 is supported"),
+        ({}, {"hidden_act": "gelu"}, "'hidden_act' is 'gelu'; only 'silu' is supported"),
+        ({}, {"head_dim": 7}, "head_dim must be even"),
+        ({}, {"num_attention_heads": 3}, "must be a multiple of num_key_value_heads"),
+        ({}, {"intermediate_size": 0}, "intermediate_size must be above 0"),
+        ({}, {"intermediate_size": None}, "'intermediate_size' is missing"),
+        ({}, {ROPE: {"rope_type": "dynamic"}}, "the rope type is 'dynamic'"),
+        ({}, {ROPE: {"rope_type": "llama3", "factor": 8.0}}, "'original_max_position_embeddings'"),
+        ({STATES: [1, 2, 5]}, {}, "states after layer 5, but the model has 3 layers"),
+        ({STATES: [2, 1, 3]}, {}, "must be ascending layers, not [2, 1, 3]"),
+        ({STATES: "all"}, {}, "must be a list of layers, not 'all'"),
+        ({"fc_norm": True}, {}, "norm_before_fc and fc_norm exclude each other"),
+        ({"parallel_draft_step": 4}, {}, "'parallel_draft_step' is 4; only 1 is supported"),
+        ({"target_hidden_size": 48}, {}, "takes hidden states of size 48"),
+        ({"draft_vocab_size": 41}, {}, "'lm_head.weight' has shape 40×64"),
     ],
 )
 def test_another_shape_is_refused(
-    model: GptOss, tmp_path: Path, config: ModelConfig, layer: dict[str, Any], text: str
+    model: GptOss, tmp_path: Path, config: ModelConfig, top: dict[str, Any], layer: dict[str, Any], text: str
 ) -> None:
     raw = speculators_config(config)
-    folder = write_head(tmp_path, changed_layer(raw, **layer), random_tensors(raw))
+    folder = write_head(tmp_path, changed_layer(raw | top, **layer), random_tensors(raw))
     message = error_of(model, folder)
     assert str(folder) in message
     assert text in message
 
 
+NEEDED = ("fc.weight", "input_norm.weight", "layers.0.hidden_norm.weight", "lm_head.weight", "d2t")
+QUERIES = "layers.0.self_attn.q_proj.weight"
+
+
 @pytest.mark.parametrize(
-    ("top", "text"),
+    ("name", "change", "text"),
     [
-        ({"eagle_aux_hidden_state_layer_ids": [1, 2, 5]}, "states after layer 5, but the model has 3 layers"),
-        ({"eagle_aux_hidden_state_layer_ids": [2, 1, 3]}, "must be ascending layers, not [2, 1, 3]"),
-        ({"eagle_aux_hidden_state_layer_ids": "all"}, "must be a list of layers, not 'all'"),
-        ({"fc_norm": True}, "norm_before_fc and fc_norm exclude each other"),
-        ({"parallel_draft_step": 4}, "'parallel_draft_step' is 4; only 1 is supported"),
-        ({"target_hidden_size": 48}, "takes hidden states of size 48"),
-        ({"draft_vocab_size": 41}, "'lm_head.weight' has shape 40×64"),
+        *((name, None, f"the tensor {name!r} is missing") for name in NEEDED),
+        (QUERIES, None, f"neither {QUERIES!r} nor 'midlayer."),
+        ("d2t", 500, "'d2t' leads to ids outside of the vocabulary of 500"),
     ],
 )
-def test_another_head_is_refused(
-    model: GptOss, tmp_path: Path, config: ModelConfig, top: dict[str, Any], text: str
-) -> None:
-    raw = speculators_config(config)
-    assert text in error_of(model, write_head(tmp_path, raw | top, random_tensors(raw)))
-
-
-@pytest.mark.parametrize(
-    "name", ["fc.weight", "input_norm.weight", "layers.0.hidden_norm.weight", "lm_head.weight", "d2t"]
-)
-def test_a_missing_tensor_is_named(model: GptOss, tmp_path: Path, config: ModelConfig, name: str) -> None:
-    raw = speculators_config(config)
-    tensors = random_tensors(raw)
-    del tensors[name]
-    assert f"the tensor {name!r} is missing" in error_of(model, write_head(tmp_path, raw, tensors))
-
-
-def test_a_file_without_the_layer_holds_no_head(model: GptOss, tmp_path: Path, config: ModelConfig) -> None:
-    folder = write_head(tmp_path, speculators_config(config), {"fc.weight": torch.zeros(1)})
-    assert "neither 'layers.0.self_attn.q_proj.weight' nor 'midlayer.self_attn" in error_of(model, folder)
-
-
-def test_ids_outside_of_the_vocabulary_are_refused(
-    model: GptOss, tmp_path: Path, config: ModelConfig
+def test_a_tensor_that_is_missing_or_wrong_is_named(
+    model: GptOss, tmp_path: Path, config: ModelConfig, name: str, change: int | None, text: str
 ) -> None:
     raw = speculators_config(config)
     tensors = random_tensors(raw)
-    tensors["d2t"][-1] = 500
-    assert "'d2t' leads to ids outside of the vocabulary of 500" in error_of(
-        model, write_head(tmp_path, raw, tensors)
-    )
+    if change is None:
+        del tensors[name]
+    else:
+        tensors[name][-1] = change
+    assert text in error_of(model, write_head(tmp_path, raw, tensors))
 
 
 def test_a_head_of_another_size_needs_an_embedding_and_a_vocabulary_of_its_own(
@@ -179,7 +173,7 @@ def test_a_config_that_names_no_states_means_the_usual_ones(config: ModelConfig)
 def test_a_model_of_windows_alone_has_no_place_for_a_head(tmp_path: Path, config: ModelConfig) -> None:
     windows = replace(config, sliding_layers=(True,) * config.layers)
     checkpoint = write_random_checkpoint(tmp_path / "model", windows, seed=1)
-    model = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    model = load_model(checkpoint, device=CPU)
     folder = write_head(tmp_path / "head", speculators_config(config))
     assert "needs a model with full-attention layers" in error_of(model, folder)
 
@@ -199,22 +193,21 @@ def test_a_shape_that_no_kernel_takes_is_refused_on_a_gpu(
 @pytest.mark.parametrize("name", ["llama:http://127.0.0.1:1", "scripted:answers.json"])
 def test_an_engine_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(CheckpointError, match="eagle:heads/a has no effect here"):
-        inference.load(name, options=LocalOptions(draft_head="heads/a"))
+        inference.load(name, options=EngineOptions(speculation="eagle:heads/a"))
 
 
-def test_published_configs_are_read(config: ModelConfig) -> None:
+@pytest.mark.parametrize(
+    ("layout", "fields"),
+    [
+        (speculators_config, {"draft_vocab": 40, "norm_before_fc": True, "norm_before_residual": True}),
+        (llama_config, {"draft_vocab": None, "norm_before_fc": False, "norm_before_residual": False}),
+    ],
+)
+def test_published_configs_are_read(
+    config: ModelConfig, layout: Callable[[ModelConfig], dict[str, Any]], fields: dict[str, Any]
+) -> None:
     """Both layouts, with the fields that their authors write."""
-    own = parse_draft_config(json.loads(json.dumps(speculators_config(config))), config.layers)
-    assert (own.states, own.draft_vocab, own.norm_before_fc, own.norm_before_residual) == (
-        (1, 2, 3),
-        40,
-        True,
-        True,
-    )
-    theirs = parse_draft_config(json.loads(json.dumps(llama_config(config))), config.layers)
-    assert (theirs.states, theirs.draft_vocab, theirs.norm_before_fc, theirs.rope.by_turns) == (
-        (1, 2, 3),
-        None,
-        False,
-        True,
-    )
+    found = parse_draft_config(layout(config), config.layers)
+    assert found.states == (1, 2, 3)
+    assert {name: getattr(found, name) for name in fields} == fields
+    assert found.rope.by_turns == (layout is llama_config)

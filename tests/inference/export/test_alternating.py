@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from inference.config import ModelConfig
-from inference.export.alternating import alternating, places_of
+from inference.export.alternating import alternating, spread_layers
 from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
-from inference.models.weights import find_checkpoint, weights_of
+from inference.models.weights import find_checkpoint, load_weights
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from inference.models.weights import find_checkpoint, weights_of
     ],
 )
 def test_layers_are_inserted_where_two_of_one_kind_meet(slides: str, places: list[int | None]) -> None:
-    assert places_of([kind == "S" for kind in slides]) == places
+    assert spread_layers([kind == "S" for kind in slides]) == places
 
 
 def test_layers_that_alternate_stay(checkpoint: Path, config: ModelConfig) -> None:
@@ -43,7 +43,7 @@ def test_the_logits_stay_the_same(slides: tuple[bool, ...], checkpoint: Path, co
     assert widened.layers > config.layers
     assert widened.sliding_layers == tuple(layer % 2 == 0 for layer in range(widened.layers))
     found, wanted = (
-        GptOss(each, weights_of(source, each, device=torch.device("cpu"), dtype=torch.float32))
+        GptOss(each, load_weights(source, each, device=torch.device("cpu"), dtype=torch.float32))
         for source, each in ((wider, widened), (files, config))
     )
     tokens = torch.randint(config.vocab_size, (3 * config.sliding_window,)).tolist()

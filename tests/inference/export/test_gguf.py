@@ -15,7 +15,7 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.export.gguf_file import write_gguf
-from inference.export.vocabulary import Vocabulary, merges_of, spelt
+from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint
 
@@ -38,7 +38,7 @@ def read(path: Path) -> tuple[dict[str, object], dict[str, object]]:
 @pytest.fixture(scope="module")
 def written(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gguf") / "small.gguf"
-    write_gguf(checkpoint, path, SMALL, name="small", any_vocabulary=True)
+    write_gguf(checkpoint, path, SMALL, name="small")
     return path
 
 
@@ -89,16 +89,16 @@ def test_packed_experts_keep_every_value(written: Path, checkpoint: Path, config
 
 
 def test_merges_make_each_token_of_two_earlier_ones() -> None:
-    assert list(merges_of(SMALL.ordinary)) == ["a b", "ab c", "b c", f"{spelt(b' ')} a"]
+    assert list(byte_merges(SMALL.ordinary)) == ["a b", "ab c", "b c", f"{spelt(b' ')} a"]
     broken = [*BYTES, b"abcd"]
     with pytest.raises(ValueError, match="token 256"):
-        list(merges_of(broken))
+        list(byte_merges(broken))
 
 
 def test_the_merges_of_the_real_vocabulary_spell_its_tokens() -> None:
     encoding = load_encoding()
     ordinary = [encoding.token_bytes([token]) for token in range(20_000)]
-    merges = list(merges_of(ordinary))
+    merges = list(byte_merges(ordinary))
     assert [merge.replace(" ", "") for merge in merges] == [spelt(t) for t in ordinary if len(t) > 1]
 
 
@@ -110,7 +110,7 @@ def test_a_file_is_whole_or_missing(
 
     monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", full)
     with pytest.raises(CheckpointError, match="No space left"):
-        write_gguf(checkpoint, tmp_path / "model.gguf", SMALL, name="small", any_vocabulary=True)
+        write_gguf(checkpoint, tmp_path / "model.gguf", SMALL, name="small")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -123,7 +123,7 @@ def test_layers_that_do_not_alternate_get_layers_of_zeros_between_them(
     fields["layer_types"] = ["full_attention"] * config.layers
     (tmp_path / "config.json").unlink()
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    write_gguf(tmp_path, tmp_path / "made.gguf", SMALL, name="small", any_vocabulary=True)
+    write_gguf(tmp_path, tmp_path / "made.gguf", SMALL, name="small")
     written, tensors = read(tmp_path / "made.gguf")
     assert written["gpt-oss.block_count"] == 2 * config.layers
     assert not np.array(tensors["blk.0.attn_output.weight"].data).any()  # type: ignore[attr-defined]

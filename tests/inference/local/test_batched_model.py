@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +16,15 @@ import torch
 from inference.config import ModelConfig
 from inference.engine import EngineBusy, Sampling
 from inference.local.engine import LocalEngine, load_local
-from inference.local.memory import layer_kinds, plan_memory
-from inference.local.options import LocalOptions
+from inference.local.memory_plan import layer_kinds
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.random_checkpoint import write_random_checkpoint
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
 from tests.doubles.inference.alone import check_each_as_alone
-from tests.doubles.inference.driven import Driven, Prompts
+from tests.doubles.inference.driven import Driven, Prompts, tight_blocks
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
 CONTEXT = 200
@@ -42,22 +43,11 @@ def model(
         ),
     }[request.param]
     folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), other, seed=11)
-    return load_model(folder, device=CPU, context=CONTEXT, any_vocabulary=True)
+    return load_model(folder, device=CPU, context=CONTEXT)
 
 
 def driven(model: GptOss, limits: SchedulerLimits, spare: int) -> Driven:
-    kinds = layer_kinds(model)
-    per_token = sum(kind.bytes_per_token for kind in kinds)
-    rough = plan_memory(kinds, 1 << 40, context=CONTEXT, may_shorten=False, limits=limits, block_size=SIZE)
-    blocks = [
-        min(count, 2 + CONTEXT // SIZE + 1 + spare)
-        if kind.window is None
-        else min(
-            count, (limits.max_concurrent + 3) * (kind.window // SIZE + 3) + limits.chunk // SIZE + spare
-        )
-        for count, kind in zip(rough.blocks, kinds, strict=True)
-    ]
-    assert per_token
+    blocks = tight_blocks(layer_kinds(model), limits, context=CONTEXT, size=SIZE, spare=spare)
     return Driven(TorchRunner(model, blocks, SIZE), model.config.windows, blocks, limits)
 
 
@@ -88,9 +78,11 @@ async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
 
 
 @pytest.fixture
-async def engine(checkpoint: Path) -> LocalEngine:
-    options = LocalOptions(max_concurrent=32, max_waiting=1000)
-    return load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
+    options = EngineOptions(device="cpu", max_concurrent=32, max_waiting=1000)
+    engine = load_local(checkpoint, options, name="small")
+    yield engine
+    await engine.close()
 
 
 def resident_bytes() -> int:
@@ -116,36 +108,30 @@ async def test_two_hundred_streams_with_many_cut_off_leave_nothing(engine: Local
         assert sum(count == 6 for count in counts) > 120
         await becomes_idle(engine)
 
-    try:
-        await wave()
-        gc.collect()
-        before = resident_bytes()
-        await wave()
-        gc.collect()
-        assert resident_bytes() < before + (24 << 20)  # besides the cache's content, which is planned
-        measures = engine.measures()
-        assert (measures["running"], measures["waiting"], measures["kv_blocks_used"]) == (0, 0, 0)
-        engine._scheduler.cache.check_integrity([])
-        assert sorted(engine._scheduler._slots) == list(range(32))
-    finally:
-        await engine.close()
+    await wave()
+    gc.collect()
+    before = resident_bytes()
+    await wave()
+    gc.collect()
+    assert resident_bytes() < before + (24 << 20)  # besides the cache's content, which is planned
+    measures = engine.measures()
+    assert (measures["running"], measures["waiting"], measures["kv_blocks_used"]) == (0, 0, 0)
+    engine._scheduler.cache.check_integrity([])
+    assert sorted(engine._scheduler._slots) == list(range(32))
 
 
 async def test_the_first_step_reports_cached_tokens(engine: LocalEngine) -> None:
-    try:
-        prompt = [at % 500 for at in range(100)]
-        first = await generated(engine, GREEDY, prompt)
-        again = await generated(engine, GREEDY, [*prompt, *first.tokens, 3, 4])
-        assert [step.cached_tokens for step in first.steps] == [0] * len(first.steps)
-        assert again.steps[0].cached_tokens == 128  # of 140 computed ones, in full blocks
-        assert not any(step.cached_tokens for step in again.steps[1:])
-    finally:
-        await engine.close()
+    prompt = [at % 500 for at in range(100)]
+    first = await generated(engine, GREEDY, prompt)
+    again = await generated(engine, GREEDY, [*prompt, *first.tokens, 3, 4])
+    assert [step.cached_tokens for step in first.steps] == [0] * len(first.steps)
+    assert again.steps[0].cached_tokens == 128  # of 140 computed ones, in full blocks
+    assert not any(step.cached_tokens for step in again.steps[1:])
 
 
 async def test_a_full_engine_refuses_requests(checkpoint: Path) -> None:
-    options = LocalOptions(max_concurrent=1, max_waiting=1)
-    engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+    options = EngineOptions(device="cpu", max_concurrent=1, max_waiting=1)
+    engine = load_local(checkpoint, options, name="small")
     try:
         streams = [engine.generate([1], replace(GREEDY, max_tokens=None)) for _ in range(2)]
         second = asyncio.create_task(anext(streams[1]))
@@ -165,8 +151,8 @@ async def test_a_full_engine_refuses_requests(checkpoint: Path) -> None:
 async def test_drafts_do_not_change_the_tokens_of_a_seed(checkpoint: Path, temperature: float) -> None:
     found = []
     for speculation in (False, True):
-        options = LocalOptions(speculation=speculation)
-        engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True, options=options)
+        options = EngineOptions(device="cpu", speculation=speculation)
+        engine = load_local(checkpoint, options, name="small")
         sampling = replace(
             GREEDY, temperature=temperature, seed=4, top_k=2, max_tokens=150, frequency_penalty=0.1
         )
@@ -182,9 +168,7 @@ def test_memory_that_is_too_small_shortens_the_context_or_explains_what_to_do(
     checkpoint: Path, context: int | None, config: ModelConfig
 ) -> None:
     per_token = 2 * config.kv_heads * config.head_dim * 4 * 2
-    options = LocalOptions(kv_memory=per_token * 3000, max_concurrent=1)
-    engine = load_local(
-        checkpoint, name="s", device="cpu", context=context, any_vocabulary=True, options=options
-    )
+    options = EngineOptions(device="cpu", context=context, kv_memory=per_token * 3000, max_concurrent=1)
+    engine = load_local(checkpoint, options, name="s")
     assert engine.info.context_length == (context or config.context_length)
     assert "requests may run" in engine.info.plan

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from inference.callable_engine import CallableEngine
+from inference.backends.callable_engine import CallableEngine
 from inference.engine import EngineFailed, Sampling
 from inference.failures import IN_A_ROW, Failures
 from inference.local.engine import LocalEngine
@@ -16,11 +16,6 @@ from tests.doubles.inference.breaking import BreakingRunner, breaking_engine
 
 pytestmark = pytest.mark.anyio
 ONE = Sampling(temperature=0.0, max_tokens=1)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

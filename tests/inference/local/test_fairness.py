@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from inference.engine import Finish, Sampling
-from inference.local.scheduling.fairness import counts_of, may_give_way, that_gives_way
+from inference.local.scheduling.fairness import may_give_way, running_counts, that_gives_way
 from inference.local.scheduling.scheduler import SchedulerLimits
 from tests.doubles.inference.driven import Client, Driven, predicted
 from tests.doubles.random_tests.seeds import seeds
@@ -126,6 +126,6 @@ async def test_the_cheap_look_at_a_long_queue_agrees_with_the_exact_one(seed: in
         pool = rng.sample(engine.scheduler.waiting, 20)
         size = rng.randrange(1, 9)
         running, waiting = pool[:size], pool[size : size + rng.randrange(1, 6)]
-        counts = counts_of(running)
+        counts = running_counts(running)
         found = [that_gives_way(running, each, counts) for each in waiting]
         assert may_give_way(waiting, counts) is any(each is not None for each in found)

@@ -9,26 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from inference.config import ModelConfig
 from inference.engine import EngineInfo, Sampling
 from inference.local.engine import LocalEngine, load_local
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.torch_runner import TorchRunner
 from inference.models.experts import Experts
-from inference.models.head import PackedHead
-from inference.models.random_checkpoint import write_random_checkpoint
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import generated
 from tests.doubles.inference.driven import MemoryRunner
 from tests.doubles.waiting import until
 
 pytestmark = pytest.mark.anyio
 SOME = Sampling(temperature=0.0, max_tokens=5)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)
@@ -90,31 +83,8 @@ async def test_an_improvement_that_fails_is_logged_once_and_ends_no_generation(
     await engine.check()
 
 
-async def test_a_real_model_merges_its_head_and_samples_the_same_tokens(
-    tmp_path: Path, config: ModelConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 100)
-    monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 64 * 200)
-    write_random_checkpoint(tmp_path, config)
-    engine = load_local(tmp_path, name="small", device="cpu", any_vocabulary=True)
-    try:
-        assert isinstance(engine._runner, TorchRunner)
-        head = engine._runner._model._weights.head
-        if not isinstance(head, PackedHead):
-            pytest.skip("this PyTorch has no FBGEMM")
-        assert len(head._packed) == 5
-        first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens
-        await until(lambda: len(head._packed) == 3)
-        assert (await generated(engine, SOME, prompt=[1, 2, 3])).tokens == first
-    finally:
-        await engine.close()
-
-
-async def test_a_real_model_packs_its_experts_and_samples_the_same_tokens(
-    tmp_path: Path, config: ModelConfig
-) -> None:
-    write_random_checkpoint(tmp_path, config)
-    engine = load_local(tmp_path, name="small", device="cpu", any_vocabulary=True)
+async def test_a_real_model_packs_its_experts_and_samples_the_same_tokens(checkpoint: Path) -> None:
+    engine = load_local(checkpoint, EngineOptions(device="cpu"), name="small")
     try:
         assert isinstance(engine._runner, TorchRunner)
         experts = [layer.experts for layer in engine._runner._model._weights.layers]

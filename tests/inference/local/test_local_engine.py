@@ -15,12 +15,14 @@ import torch
 from inference import outbox as outbox_module
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
 from inference.local import torch_runner
-from inference.local.engine import LocalEngine, load_local, read_generation_defaults
+from inference.local.engine import LocalEngine, generation_defaults, load_local
 from inference.local.sampling.sampler import Sampler
 from inference.local.scheduling.step import Sampled, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, PROMPT, becomes_idle, generated
+from tests.doubles.inference.alone import alone
 
 pytestmark = pytest.mark.anyio
 ENDLESS = replace(GREEDY, max_tokens=None)
@@ -28,7 +30,7 @@ ENDLESS = replace(GREEDY, max_tokens=None)
 
 @pytest.fixture
 async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
-    engine = load_local(checkpoint, name="small", device="cpu", any_vocabulary=True)
+    engine = load_local(checkpoint, EngineOptions(device="cpu"), name="small")
     yield engine
     await engine.close()
 
@@ -77,12 +79,8 @@ def limit(engine: LocalEngine, **limits: int) -> None:
 
 
 async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoint: Path) -> None:
-    model = load_model(checkpoint, device=torch.device("cpu"), any_vocabulary=True)
-    cache, last, wanted = model.new_cache(), PROMPT, []
-    for _ in range(40):
-        last = [int(model.next_logits(last, cache).argmax())]
-        wanted += last
-    assert list((await generated(engine)).tokens) == wanted
+    model = load_model(checkpoint, device=torch.device("cpu"))
+    assert list((await generated(engine)).tokens) == alone(model, PROMPT, 40)
 
 
 async def test_a_prompt_in_many_chunks_equals_one_in_a_single_chunk(engine: LocalEngine) -> None:
@@ -202,14 +200,9 @@ async def test_tokens_sampled_before_a_failure_are_read_first(
 ) -> None:
     break_sampling(monkeypatch, 20, lambda logits: logits * float("nan"))
     tokens: list[int] = []
-
-    async def read() -> None:
-        async with aclosing(engine.generate([1] * 10, ENDLESS)) as stream:
-            async for step in stream:
-                tokens.extend(step.tokens)
-
-    with pytest.raises(EngineFailed, match="not finite"):
-        await read()
+    with pytest.raises(EngineFailed, match="not finite"):  # noqa: PT012
+        async for step in engine.generate([1] * 10, ENDLESS):
+            tokens += step.tokens
     assert len(tokens) == 10
 
 
@@ -260,14 +253,22 @@ async def test_blocks_are_released_however_a_generation_ends(
 
 
 @pytest.mark.parametrize(
-    "content", ['{"temperature": 0.7, "top_p": null}', "{}", "[]", '{"top_p": "x"}', None]
+    ("content", "defaults"),
+    [
+        ('{"temperature": 0.7, "top_p": null}', {"temperature": 0.7}),
+        ("{}", {}),
+        (None, {}),
+        ("[]", None),
+        ('{"top_p": "x"}', None),
+    ],
 )
-def test_defaults_of_the_checkpoint_are_read(tmp_path: Path, content: str | None) -> None:
+def test_defaults_of_the_checkpoint_are_read(
+    tmp_path: Path, content: str | None, defaults: dict[str, float] | None
+) -> None:
     if content is not None:
         (tmp_path / "generation_config.json").write_text(content, encoding="utf-8")
-    if content in ("[]", '{"top_p": "x"}'):
-        with pytest.raises(CheckpointError, match="generation_config"):
-            read_generation_defaults(tmp_path)
-    else:
-        wanted = {"temperature": 0.7} if content and "0.7" in content else {}
-        assert read_generation_defaults(tmp_path) == wanted
+    if defaults is not None:
+        assert generation_defaults(tmp_path) == defaults
+        return
+    with pytest.raises(CheckpointError, match="generation_config"):
+        generation_defaults(tmp_path)

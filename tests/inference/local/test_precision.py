@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 import torch
 
+import inference
 from inference.bench import roofline
 from inference.bench.divergence import divergence, sampled
-from inference.bench.measure import widths_of
+from inference.bench.measure import stored_widths
 from inference.engine import CheckpointError, EngineInfo, Sampling
 from inference.local.cuda.runner import CudaRunner
-from inference.local.engine import described, engine_of, load_local
-from inference.local.memory import layer_kinds
-from inference.local.options import LocalOptions, check_precision
-from inference.local.random_model import load_random
+from inference.local.engine import describe, load_local, start_engine
+from inference.local.memory_plan import layer_kinds
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.precision import Precision
 from inference.models.random_weights import random_model
-from inference.ops.halves import HalfRows, linear
-from inference.ops.scaled import FP8, Rows, ScaledRows
+from inference.ops.scaled import FP8
+from inference.options import EngineOptions, Precision
 from inference.shapes import SHAPES
+from tests.contracts.engine_contract import generated
+from tests.doubles.inference.alone import alone
 
 CPU = torch.device("cpu")
 BOTH = Precision(weights="fp8", kv="fp8")
@@ -33,20 +32,12 @@ PROMPT = [at * 31 % 500 for at in range(40)]
 
 @pytest.fixture(scope="module")
 def plain(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True, precision=BOTH)
-
-
-def greedy(model: GptOss, count: int) -> list[int]:
-    cache, last, found = model.new_cache(), PROMPT, []
-    for _ in range(count):
-        last = [int(model.next_logits(last, cache).argmax())]
-        found += last
-    return found
+    return load_model(checkpoint, device=CPU, precision=BOTH)
 
 
 @pytest.mark.parametrize(
@@ -60,26 +51,19 @@ def greedy(model: GptOss, count: int) -> list[int]:
 def test_without_kernels_fp8_is_refused_before_anything_is_loaded(
     checkpoint: Path, precision: Precision, flags: str
 ) -> None:
-    options = LocalOptions(precision=precision)
+    options = EngineOptions(device="cpu", weights=precision.weights, kv_dtype=precision.kv)
     with pytest.raises(CheckpointError, match=flags):
-        load_local(checkpoint, name="model", device="cpu", any_vocabulary=True, options=options)
+        load_local(checkpoint, options, name="model")
     with pytest.raises(CheckpointError, match=flags):
-        load_random("tiny", device="cpu", options=options)
-
-
-def test_without_fp8_every_device_is_right() -> None:
-    check_precision(Precision(), CPU)
+        inference.load("random:tiny", options=options)
 
 
 async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss) -> None:
     info = EngineInfo(name="fp8", context_length=1024, vocab_size=500)
-    engine = engine_of(model, info, LocalOptions(), may_shorten=True)
-    tokens: list[int] = []
-    async with aclosing(engine.generate(PROMPT, GREEDY)) as steps:
-        async for step in steps:
-            tokens += step.tokens
+    engine = start_engine(model, info, EngineOptions())
+    tokens = (await generated(engine, GREEDY, PROMPT)).tokens
     await engine.close()
-    assert tokens == greedy(model, 30)
+    assert list(tokens) == alone(model, PROMPT, 30)
 
 
 def test_the_runner_of_a_gpu_samples_the_same_tokens(model: GptOss) -> None:
@@ -90,7 +74,7 @@ def test_the_runner_of_a_gpu_samples_the_same_tokens(model: GptOss) -> None:
     for at in range(20):
         found.append(runner.launch([parts]).outcomes()[0].sampled[0].token)
         parts = StepPart(0, found[-1:], len(PROMPT) + at, tables, 1, picker)
-    assert found == greedy(model, 20)
+    assert found == alone(model, PROMPT, 20)
 
 
 def test_keys_and_values_take_a_byte_each(model: GptOss, plain: GptOss) -> None:
@@ -101,25 +85,17 @@ def test_keys_and_values_take_a_byte_each(model: GptOss, plain: GptOss) -> None:
 
 
 def test_the_description_states_what_is_in_fp8(model: GptOss, plain: GptOss) -> None:
-    assert "FP8" not in described(plain)
+    assert "FP8" not in describe(plain, "plain").description
     assert model.rounding is not None
-    assert f"error of the weights {model.rounding:.2%})" in described(model)
-    assert described(model).endswith(", keys and values in FP8.")
+    stated = describe(model, "model").description
+    assert f"error of the weights {model.rounding:.2%})" in stated
+    assert stated.endswith(", keys and values in FP8.")
 
 
-def test_experts_router_and_embedding_are_unchanged(model: GptOss, plain: GptOss) -> None:
+def test_router_and_embedding_are_unchanged(model: GptOss, plain: GptOss) -> None:
     assert torch.equal(model._weights.embedding, plain._weights.embedding)
     for own, other in zip(model._weights.layers, plain._weights.layers, strict=True):
         assert torch.equal(own.router, other.router)
-        assert not torch.equal(floats_of(own.qkv), floats_of(other.qkv))
-        assert not torch.equal(floats_of(own.out), floats_of(other.out))
-
-
-def floats_of(weight: Rows | HalfRows) -> torch.Tensor:
-    """By its product with one row for each column, which every form of weights has on a CPU."""
-    assert not isinstance(weight, ScaledRows)
-    columns = weight.columns if isinstance(weight, HalfRows) else weight.shape[1]
-    return linear(torch.eye(columns), weight)
 
 
 def test_the_divergence_is_zero_from_itself_and_small_from_fp8() -> None:
@@ -144,4 +120,4 @@ def test_the_roofline_counts_fp8_only_where_it_is_stored(model: GptOss) -> None:
     weights = roofline.decode_bytes(config, 1, 1024, roofline.Widths(2, 1, 2))
     attention = 24 * 2880 * 64 * (80 + 64)
     assert whole - weights == attention + 201_088 * 2880
-    assert widths_of(model) == roofline.Widths(4, 4, 1)  # on a CPU, the weights are the floats
+    assert stored_widths(model) == roofline.Widths(4, 4, 1)  # on a CPU, the weights are the floats

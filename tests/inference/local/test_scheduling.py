@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
-from inference.local.memory import LayerKind, plan_memory
-from inference.local.scheduling.blocks import IntegrityError
+from inference.local.memory_plan import LayerKind, plan_memory
+from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.drafts import ON_CPU, HeadDrafter, costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
@@ -137,16 +137,21 @@ async def test_memory_that_runs_out_ends_no_sequence() -> None:
         check(client)
 
 
+def ends(engine: Driven, clients: list[Client]) -> list[int]:
+    """The order in which they end."""
+    order: list[int] = []
+    while engine.turn():
+        for at, client in enumerate(clients):
+            client.read()
+            if client.end is not None and at not in order:
+                order.append(at)
+    return order
+
+
 async def test_the_oldest_sequence_is_never_preempted() -> None:
     engine = driven(SchedulerLimits(max_concurrent=5, max_waiting=10, chunk=64))
     clients = [engine.request([first] * 10, 120, SAMPLING) for first in range(5)]
-    gone = []
-    while engine.turn():
-        for client in clients:
-            client.read()
-            if client.end is not None and client not in gone:
-                gone.append(client)
-    assert gone == clients
+    assert ends(engine, clients) == [0, 1, 2, 3, 4]
 
 
 async def test_choices_of_one_prompt_compute_it_once() -> None:
@@ -236,13 +241,7 @@ async def test_the_lowest_priority_starts_first() -> None:
         engine.request([1, at], 2, replace(SAMPLING, priority=priority))
         for at, priority in enumerate([2, 1, 0, 1])
     ]
-    order = []
-    while engine.turn():
-        for client in clients:
-            client.read()
-            if client.end is not None and client not in order:
-                order.append(client)
-    assert [clients.index(client) for client in order] == [2, 1, 3, 0]
+    assert ends(engine, clients) == [2, 1, 3, 0]
 
 
 async def test_a_stalled_reader_holds_neither_slot_nor_memory_that_others_wait_for() -> None:

@@ -24,7 +24,7 @@ BLOCKS = 4  # of each generation: 64 positions
 
 
 def runner_of(folder: Path, generations: int) -> TorchRunner:
-    model = load_model(folder, device=CPU, context=64, any_vocabulary=True)
+    model = load_model(folder, device=CPU, context=64)
     return TorchRunner(model, [generations * BLOCKS + 1] * len(model.config.windows))
 
 

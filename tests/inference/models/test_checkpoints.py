@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.models.gpt_oss import load_model
-from inference.models.random_checkpoint import write_random_checkpoint
 from inference.progress import ProgressBar
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
 
@@ -30,60 +30,45 @@ def folder(tmp_path: Path, checkpoint: Path) -> Path:
     return Path(shutil.copytree(checkpoint, tmp_path / "model"))
 
 
-def change_config(folder: Path, **changes: object) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), encoding="utf-8")
-
-
-def change_tensor(folder: Path, name: str, tensor: torch.Tensor | None) -> None:
-    tensors = {key: value.clone() for key, value in load_file(folder / "model.safetensors").items()}
-    del tensors[name]
-    if tensor is not None:
-        tensors[name] = tensor
-    save_file(tensors, folder / "model.safetensors")
-
-
 def error_of(folder: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        load_model(folder, device=CPU, any_vocabulary=True)
+        load_model(folder, device=CPU)
     return str(caught.value)
 
 
-def test_a_shape_that_does_not_fit_is_reported_with_both_shapes(folder: Path) -> None:
-    change_tensor(folder, "model.layers.1.self_attn.k_proj.weight", torch.zeros(31, 64))
+LAYER = "model.layers.1.self_attn.k_proj.weight"
+SINKS = "model.layers.2.self_attn.sinks"
+SCALES = "model.layers.0.mlp.experts.down_proj_scales"
+TENSORS: list[tuple[str, torch.Tensor | None, tuple[str, ...]]] = [
+    (LAYER, torch.zeros(31, 64), ("model.safetensors", LAYER, "31×64", "32×64")),
+    (SINKS, None, (f"'{SINKS}' is missing", "download it again")),
+    (SCALES, torch.zeros(6, 64, 3), (SCALES, "F32", "U8")),
+]
+CONFIGS: list[tuple[dict[str, object], tuple[str, ...]]] = [
+    ({"intermediate_size": 128}, ("mlp.experts.gate_up_proj_bias", "6×192", "6×256", "different models")),
+    ({"num_hidden_layers": 5, "layer_types": ["full_attention"] * 5}, ("model.layers.3.",)),
+]
+
+
+@pytest.mark.parametrize(("name", "tensor", "parts"), TENSORS)
+def test_a_tensor_that_does_not_fit_or_is_missing_is_named(
+    folder: Path, name: str, tensor: torch.Tensor | None, parts: tuple[str, ...]
+) -> None:
+    tensors = {key: value.clone() for key, value in load_file(folder / "model.safetensors").items()}
+    del tensors[name]
+    save_file(tensors | ({} if tensor is None else {name: tensor}), folder / "model.safetensors")
     message = error_of(folder)
-    for part in ("model.safetensors", "model.layers.1.self_attn.k_proj.weight", "31×64", "32×64"):
-        assert part in message
+    assert all(part in message for part in parts)
 
 
-def test_a_config_of_another_model_is_reported(folder: Path) -> None:
-    change_config(folder, intermediate_size=128)
+@pytest.mark.parametrize(("changes", "parts"), CONFIGS)
+def test_a_config_of_another_model_is_reported(
+    folder: Path, changes: dict[str, object], parts: tuple[str, ...]
+) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), encoding="utf-8")
     message = error_of(folder)
-    assert "mlp.experts.gate_up_proj_bias" in message
-    assert "6×192" in message
-    assert "6×256" in message
-    assert "different models" in message
-
-
-def test_a_missing_tensor_is_named(folder: Path) -> None:
-    change_tensor(folder, "model.layers.2.self_attn.sinks", None)
-    message = error_of(folder)
-    assert "'model.layers.2.self_attn.sinks' is missing" in message
-    assert "download it again" in message
-
-
-def test_more_layers_than_the_files_have_are_a_missing_tensor(folder: Path) -> None:
-    change_config(folder, num_hidden_layers=5, layer_types=["full_attention"] * 5)
-    assert "model.layers.3." in error_of(folder)
-
-
-def test_packed_experts_of_the_wrong_type_are_named(folder: Path) -> None:
-    name = "model.layers.0.mlp.experts.down_proj_scales"
-    change_tensor(folder, name, torch.zeros(6, 64, 3))
-    message = error_of(folder)
-    assert name in message
-    assert "F32" in message
-    assert "U8" in message
+    assert all(part in message for part in parts)
 
 
 def test_a_missing_shard_is_named(tmp_path: Path, config: ModelConfig) -> None:
@@ -93,18 +78,18 @@ def test_a_missing_shard_is_named(tmp_path: Path, config: ModelConfig) -> None:
     assert "model-00002-of-00003.safetensors is missing" in message
 
 
-def test_a_truncated_file_is_named(folder: Path) -> None:
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 4792272488\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "interrupted download"), (POINTER, "git lfs pull")], ids=["cut", "pointer"]
+)
+def test_a_file_without_its_tensors_is_named(folder: Path, content: bytes | None, words: str) -> None:
     path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:5000])
+    path.write_bytes(path.read_bytes()[:5000] if content is None else content)
     message = error_of(folder)
     assert "model.safetensors" in message
-    assert "interrupted download" in message
-
-
-def test_a_repository_cloned_without_its_large_files_is_reported(folder: Path) -> None:
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 4792272488\n"
-    (folder / "model.safetensors").write_text(pointer, encoding="ascii")
-    assert "git lfs pull" in error_of(folder)
+    assert words in message
 
 
 @pytest.mark.parametrize("index", ["{", "{}", "[]", '{"weight_map": 3}'])
@@ -132,9 +117,9 @@ def test_mxfp4_needs_sizes_of_whole_blocks(tmp_path: Path, config: ModelConfig) 
 
 
 def test_a_context_longer_than_the_models_is_refused(checkpoint: Path) -> None:
-    assert load_model(checkpoint, device=CPU, context=100, any_vocabulary=True).config.context_length == 100
+    assert load_model(checkpoint, device=CPU, context=100).config.context_length == 100
     with pytest.raises(CheckpointError, match=r"requested context is 2000 tokens; .* supports 1024"):
-        load_model(checkpoint, device=CPU, context=2000, any_vocabulary=True)
+        load_model(checkpoint, device=CPU, context=2000)
 
 
 class Terminal(io.StringIO):
@@ -142,22 +127,22 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_drawn_on_terminals_and_on_request() -> None:
-    drawn = {}
-    for stream, show in (
-        (Terminal(), None),
-        (io.StringIO(), None),
-        (io.StringIO(), True),
-        (Terminal(), False),
-    ):
-        with ProgressBar("Loading", 2, show=show, stream=stream) as bar:
-            bar.advance()
-            bar.advance()
-        drawn[type(stream), show] = stream.getvalue()
-    assert drawn[Terminal, None].endswith("\n")
-    assert "Loading [##############################] 100%" in drawn[Terminal, None]
-    assert drawn[io.StringIO, None] == drawn[Terminal, False] == ""
-    assert "100%" in drawn[io.StringIO, True]
+@pytest.mark.parametrize(
+    ("stream", "show", "is_drawn"),
+    [
+        (Terminal(), None, True),
+        (io.StringIO(), None, False),
+        (io.StringIO(), True, True),
+        (Terminal(), False, False),
+    ],
+)
+def test_progress_is_drawn_on_terminals_and_on_request(
+    stream: io.StringIO, show: bool | None, is_drawn: bool
+) -> None:
+    with ProgressBar("Loading", 2, show=show, stream=stream) as bar:
+        bar.advance()
+        bar.advance()
+    assert ("Loading [##############################] 100%" in stream.getvalue()) == is_drawn
 
 
 @pytest.mark.parametrize("columns", [30, 40, 60, 200])
@@ -177,7 +162,7 @@ def test_progress_fits_a_line_of_the_terminal(columns: int) -> None:
 
 
 def test_loading_draws_on_request(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    load_model(checkpoint, device=CPU, progress=True, any_vocabulary=True)
+    load_model(checkpoint, device=CPU, progress=True)
     assert "Loading weights" in capsys.readouterr().err
-    load_model(checkpoint, device=CPU, any_vocabulary=True)
+    load_model(checkpoint, device=CPU)
     assert capsys.readouterr().err == ""

@@ -11,23 +11,19 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.head import pack_head
-from inference.models.random_checkpoint import write_random_checkpoint
-from inference.models.rotations import FIRST_POSITIONS, Rotations
-from inference.ops.reference import rope_tables
+from inference.models.head import PackedHead, pack_head
+from inference.ops.rope import FIRST_POSITIONS, Rotations, rope_tables
+from tests.doubles.inference.drawn import relative_error
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 # Many times longer than the window (16), and longer than the rope's original context (32).
 PROMPT = torch.randint(0, 500, (70,), generator=torch.Generator().manual_seed(5)).tolist()
 CPU = torch.device("cpu")
 
 
-def relative_error(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).norm() / wanted.norm())
-
-
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +90,13 @@ def test_every_layout_of_the_same_weights_gives_the_same_logits(
     tmp_path: Path, config: ModelConfig, logits: Tensor, layout: str, experts: str, shards: int
 ) -> None:
     write_random_checkpoint(tmp_path, config, seed=3, layout=layout, experts=experts, shards=shards)  # type: ignore[arg-type]
-    other = load_model(tmp_path, device=CPU, any_vocabulary=True)
+    other = load_model(tmp_path, device=CPU)
     assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
 
 
 def test_a_folder_with_an_original_folder_loads(tmp_path: Path, config: ModelConfig, logits: Tensor) -> None:
     write_random_checkpoint(tmp_path / "original", config, seed=3, layout="original")
-    other = load_model(tmp_path, device=CPU, any_vocabulary=True)
+    other = load_model(tmp_path, device=CPU)
     assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
 
 
@@ -108,15 +104,9 @@ def test_experts_that_are_not_kept_as_floats_give_the_same_logits(
     checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("inference.models.experts.KEPT_FLOAT_BYTES", 0)
-    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    other = load_model(checkpoint, device=CPU)
     assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
     assert not any(layer.experts._kept for layer in other._weights.layers)
-
-
-def test_packed_experts_stay_packed_in_memory(model: GptOss) -> None:
-    for layer in model._weights.layers:
-        blocks, scales = layer.experts._w1  # type: ignore[attr-defined]
-        assert blocks.dtype == scales.dtype == torch.uint8
 
 
 def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
@@ -133,13 +123,13 @@ def test_all_experts_on_all_tokens_give_the_logits_of_single_experts(
     checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("inference.models.experts.DENSE_ROWS", 10_000)
-    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    other = load_model(checkpoint, device=CPU)
     assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
 
 
 @pytest.mark.parametrize("rows", [1, 2, 40])  # one token, all experts on all, tokens sorted by expert
 def test_packed_experts_give_the_logits_of_floats(checkpoint: Path, logits: Tensor, rows: int) -> None:
-    other = load_model(checkpoint, device=CPU, any_vocabulary=True)
+    other = load_model(checkpoint, device=CPU)
     assert other.improve()
     while other.improve():
         pass
@@ -148,16 +138,28 @@ def test_packed_experts_give_the_logits_of_floats(checkpoint: Path, logits: Tens
     assert relative_error(torch.cat(parts), logits) < 1e-5
 
 
-@pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three
-def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.ops.halves.ROWS_AT_ONCE", rows_at_once)
-    stored = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16()
-    stored[0] *= 1e-6  # too small for half precision to hold exactly
+def drawn(rows: int, seed: int) -> Tensor:
+    return torch.randn(rows, 64, generator=torch.Generator().manual_seed(seed))
+
+
+def inputs() -> list[Tensor]:
+    return [drawn(rows, rows) for rows in (1, 2, 7, 40)]
+
+
+def packed_head(stored: Tensor) -> PackedHead:
     packed = pack_head(stored, torch.float32)
     if packed is None:
         pytest.skip("this PyTorch has no FBGEMM")
-    for rows in (1, 2, 7, 40):
-        x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows))
+    return packed
+
+
+@pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three
+def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.ops.halves.ROWS_AT_ONCE", rows_at_once)
+    stored = drawn(3000, 1).bfloat16()
+    stored[0] *= 1e-6  # too small for half precision to hold exactly
+    packed = packed_head(stored)
+    for x in inputs():
         wanted = x @ stored.float().t()
         assert relative_error(packed.product(x), wanted) < 1e-6
         assert (packed.product(x) - wanted).abs().max() < 1e-4
@@ -166,28 +168,20 @@ def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch
 def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 256)
     monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1024 * 64 + 100)
-    packed = pack_head(
-        torch.randn(3000, 64, generator=torch.Generator().manual_seed(1)).bfloat16(), torch.float32
-    )
-    if packed is None:
-        pytest.skip("this PyTorch has no FBGEMM")
-    inputs = [torch.randn(rows, 64, generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 7, 40)]
-    before, parts = [packed.product(x) for x in inputs], []
-    while packed.merge():
+    packed = packed_head(drawn(3000, 1).bfloat16())
+    before, parts = [packed.product(x) for x in inputs()], [len(packed._packed)]
+    while parts[-1] > 3:
+        assert packed.merge() == (parts[-1] > 6)
         parts.append(len(packed._packed))
-        assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs, before, strict=True))
-    assert parts == [9, 6]  # of 12, four at a time
-    assert len(packed._packed) == 3
-    assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs, before, strict=True))
+        assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs(), before, strict=True))
+    assert parts == [12, 9, 6, 3]
     assert not packed.merge()
 
 
 def test_a_wide_head_keeps_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 16)
     monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1000)
-    packed = pack_head(torch.randn(64, 64).bfloat16(), torch.float32)
-    if packed is None:
-        pytest.skip("this PyTorch has no FBGEMM")
+    packed = packed_head(drawn(64, 1).bfloat16())
     assert not packed.merge()
     assert len(packed._packed) == 4
 

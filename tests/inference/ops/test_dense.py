@@ -1,12 +1,20 @@
-"""Norm, projections, rotation, writes to paged memory and logits, against the reference."""
+"""Norm, projections, rotation, writes to paged memory and logits, against the reference.
+
+Weights are plain or FP8, which the reference multiplies as the floats that they stand for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
+from torch import Tensor
 
 from inference.config import RopeConfig
-from inference.ops import reference
+from inference.ops import launches, reference
+from inference.ops.rope import rope_tables
+from inference.ops.scaled import Rows, ScaledRows, scaled
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
 
 EPS = 1e-5
@@ -22,26 +30,41 @@ def test_norms_equal_the_reference(device: torch.device, tokens: int, hidden: in
     assert relative_error(fused.rms_norm(x, weight, EPS), wanted) < draw.tolerance
 
 
-@pytest.mark.parametrize("tokens", [1, 3, 9, 21])
+def weights(draw: Draw, kind: str, rows: int, columns: int) -> tuple[Rows, Tensor]:
+    """As the kernels take them, and in float64."""
+    if kind == "plain":
+        plain = draw.rows(rows, columns, scale=columns**-0.5)
+        return plain, plain.double()
+    # Rows of very different sizes, so that a missing or misplaced scale is an error.
+    sizes = torch.exp2(torch.arange(rows) % 7 - 9.0).to(draw.device, draw.dtype)
+    found = scaled(draw.rows(rows, columns) * sizes[:, None])
+    return found, found.floats(torch.float64)
+
+
+def cases(plain: Sequence[int], fp8: Sequence[int]) -> list[tuple[str, int]]:
+    return [*(("plain", rows) for rows in plain), *(("fp8", rows) for rows in fp8)]
+
+
+@pytest.mark.parametrize(("kind", "tokens"), cases([1, 3, 9, 21], [1, 2, 3, 9, 21, 40, 70, 130]))
 @pytest.mark.parametrize(("heads", "kv_heads", "size", "bias"), [(4, 2, 16, True), (8, 1, 32, False)])
 def test_queries_keys_and_values_equal_the_reference(
-    device: torch.device, tokens: int, heads: int, kv_heads: int, size: int, bias: bool
+    device: torch.device, kind: str, tokens: int, heads: int, kv_heads: int, size: int, bias: bool
 ) -> None:
     from inference.ops import fused
 
     draw, hidden = Draw(tokens + size, device), 96
     pages = random_pages(draw, [1] * tokens if tokens < 9 else [1, 1, tokens - 2], None, 16)
     x, norm = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
-    weight = draw.rows((heads + 2 * kv_heads) * size, hidden, scale=hidden**-0.5)
+    weight, floats = weights(draw, kind, (heads + 2 * kv_heads) * size, hidden)
     biases = draw.rows((heads + 2 * kv_heads) * size) if bias else None
-    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 64))
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in rope_tables(RopeConfig(), size, 256))
     blocks = int(pages.tables.max()) + 1
     keys, values = (draw.memory(blocks, 16, kv_heads, size) for _ in range(2))
     kept = keys.clone(), values.clone()
     wanted_keys, wanted_values = keys.double(), values.double()
     found = fused.qkv(x, norm, EPS, weight, biases, cos, sin, keys, values, pages)
     wanted = reference.qkv(
-        x.double(), norm, EPS, weight.double(), None if biases is None else biases.double(),
+        x.double(), norm, EPS, floats, None if biases is None else biases.double(),
         cos.double(), sin.double(), wanted_keys, wanted_values, pages,
     )  # fmt: skip
     assert relative_error(found, wanted) < draw.tolerance
@@ -63,7 +86,7 @@ def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
     draw, kv_heads, size = Draw(tokens + heads, device), 2, 16
     pages = random_pages(draw, [1] * tokens, None, 16)
     projected = draw.rows(tokens, (heads + 2 * kv_heads) * size)
-    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 64))
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in rope_tables(RopeConfig(), size, 64))
     memory = [draw.memory(int(pages.tables.max()) + 1, 16, kv_heads, size) for _ in range(2)]
     wanted_memory = [part.double() for part in memory]
     found = fused.rotate_and_write(projected, cos, sin, *memory, pages)
@@ -74,31 +97,49 @@ def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
         assert relative_error(own, right) < draw.tolerance
 
 
-@pytest.mark.parametrize("tokens", [1, 4, 6, 18])
+@pytest.mark.parametrize(("kind", "tokens"), cases([1, 4, 6, 18], [1, 2, 4, 16, 18, 33, 65, 128, 129]))
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_output_projection_equals_the_reference(device: torch.device, tokens: int, bias: bool) -> None:
+def test_the_output_projection_equals_the_reference(
+    device: torch.device, kind: str, tokens: int, bias: bool
+) -> None:
     from inference.ops import fused
 
     draw = Draw(tokens, device)
-    attended, weight, residual = draw.rows(tokens, 160), draw.rows(72, 160, scale=0.1), draw.rows(tokens, 72)
-    biases = draw.rows(72) if bias else None
+    attended, residual = draw.rows(tokens, 160), draw.rows(tokens, 72)
+    (weight, floats), biases = weights(draw, kind, 72, 160), draw.rows(72) if bias else None
     found = fused.project_out(attended, weight, biases, residual)
     wanted = reference.project_out(
-        attended.double(), weight.double(), None if biases is None else biases.double(), residual.double()
+        attended.double(), floats, None if biases is None else biases.double(), residual.double()
     )
+    assert found.dtype == residual.dtype
     assert relative_error(found, wanted) < draw.tolerance
 
 
-@pytest.mark.parametrize("rows", [1, 2, 11, 17])
-def test_logits_equal_the_reference(device: torch.device, rows: int) -> None:
+def logits_error(draw: Draw, kind: str, rows: int) -> float:
     from inference.ops import fused
 
-    draw = Draw(rows, device)
-    x, norm, head = draw.rows(rows, 96), draw.rows(96).float() + 1, draw.rows(301, 96, scale=0.1).t()
-    found = fused.head_logits(x, norm, EPS, head)
+    x, norm = draw.rows(rows, 96), draw.rows(96).float() + 1
+    head, floats = weights(draw, kind, 301, 96)
+    found = fused.head_logits(x, norm, EPS, head if isinstance(head, ScaledRows) else head.t())
     assert found.dtype == torch.float32
-    wanted = reference.head_logits(x.double(), norm, EPS, head.double())
-    assert relative_error(found, wanted) < draw.tolerance
+    return relative_error(found, reference.head_logits(x.double(), norm, EPS, floats.t()))
+
+
+@pytest.mark.parametrize(("kind", "rows"), cases([1, 2, 11, 17], [1, 2, 11, 17, 50, 128, 140]))
+def test_logits_equal_the_reference(device: torch.device, kind: str, rows: int) -> None:
+    draw = Draw(rows, device)
+    assert logits_error(draw, kind, rows) < draw.tolerance
+
+
+@pytest.mark.parametrize("rows", [3, 20, 40, 100])
+def test_a_large_head_in_fp8_equals_the_reference(
+    device: torch.device, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large weights are launched in another way, and converted in parts."""
+    monkeypatch.setattr(launches, "LARGE_ROWS", 200)
+    monkeypatch.setattr("inference.ops.scaled_products.ROWS_AS_FLOATS", 128)
+    draw = Draw(rows, device)
+    assert logits_error(draw, "fp8", rows) < draw.tolerance
 
 
 @pytest.mark.parametrize(("tokens", "experts", "per_token"), [(1, 4, 2), (5, 6, 3), (9, 32, 4), (130, 5, 1)])

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from inference.ops import reference
-from tests.doubles.inference.drawn import Draw, relative_error
+from tests.doubles.inference.drawn import Draw, mxfp4_experts, relative_error
 
 SHAPES = [  # tokens, experts, per token, hidden, intermediate
     (1, 4, 2, 64, 64),
@@ -74,7 +73,7 @@ def error_of(draw: Draw, tokens: int, experts: int, per_token: int, hidden: int,
         alpha=1.702,
     )
     found = mixture.forward(x, chosen, shares)
-    wanted = reference.mxfp4_experts(
+    wanted = mxfp4_experts(
         x.double(), chosen, shares.double(), (first[0], first[1], first[2].double()),
         (second[0], second[1], second[2].double()), 2.0, 1.702,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from inference.config import RopeConfig
 from inference.ops import reference
+from inference.ops.rope import rope_tables
 from inference.ops.scaled import FP8, LARGEST
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
 from tests.inference.ops.test_attention import BATCHES, on_cpu, seen_places
@@ -47,7 +48,7 @@ def test_keys_and_values_are_rounded_to_the_nearest_and_bounded(device: torch.de
     pages = random_pages(draw, [1] * tokens if tokens < 9 else [1, 1, tokens - 2], None, 16)
     x, norm = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
     weight = draw.rows((heads + 2 * kv_heads) * size, hidden, scale=60.0)  # many numbers exceed 448
-    cos, sin = (table[5 : 5 + tokens].to(device) for table in reference.rope_tables(RopeConfig(), size, 64))
+    cos, sin = (table[5 : 5 + tokens].to(device) for table in rope_tables(RopeConfig(), size, 64))
     blocks = int(pages.tables.max()) + 1
     keys, values = (kept(draw, blocks, 16, kv_heads, size) for _ in range(2))
     wanted_keys, wanted_values = keys.cpu().clone(), values.cpu().clone()

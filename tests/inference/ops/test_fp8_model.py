@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from inference.models.gpt_oss import GptOss
-from inference.models.precision import Precision
 from inference.models.random_weights import RandomTensors, random_model
-from inference.models.weights import weights_of
+from inference.models.weights import load_weights
 from inference.ops.scaled import FP8, ScaledRows
+from inference.options import Precision
 from inference.shapes import SHAPES
 from tests.doubles.inference.drawn import relative_error
 
@@ -35,7 +35,7 @@ def test_logits_equal_those_of_the_plain_ops(
     precision = Precision(weights="fp8", kv=kv)
     plain = GptOss(
         CONFIG,
-        weights_of(
+        load_weights(
             OnCpu(device), CONFIG, device=torch.device("cpu"), dtype=torch.float32, precision=precision
         ),
         precision,

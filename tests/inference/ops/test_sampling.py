@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from inference.engine import Sampling
 from inference.ops import sampling as plain
 from tests.doubles.inference.drawn import Draw
+from tests.inference.local.sampling.test_sampler import naive
 
 VOCABULARY = 301
 
@@ -79,26 +81,10 @@ def test_tokens_have_the_plain_ops_probabilities(device: torch.device, fields: d
     logits = (Draw(3, device).rows(1, 24, scale=2.0).float()).expand(rows, 24).contiguous()
     points = (torch.arange(rows, device=device) + 0.5) / rows
     found = sample(logits, picking(device, rows, points=points, **fields))
-    weights = kept_weights(logits[0].double().cpu(), **fields)
+    weights = naive(logits[0].cpu(), Sampling(**fields))  # type: ignore[arg-type]
     counts = torch.bincount(torch.tensor(found), minlength=24) / rows
     assert set(found) <= set(weights.nonzero().flatten().tolist())
     assert float((counts - weights).abs().max()) <= 1.01 / rows + 1e-6
-
-
-def kept_weights(
-    logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
-) -> Tensor:
-    """Computes the distribution by sorting."""
-    weights = torch.softmax(logits / temperature, 0)
-    weights = torch.where(weights >= min_p * weights.max(), weights, 0.0)
-    order = weights.argsort(descending=True)
-    if top_k:
-        weights[order[top_k:]] = 0.0
-    weights = weights / weights.sum()
-    if top_p < 1:
-        before = weights[order].cumsum(0) - weights[order]
-        weights[order[before >= top_p]] = 0.0
-    return weights / weights.sum()
 
 
 def test_a_large_vocabulary_is_drawn_from_in_chunks(device: torch.device) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from inference.engine import CheckpointError, EngineBusy, EngineFailed, Sampling, Step
-from inference.remote.address import RemoteOptions, parse_addresses
+import inference
+from inference.engine import CheckpointError, EngineBusy, EngineFailed
+from inference.remote.address import parse_addresses
 from inference.remote.engine import RemoteEngine
-from inference.remote.loading import load_remote
 from inference.remote.replicas import Replica, Replicas
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
@@ -22,21 +21,32 @@ from tests.doubles.engines.http_double import HttpDouble, Refusal
 from tests.doubles.engines.llama_double import LlamaDouble
 from tests.doubles.engines.sglang_double import SglangDouble
 from tests.doubles.engines.vllm_double import VllmDouble
+from tests.doubles.waiting import until
 
 pytestmark = pytest.mark.anyio
 KINDS: dict[str, type[HttpDouble]] = {"llama": LlamaDouble, "vllm": VllmDouble, "sglang": SglangDouble}
+MADE: list[RemoteEngine] = []
 
 
 @pytest.fixture(params=KINDS)
 async def doubles(request: pytest.FixtureRequest) -> AsyncIterator[list[HttpDouble]]:
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(KINDS[request.param]()) for _ in range(2)]
+        while MADE:
+            await MADE.pop().close()
 
 
-async def connected(doubles: Sequence[HttpDouble], **options: Any) -> RemoteEngine:
+@pytest.fixture
+def _probing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
+
+
+async def connected(doubles: Sequence[HttpDouble]) -> RemoteEngine:
     kind = next(kind for kind, double in KINDS.items() if isinstance(doubles[0], double))
     urls = ",".join(double.url for double in doubles)
-    return await asyncio.to_thread(load_remote, kind, urls, options=RemoteOptions(pause=0.0, **options))
+    engine = await asyncio.to_thread(inference.load, f"{kind}:{urls}")
+    MADE.append(engine)
+    return engine
 
 
 async def test_generations_go_to_the_idlest(doubles: list[HttpDouble]) -> None:
@@ -48,7 +58,6 @@ async def test_generations_go_to_the_idlest(doubles: list[HttpDouble]) -> None:
             stream = await stack.enter_async_context(aclosing(engine.generate([number, *PROMPT], GREEDY)))
             await anext(stream)
         assert [double.streaming for double in doubles] == [3, 3]
-    await engine.close()
 
 
 async def test_a_conversation_stays_where_it_was(doubles: list[HttpDouble]) -> None:
@@ -63,7 +72,6 @@ async def test_a_conversation_stays_where_it_was(doubles: list[HttpDouble]) -> N
             place.add(next(at for at, double in enumerate(doubles) if double.requests))
             conversation += range(turn * 40, turn * 40 + 40)
     assert all(len(place) == 1 for place in places)
-    await engine.close()
 
 
 @pytest.mark.parametrize("cut", [0, 1, 200, 700])
@@ -74,7 +82,6 @@ async def test_a_generation_continues_elsewhere_after_a_cut(doubles: list[HttpDo
         found = await generated(engine)
         assert found.tokens == model_tokens(40)
     assert engine.measures()["continued"] >= 1
-    await engine.close()
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -92,7 +99,6 @@ async def test_a_full_server_is_passed_over(doubles: list[HttpDouble], status: i
         await generated(engine)
     with pytest.raises(EngineBusy, match="no request now"):
         engine.check_room()
-    await engine.close()
 
 
 async def test_a_generation_that_breaks_everywhere_is_a_failure(doubles: list[HttpDouble]) -> None:
@@ -100,16 +106,10 @@ async def test_a_generation_that_breaks_everywhere_is_a_failure(doubles: list[Ht
     for double in doubles:
         double.cut_after = 900
     tokens: list[int] = []
-    stream = engine.generate(PROMPT, replace(GREEDY, max_tokens=300))
-    with pytest.raises(EngineFailed):
-        await _into(tokens, stream)
+    with pytest.raises(EngineFailed):  # noqa: PT012
+        async for step in engine.generate(PROMPT, replace(GREEDY, max_tokens=300)):
+            tokens += step.tokens
     assert tuple(tokens) == model_tokens(len(tokens))
-    await engine.close()
-
-
-async def _into(tokens: list[int], stream: AsyncIterator[Step]) -> None:
-    async for step in stream:
-        tokens += step.tokens
 
 
 async def test_a_refused_request_is_sent_nowhere_else(doubles: list[HttpDouble]) -> None:
@@ -121,13 +121,12 @@ async def test_a_refused_request_is_sent_nowhere_else(doubles: list[HttpDouble])
         await generated(engine)
     posts = [path for double in doubles for path, body in double.requests if body is not None]
     assert len(posts) == 1
-    await engine.close()
 
 
+@pytest.mark.usefixtures("_probing")
 async def test_a_server_that_is_missing_at_the_start_is_used_when_it_answers(
-    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
     caplog.set_level(logging.WARNING, "inference")
     late = doubles[1]
     port = late._port
@@ -137,51 +136,40 @@ async def test_a_server_that_is_missing_at_the_start_is_used_when_it_answers(
     assert (await generated(engine)).tokens == model_tokens(40)
     assert engine.measures()["replicas_ready"] == 1
     late._server = await asyncio.start_server(late._serve, "127.0.0.1", port)
-    await _until(lambda: engine.measures()["replicas_ready"] == 2)
-    await engine.close()
+    await until(lambda: engine.measures()["replicas_ready"] == 2)
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail("it never held")
-
-
+@pytest.mark.usefixtures("_probing")
 async def test_a_proxy_without_the_path_of_health_is_no_dead_server(
-    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
     caplog.set_level(logging.WARNING, "inference")
     engine = await connected(doubles)
     for double in doubles:
         double.ill = Refusal(404, {"error": {"message": "no such page"}})
     await generated(engine)
-    await _until(lambda: all(double.requests.count(("/health", None)) > 2 for double in doubles))
+    await until(lambda: all(double.requests.count(("/health", None)) > 2 for double in doubles))
     assert "rests for" not in caplog.text
     assert engine.measures()["replicas_ready"] == 2
-    await engine.close()
 
 
+@pytest.mark.usefixtures("_probing")
 async def test_a_server_that_falls_silent_is_found_by_a_probe(
     doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
     monkeypatch.setattr("inference.remote.engine.CHECK_SECONDS", 0.3)
     caplog.set_level(logging.WARNING, "inference")
     engine = await connected(doubles)
     doubles[1].silent = True
     await generated(engine)
-    await _until(lambda: engine.measures()["replicas_ready"] == 1)
+    await until(lambda: engine.measures()["replicas_ready"] == 1)
     assert "does not answer /health within" in caplog.text
-    await engine.close()
 
 
+@pytest.mark.usefixtures("_probing")
 async def test_a_server_that_comes_back_with_another_model_is_not_used(
-    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    doubles: list[HttpDouble], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("inference.remote.engine._PROBE_SECONDS", 0.02)
     engine = await connected(doubles)
     doubles[0].cut_after = 0
     await generated(engine)
@@ -189,23 +177,12 @@ async def test_a_server_that_comes_back_with_another_model_is_not_used(
     doubles[0].context = 50
     await asyncio.sleep(0.2)  # a check that has begun before knows the old one
     doubles[0].cut_after = None
-    await _until(lambda: "context of" in caplog.text)
+    await until(lambda: "context of" in caplog.text)
     assert engine.measures()["replicas_ready"] == 1
-    await engine.close()
 
 
 async def test_replicas_of_different_models_are_refused(doubles: list[HttpDouble]) -> None:
-    first = doubles[0].answer
-
-    def renamed(path: str, body: Any) -> Any:
-        if path == "/v1/completions":
-            body = {**body, "model": "some/model"}
-        found = first(path, body)
-        if path == "/v1/models":
-            found["data"][0]["id"] = "another"
-        return found
-
-    doubles[0].answer = renamed  # type: ignore[method-assign]
+    doubles[0].name = "some/other"
     with pytest.raises(CheckpointError, match="different models"):
         await connected(doubles)
 
@@ -219,15 +196,16 @@ async def test_no_server_at_all_is_a_failure(doubles: list[HttpDouble]) -> None:
 
 async def test_labels_are_sent_along(doubles: list[HttpDouble]) -> None:
     engine = await connected(doubles[:1])
+    await generated(engine, replace(GREEDY, max_tokens=2))
+    assert "x-request-id" not in doubles[0].headers[-1]
     labels = {"x-request-id": "req_1", "x-session-id": "s1", "traceparent": "00-1-2-01"}
     await generated(engine, replace(GREEDY, labels=labels))
     assert doubles[0].headers[-1].items() >= labels.items()
-    await engine.close()
 
 
 def test_addresses_may_repeat_their_kind() -> None:
     found = parse_addresses("http://a:1, vllm:http://b:2/v1", "vllm")
-    assert [each.url for each in found] == ["http://a:1", "http://b:2"]
+    assert [address.url for address in found] == ["http://a:1", "http://b:2"]
 
 
 class Clock:
@@ -286,10 +264,3 @@ def test_a_shared_beginning_is_no_conversation() -> None:
     first = replicas.choose([*shared, *[1] * 1024])
     first.running = 1
     assert replicas.choose([*shared, *[2] * 1024]) is not first
-
-
-async def test_sampling_without_labels_sends_none(doubles: list[HttpDouble]) -> None:
-    engine = await connected(doubles[:1])
-    await generated(engine, Sampling(max_tokens=2, temperature=0.0))
-    assert "x-request-id" not in doubles[0].headers[-1]
-    await engine.close()

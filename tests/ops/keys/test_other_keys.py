@@ -264,7 +264,7 @@ def test_what_is_sealed_for_one_key_says_nothing_to_another(tmp_path: Path) -> N
 
 def test_another_owners_prompts_are_not_in_the_prefix_cache(tmp_path: Path) -> None:
     """With the real engine: how long a prompt takes, and `cached_tokens`, tell nothing of others."""
-    from inference.registry import load
+    from inference.backends.table import load
 
     settings = Settings(api_key_file=key_file(tmp_path), python="off")
     with (

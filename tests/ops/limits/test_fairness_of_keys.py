@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from gpt_oss_server.settings import Settings
-from inference.local.options import LocalOptions
-from inference.registry import load
+from inference.backends.table import load
+from inference.options import EngineOptions
 from tests.doubles.serving import serving
 
 MANY, SLOTS = 32, 4
@@ -40,7 +40,7 @@ async def test_one_keys_many_requests_do_not_hold_up_anothers_one(tmp_path: Path
         if len(order) == SLOTS:
             working.set()
 
-    with serving(load("tiny", options=LocalOptions(max_concurrent=SLOTS)), settings) as url:
+    with serving(load("tiny", options=EngineOptions(max_concurrent=SLOTS)), settings) as url:
         many = [asyncio.create_task(send(url, "sk-many")) for _ in range(MANY)]
         await working.wait()
         before = len(order)

@@ -16,10 +16,10 @@ import torch
 
 from inference.engine import EngineFailed, EngineInfo, InferenceError, Sampling, TokenLogprob
 from inference.local import engine as engines
-from inference.local.cuda.graphs import Graphs, shapes_for
-from inference.local.cuda.inputs import StepShape, decode_shape
+from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
-from inference.local.engine import LocalEngine, LocalOptions
+from inference.local.cuda.shapes import StepShape, decode_shape, holding, shapes_for
+from inference.local.engine import EngineOptions, LocalEngine
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
@@ -32,11 +32,11 @@ INFO = EngineInfo(
 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU, any_vocabulary=True)
+    return load_model(checkpoint, device=CPU)
 
 
 def plain(model: GptOss, **options: object) -> LocalEngine:
-    return engines.engine_of(model, INFO, LocalOptions(**options), may_shorten=True)  # type: ignore[arg-type]
+    return engines.start_engine(model, INFO, EngineOptions(**options))  # type: ignore[arg-type]
 
 
 def ahead(
@@ -86,36 +86,23 @@ class Odd:
         self._last = token
 
 
+FREE = Sampling(temperature=0.0, max_tokens=15, stop_token_ids=frozenset())
 SAMPLINGS = [
-    Sampling(temperature=0.0, max_tokens=30, stop_token_ids=frozenset()),
-    Sampling(temperature=0.0, max_tokens=40, stop_token_ids=frozenset(range(0, 500, 17))),
-    Sampling(temperature=0.9, seed=4, max_tokens=20, stop_token_ids=frozenset()),
-    Sampling(temperature=0.7, seed=5, top_p=0.8, max_tokens=20, stop_token_ids=frozenset()),
-    Sampling(temperature=1.1, seed=6, top_k=9, min_p=0.01, max_tokens=20, stop_token_ids=frozenset()),
-    Sampling(
-        temperature=0.0,
-        presence_penalty=1.5,
-        frequency_penalty=0.7,
-        max_tokens=30,
-        stop_token_ids=frozenset(),
-    ),
-    Sampling(
-        temperature=0.0, logit_bias={7: 3.0, 499: 2.0, 500: 9.0}, max_tokens=9, stop_token_ids=frozenset()
-    ),
-    Sampling(temperature=0.0, grammar=Odd(), max_tokens=15, stop_token_ids=frozenset()),
-    Sampling(
-        temperature=0.8,
-        seed=3,
-        grammar=Odd(),
-        frequency_penalty=0.5,
-        max_tokens=15,
-        stop_token_ids=frozenset(),
-    ),
-    Sampling(temperature=0.0, logprobs=3, max_tokens=12, stop_token_ids=frozenset()),
-    Sampling(temperature=0.6, seed=8, logprobs=0, max_tokens=12, stop_token_ids=frozenset()),
+    replace(FREE, **fields)  # type: ignore[arg-type]
+    for fields in (
+        {"max_tokens": 30},
+        {"max_tokens": 40, "stop_token_ids": frozenset(range(0, 500, 17))},
+        {"temperature": 0.9, "seed": 4},
+        {"temperature": 0.7, "seed": 5, "top_p": 0.8},
+        {"temperature": 1.1, "seed": 6, "top_k": 9, "min_p": 0.01},
+        {"presence_penalty": 1.5, "frequency_penalty": 0.7, "max_tokens": 30},
+        {"logit_bias": {7: 3.0, 499: 2.0, 500: 9.0}},
+        {"grammar": Odd()},
+        {"temperature": 0.8, "seed": 3, "grammar": Odd(), "frequency_penalty": 0.5},
+        {"logprobs": 3},
+        {"temperature": 0.6, "seed": 8, "logprobs": 0},
+    )
 ]
-
-
 REQUESTS = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
 
 
@@ -231,14 +218,13 @@ def test_only_new_entries_of_a_table_are_sent(model: GptOss) -> None:
     second = step(first, 37, [[5, 6, 7]] * 2)
     again = [step(prompt, 0, [[9, 2, 3]] * 2), step(first, 37, [[9, 2, 3]] * 2)]
     assert again == [first, second]
-    assert [len(each.tokens) for each in [StepPart(0, [1], 0, [[1]], 1, picker)]] == [1]
 
 
 def test_a_step_is_padded_to_the_smallest_recorded_one_that_holds_it() -> None:
-    graphs = Graphs(lambda numbers, shape: numbers, lambda shape: 0, 64, 1024, CPU)
+    shapes = shapes_for(64, 1024)
 
     def held(rows: int, sequences: int, decodes: int) -> tuple[int, int] | None:
-        found = graphs.shape_for(StepShape(rows, sequences, decodes, rows))
+        found = holding(shapes, StepShape(rows, sequences, decodes, rows))
         return None if found is None else (found.decodes, found.rows - found.decodes)
 
     assert held(3, 3, 3) == (4, 0)
@@ -257,11 +243,11 @@ def test_a_step_that_checks_drafts_is_a_recorded_step_of_single_tokens(
     """However many sequences have drafts: prompts are recorded for eight sequences at most."""
     replayed = []
 
-    def replay(self: Graphs, numbers: torch.Tensor, shape: StepShape) -> torch.Tensor:
+    def replay(self: Recordings[StepShape], numbers: torch.Tensor, shape: StepShape) -> torch.Tensor:
         replayed.append(shape)
         return self._compute(numbers, shape)
 
-    monkeypatch.setattr(Graphs, "replay", replay)
+    monkeypatch.setattr(Recordings, "replay", replay)
     runner = CudaRunner(model, [40] * len(model.config.windows), 10, 16, drafts=3)
     assert (runner.ahead, runner._graphs) == (0, None)
     runner = CudaRunner(model, [40] * len(model.config.windows), 10, 16, drafts=3, graphs=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,9 +15,10 @@ import pytest
 import torch
 
 from inference.engine import EngineFailed, Finish, Sampling
-from inference.local.engine import load_local
+from inference.local.engine import LocalEngine, load_local
 from inference.local.sampling.masks import Masks
 from inference.local.sampling.sampler import Sampler
+from inference.options import EngineOptions
 from tests.doubles.inference.recorded import Recorded
 from tests.doubles.inference.smallest import write_smallest
 
@@ -112,29 +114,28 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_smallest(tmp_path_factory.mktemp("smallest"))
 
 
-async def test_an_engine_obeys_and_each_generation_has_a_state_of_its_own(weights: Path) -> None:
-    engine = load_local(weights, name="x", context=64)
-    try:
-        for _ in range(2):
-            sampling = Sampling(max_tokens=4, grammar=Recorded([{3}, {4}, {5}, {6}]), seed=1)
-            steps = [step async for step in engine.generate([1, 2], sampling)]
-            assert [token for step in steps for token in step.tokens] == [3, 4, 5, 6]
-            assert steps[-1].finish is Finish.LENGTH
-    finally:
-        await engine.close()
+@pytest.fixture
+async def engine(weights: Path) -> AsyncIterator[LocalEngine]:
+    engine = load_local(weights, EngineOptions(context=64), name="x")
+    yield engine
+    await engine.close()
 
 
-async def test_a_grammar_that_fails_ends_its_generation_alone(weights: Path) -> None:
-    engine = load_local(weights, name="x", context=64)
+async def test_an_engine_obeys_and_each_generation_has_a_state_of_its_own(engine: LocalEngine) -> None:
+    for _ in range(2):
+        sampling = Sampling(max_tokens=4, grammar=Recorded([{3}, {4}, {5}, {6}]), seed=1)
+        steps = [step async for step in engine.generate([1, 2], sampling)]
+        assert [token for step in steps for token in step.tokens] == [3, 4, 5, 6]
+        assert steps[-1].finish is Finish.LENGTH
+
+
+async def test_a_grammar_that_fails_ends_its_generation_alone(engine: LocalEngine) -> None:
     assert engine.info.enforces_grammar
-    try:
-        with pytest.raises(EngineFailed, match="allows no token"):
-            async for _ in engine.generate([1, 2], Sampling(grammar=Recorded([{3}, set()]))):
-                pass
-        steps = [step async for step in engine.generate([1, 2], Sampling(max_tokens=1))]
-        assert steps[-1].finish is not None
-    finally:
-        await engine.close()
+    with pytest.raises(EngineFailed, match="allows no token"):
+        async for _ in engine.generate([1, 2], Sampling(grammar=Recorded([{3}, set()]))):
+            pass
+    steps = [step async for step in engine.generate([1, 2], Sampling(max_tokens=1))]
+    assert steps[-1].finish is not None
 
 
 def test_inference_needs_no_llguidance() -> None:

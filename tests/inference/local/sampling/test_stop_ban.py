@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -62,37 +63,22 @@ def rising() -> Tensor:
     return logits
 
 
-@BOTH
-def test_a_stop_id_is_sampled_only_after_the_least_tokens(draw: Draw) -> None:
-    sampling = Sampling(temperature=0.0, stop_token_ids=STOPS, min_tokens=4)
-    assert draw(sampling, [1], rising(), 6) == [9, 9, 9, 9, 5, 5]
-
-
-@BOTH
-def test_a_bias_of_a_stop_id_holds_once_it_may_be_sampled(draw: Draw) -> None:
-    sampling = Sampling(temperature=0.0, stop_token_ids=STOPS, min_tokens=2, logit_bias={5: -3.0})
-    assert draw(sampling, [1], rising(), 3) == [9, 9, 3]
-
-
-@BOTH
-def test_an_ignored_stop_id_is_never_sampled_and_the_others_are(draw: Draw) -> None:
-    sampling = Sampling(temperature=0.0, stop_token_ids=STOPS, min_tokens=1, ignored_stop_ids=frozenset({5}))
-    assert draw(sampling, [1], rising(), 3) == [9, 3, 3]
-
-
-@BOTH
-def test_the_ban_narrows_a_grammar_but_never_to_nothing(draw: Draw) -> None:
-    sampling = Sampling(temperature=0.0, stop_token_ids=STOPS, min_tokens=2, grammar=Allows(5, 9, 20))
-    assert draw(sampling, [1], rising(), 3) == [9, 9, 5]
-    ended = Sampling(temperature=0.0, stop_token_ids=STOPS, min_tokens=9, grammar=Allows(3, 5))
-    assert draw(ended, [1], rising(), 1) == [5]
-
-
-@BOTH
-def test_penalties_go_on_after_the_ban(draw: Draw) -> None:
-    sampling = Sampling(temperature=0.0, stop_token_ids=STOPS, min_tokens=1, presence_penalty=1.5)
+CASES: dict[str, tuple[dict[str, Any], list[int]]] = {
+    "only after the least tokens": ({"min_tokens": 4}, [9, 9, 9, 9, 5, 5]),
+    "a bias holds once it may be sampled": ({"min_tokens": 2, "logit_bias": {5: -3.0}}, [9, 9, 3]),
+    "an ignored one never": ({"min_tokens": 1, "ignored_stop_ids": frozenset({5})}, [9, 3, 3]),
+    "a grammar is narrowed": ({"min_tokens": 2, "grammar": Allows(5, 9, 20)}, [9, 9, 5]),
+    "but never to nothing": ({"min_tokens": 9, "grammar": Allows(3, 5)}, [5]),
     # 9 falls to 0.5, then 5 to 2.5 and 3 to 1.5.
-    assert draw(sampling, [1], rising(), 4) == [9, 5, 3, 5]
+    "penalties go on after the ban": ({"min_tokens": 1, "presence_penalty": 1.5}, [9, 5, 3, 5]),
+}
+
+
+@BOTH
+@pytest.mark.parametrize(("fields", "tokens"), CASES.values(), ids=CASES)
+def test_a_stop_id_is_sampled_where_it_may_be(draw: Draw, fields: dict[str, Any], tokens: list[int]) -> None:
+    sampling = Sampling(temperature=0.0, stop_token_ids=STOPS, **fields)
+    assert draw(sampling, [1], rising(), len(tokens)) == tokens
 
 
 @BOTH

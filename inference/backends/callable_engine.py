@@ -1,0 +1,215 @@
+"""Serves a user's function that samples the next token.
+
+Takes an `infer_next_token(tokens, temperature, new_request) -> int` (or one without the last parameter) and
+returns an `Engine`. The function runs on a thread of its own, one generation after the other: such functions
+keep one conversation's cache, which tokens of another would evict every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+from inference.engine import (
+    SAMPLING_FIELDS,
+    EngineClosed,
+    EngineFailed,
+    EngineInfo,
+    Finish,
+    InferenceError,
+    Sampling,
+    Step,
+    output_limit,
+)
+from inference.failures import Failures
+from inference.outbox import Outbox, steps_through
+
+DEFAULT_CONTEXT = 131_072
+PARAMETERS = 3
+HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
+# The function decides how to pick a token. A bias asks for particular tokens, and is refused.
+IGNORED = SAMPLING_FIELDS - HONOURED - {"logit_bias"}
+
+logger = logging.getLogger(__name__)
+
+
+class CallableEngine:
+    def __init__(
+        self,
+        infer_next_token: Callable[..., int],
+        *,
+        name: str = "custom",
+        context_length: int = DEFAULT_CONTEXT,
+        vocab_size: int = 201_088,
+    ) -> None:
+        self._infer = with_new_request(infer_next_token)
+        self.info = EngineInfo(
+            name=name,
+            context_length=context_length,
+            vocab_size=vocab_size,
+            description="A user's function that samples the next token.",
+            honours=HONOURED,
+            ignores=IGNORED,
+            takes_begun_calls=True,
+        )
+        self._changed = threading.Condition()
+        self._calls: deque[_Call] = deque()  # the first one runs
+        self._closing = False
+        self._failures = Failures()  # of single tokens
+        # A daemon, so that a process that ends does not wait for a model.
+        self._thread = threading.Thread(target=self._run, name=f"inference {name}", daemon=True)
+
+    @property
+    def active(self) -> int:
+        with self._changed:
+            return sum(not call.outbox.abandoned for call in self._calls)
+
+    def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        return steps_through(lambda: self._begin(tokens, sampling))
+
+    def _begin(self, tokens: Sequence[int], sampling: Sampling) -> Outbox:
+        limit = output_limit(len(tokens), sampling, self.info)
+        # Room for every token: a slow reader must not hold up the generations that wait after it.
+        outbox = Outbox(lambda: None, capacity=limit + 1)
+        with self._changed:
+            if self._closing:
+                raise EngineClosed("The engine is closed.")
+            if not self._thread.is_alive():
+                self._thread.start()
+            self._calls.append(_Call(self._token, list(tokens), sampling, limit, outbox))
+            self._changed.notify()
+        return outbox
+
+    async def check(self) -> None:
+        """Raises `EngineFailed` if the function fails again and again."""
+        await self._failures.check(self.generate)
+
+    async def close(self) -> None:
+        """Ends every generation with `EngineClosed`, after the token that is being sampled."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
+
+    # The thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._wait():
+            self._generate(self._calls[0])
+            if not self._closing:
+                with self._changed:
+                    self._calls.popleft()
+        for call in self._calls:
+            call.outbox.end(EngineClosed("The engine was closed while it generated."))
+        self._calls.clear()
+
+    def _wait(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._calls or self._closing)
+            return not self._closing
+
+    def _generate(self, call: _Call) -> None:
+        try:
+            goes_on = True
+            while goes_on and not (self._closing or call.outbox.abandoned):
+                goes_on = call.advance()
+                self._failures.succeeded()
+        except InferenceError as error:
+            self._failures.failed()
+            call.outbox.end(error.with_traceback(None))  # whose frames would keep the function's cache alive
+        except BaseException as error:
+            # BaseException: a user's function that calls sys.exit() must end neither this thread nor other
+            # generations. Only the log has the text: clients read the error, and the text may hold secrets.
+            self._failures.failed()
+            logger.exception("A generation failed.")
+            failure = EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
+            failure.__cause__ = error.with_traceback(None)
+            call.outbox.end(failure)
+
+    def _token(self, tokens: list[int], temperature: float, new_request: bool) -> int:
+        token = _as_token(self._infer(tokens, temperature, new_request))
+        if not 0 <= token < self.info.vocab_size:
+            raise EngineFailed(
+                f"The function returned the token {token}; token ids range from 0 to "
+                f"{self.info.vocab_size - 1}."
+            )
+        return token
+
+
+class _Call:
+    """One generation."""
+
+    def __init__(
+        self,
+        infer: Callable[[list[int], float, bool], int],
+        tokens: list[int],
+        sampling: Sampling,
+        limit: int,
+        outbox: Outbox,
+    ) -> None:
+        self.outbox = outbox
+        self._infer, self._tokens, self._sampling, self._left = infer, tokens, sampling, limit
+        self._sampled = 0
+        self._stops = sampling.stop_token_ids - sampling.ignored_stop_ids
+
+    def advance(self) -> bool:
+        """Samples one token; returns false when the generation has ended."""
+        if self._left <= 0:
+            self.outbox.end(Finish.LENGTH)
+            return False
+        # A copy: a function that keeps or changes its argument must not change the conversation.
+        token = self._infer(list(self._tokens), self._sampling.temperature, self._sampled == 0)
+        self._tokens.append(token)
+        self._left -= 1
+        self._sampled += 1
+        finish = self._finish(token)
+        self.outbox.put(token, finish=finish)
+        return finish is None
+
+    def _finish(self, token: int) -> Finish | None:
+        # The function picks the token, so a stop id that must not end the generation is sampled past.
+        if token in self._stops and self._sampled > self._sampling.min_tokens:
+            return Finish.STOP
+        return Finish.LENGTH if self._left == 0 else None
+
+
+def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float, bool], Any]:
+    """The function with a third positional argument, however it takes `new_request`, if it does.
+
+    A function that hides its parameters takes all.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return function
+    named = parameters.get("new_request")
+    if named is not None and named.kind is inspect.Parameter.KEYWORD_ONLY:
+        return lambda tokens, temperature, new: function(tokens, temperature, new_request=new)
+    kinds = [parameter.kind for parameter in parameters.values()]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes = (
+        inspect.Parameter.VAR_POSITIONAL in kinds or sum(kind in positional for kind in kinds) >= PARAMETERS
+    )
+    return function if takes else lambda tokens, temperature, _: function(tokens, temperature)
+
+
+def _as_token(value: Any) -> int:
+    """An int, or a value with `__index__` such as numpy's and torch's scalars; a bool is a mistake."""
+    if isinstance(value, bool):
+        raise _no_token(value)
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _no_token(value) from error
+
+
+def _no_token(value: Any) -> EngineFailed:
+    """Names the type, not the value: the value could be anything, and clients read this."""
+    kind = "None" if value is None else f"a value of type {type(value).__name__}"
+    return EngineFailed(f"The function returned {kind}; it must return one token id, an int.")

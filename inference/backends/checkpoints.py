@@ -1,0 +1,96 @@
+"""Models that run in this process: the embedded one, a folder with a checkpoint, or a repo of the hub.
+
+Takes a name and returns the folder of its checkpoint, made or downloaded if necessary, or the local engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from inference.backends.names import meant_by
+from inference.backends.table import CHECKPOINTS, EMBEDDED, backend_for, known_names
+from inference.engine import CheckpointError, Engine, ModelNotFound
+from inference.foreign import foreign_file, foreign_folder
+from inference.options import EngineOptions
+from inference.paths import REPO_ID, UnknownHome, expanded_path, from_hub
+
+DEMO = "A 16M-parameter demo model that knows next to nothing: "
+
+
+def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
+    folder = checkpoint_folder(model)
+    from inference.local.engine import load_local
+
+    is_demo = model == EMBEDDED
+    return load_local(
+        folder,
+        options,
+        name=_served_name(model),
+        given=model,
+        about=DEMO if is_demo else "",
+        is_demo=is_demo,
+        loops=is_demo,
+        progress=progress,
+    )
+
+
+def hub_repo(model: str) -> str | None:
+    """The repo of the hub from which the model of this name comes; None for every other kind of name."""
+    if repo := from_hub(model):
+        return repo
+    elsewhere = backend_for(model) is not CHECKPOINTS or _holds(_path(model).exists)
+    return model if REPO_ID.fullmatch(model) and not elsewhere else None
+
+
+def checkpoint_folder(model: str) -> Path:
+    """The folder of a local model; downloaded or made if necessary."""
+    if model == EMBEDDED:
+        from inference import tiny
+
+        return tiny.checkpoint()
+    path = _path(model)
+    if model and _holds(path.is_dir):
+        if problem := foreign_folder(path):
+            raise CheckpointError(problem)
+        return path
+    if _holds(path.is_file):
+        if problem := foreign_file(path):
+            raise CheckpointError(problem)
+        raise ModelNotFound(
+            f"{path} is a file. Give the folder of the checkpoint, or scripted:{path} for a script."
+        )
+    if REPO_ID.fullmatch(model):
+        from inference.backends.hub import download
+
+        return download(model)
+    meant = meant_by(model)
+    did_you_mean = f" Did you mean {meant}?" if meant and meant != model else ""
+    raise ModelNotFound(
+        f"There is no model {model!r}: no such folder, and no other kind of name fits.{did_you_mean} "
+        f"Known: {known_names()}."
+    )
+
+
+def _path(model: str) -> Path:
+    try:
+        return expanded_path(model)
+    except UnknownHome as error:
+        raise ModelNotFound(str(error)) from error
+
+
+def _holds(check: Callable[[], bool]) -> bool:
+    """A path that no file could have does not exist."""
+    try:
+        return check()
+    except (OSError, ValueError):
+        return False
+
+
+def _served_name(model: str) -> str:
+    """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`.
+
+    The name of a link, not of its target: that is often a snapshot in a cache, named by a hash.
+    """
+    return os.path.basename(os.path.abspath(_path(model))) or model

@@ -1,0 +1,33 @@
+"""Models with random weights, for measuring the whole server without a checkpoint.
+
+Takes a shape's name and returns the local engine of a model of that shape, with weights made on the device.
+Every shape gets Harmony's vocabulary, so that the server can serve it. Its text means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inference.engine import Engine, ModelNotFound
+from inference.local.engine import chosen_device, describe, start_engine
+from inference.options import EngineOptions
+from inference.shapes import SHAPES
+from inference.torch_start import register_now
+
+ABOUT = "Random weights, for measuring only, its text means nothing: "
+
+
+def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
+    """Raises `ModelNotFound` for an unknown shape, `CheckpointError` if the model cannot be made."""
+    shape = model.removeprefix("random:")
+    if shape not in SHAPES:
+        known = ", ".join(f"random:{name}" for name in SHAPES)
+        raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
+    device = chosen_device(options)
+    register_now()  # torch.Generator needs it
+    from inference.config import VOCABULARY
+    from inference.models.random_weights import random_model
+
+    config = replace(SHAPES[shape], vocab_size=VOCABULARY).with_context(options.context, f"the shape {shape}")
+    random = random_model(config, device, progress=progress, precision=options.precision)
+    return start_engine(random, describe(random, f"random-{shape}", ABOUT), options, progress)

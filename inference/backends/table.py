@@ -1,0 +1,134 @@
+"""The table of backends: how a model's name begins, and which file of this folder makes its engine.
+
+A backend is one file and one row. Loading, suggestions for wrong names, help texts, errors and the checks of
+a machine derive from the rows. A file is imported when a model of its kind is loaded, so that a script needs
+no torch and a folder no hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from inference.engine import CheckpointError, Engine, ModelNotFound
+from inference.options import EngineOptions
+from inference.paths import from_hub
+
+EMBEDDED = "tiny"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The file has `load(model, options, progress)` or, of a server, its `WIRE`."""
+
+    prefix: str  # of its models' names, with a colon, which neither a repo id nor a usual folder has
+    file: str
+    rest: str  # what follows the prefix, for help texts
+    about: str = ""
+    is_server: bool = False  # of another program
+    needs_torch: bool = False
+
+    @property
+    def form(self) -> str:
+        return self.prefix + self.rest
+
+
+BACKENDS = (
+    Backend("llama:", "llama", "URL", is_server=True),
+    Backend("vllm:", "vllm", "URL", is_server=True),
+    Backend("sglang:", "sglang", "URL", is_server=True),
+    Backend("scripted:", "scripted", "FILE"),
+    Backend("random:", "random_model", "SHAPE", "random weights, for measuring", needs_torch=True),
+)
+CHECKPOINTS = Backend("", "checkpoints", "", needs_torch=True)  # every other name
+ADDRESSES = ("http://", "https://")  # of servers whose kind is found out
+
+_ELSE = "Serve the model with vLLM or SGLang, and name that server or a router in front of several: "
+REFUSED = {
+    "trtllm:": (
+        "TensorRT-LLM's completions refuse fields that this server needs, and its list of models does not "
+        f"state the context's length. {_ELSE}vllm:URL or sglang:URL."
+    ),
+    "dynamo:": f"Dynamo's completions return no token ids. {_ELSE}vllm:URL or sglang:URL.",
+    "ollama:": (
+        "Ollama returns no token ids. Serve the GGUF file with llama-server, and name that: llama:URL."
+    ),
+}
+"""Servers of other programs that cannot be an engine: why, and what to name in their place."""
+
+PREFIXES = tuple(row.prefix for row in BACKENDS)
+
+
+def known_names(mark: str = "") -> str:
+    """The kinds of names, for an error or a help text; `mark` encloses what a user writes."""
+    servers = _joined(sorted(f"{mark}{row.form}{mark}" for row in BACKENDS if row.is_server), " or ")
+    others = [
+        f"{mark}{row.form}{mark}" + (f" ({row.about})" if row.about else "")
+        for row in BACKENDS
+        if not row.is_server
+    ]
+    return (
+        f"{mark}{EMBEDDED}{mark} (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), "
+        f"{servers} (a server that runs elsewhere), {_joined(others, ', or ')}"
+    )
+
+
+def backend_for(model: str) -> Backend:
+    return next((row for row in BACKENDS if model.startswith(row.prefix)), CHECKPOINTS)
+
+
+def runs_here(model: str) -> bool:
+    """Whether the engine of this name computes in this process, and so needs torch."""
+    return backend_for(model).needs_torch and not _servers(model) and not model.startswith(tuple(REFUSED))
+
+
+def load(
+    model: str,
+    *,
+    device: str | None = None,
+    context: int | None = None,
+    progress: bool | None = None,
+    options: EngineOptions | None = None,
+) -> Engine:
+    """The engine of a model; with `progress` None a bar appears if stderr is a terminal.
+
+    `device` and `context` replace those of `options`.
+    """
+    options = options or EngineOptions()
+    if device is not None:
+        options = replace(options, device=device)
+    if context is not None:
+        options = replace(options, context=context)
+    if options.draft_head is not None and not runs_here(model):
+        raise CheckpointError(
+            f"--speculation {options.speculation} has no effect here: {model} does not run in this "
+            "process. Leave it out, and configure speculation where the model runs."
+        )
+    if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
+        raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
+    row = backend_for(model)
+    if servers := _servers(model):
+        from inference.remote.loading import load_remote
+
+        return load_remote([_module(kind).WIRE for kind in servers], model.removeprefix(row.prefix), options)
+    engine: Engine = _module(row).load(model, options, progress)
+    return engine
+
+
+def _servers(model: str) -> Sequence[Backend]:
+    """The kinds that a server of this name may be; none where the name is no server's."""
+    row = backend_for(model)
+    if row.is_server:
+        return (row,)
+    is_address = model.startswith(ADDRESSES) and not from_hub(model)
+    return tuple(other for other in BACKENDS if other.is_server) if is_address else ()
+
+
+def _module(row: Backend) -> Any:
+    return import_module(f"inference.backends.{row.file}")
+
+
+def _joined(words: Sequence[str], last: str) -> str:
+    return ", ".join(words[:-1]) + last + words[-1]

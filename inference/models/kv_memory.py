@@ -1,0 +1,81 @@
+"""Keys and values: the memory of all layers in blocks, and a memory for one sequence alone.
+
+Takes the number of blocks for each kind of layer and returns the tensors that the ops read and write. The
+engine's scheduler assigns the blocks. It computes nothing and must not know weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from inference.config import ModelConfig
+from inference.ops.pages import BLOCK_SIZE, Pages, alone
+
+FIRST_BLOCKS = 17
+
+
+class PagedMemory:
+    """Keys and values of each layer, blocks × size × K × D (inference/ops/pages.py)."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        blocks: Sequence[int],
+        block_size: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """`blocks`: the number for each of the config's `windows`, including block 0, which is unused."""
+        self.block_size = block_size
+        shapes = [(config.kv_heads, count, block_size, config.head_dim) for count in blocks]
+        self.layers = [
+            tuple(empty_blocks(shapes[config.kind(layer)], device, dtype) for _ in range(2))
+            for layer in range(config.layers)
+        ]
+
+    @property
+    def byte_size(self) -> int:
+        return sum(part.nbytes for layer in self.layers for part in layer)
+
+
+def empty_blocks(shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Blocks × size × K × D for a shape of K × blocks × size × D.
+
+    A head's keys are adjacent, so that a product reads them as one matrix.
+
+    Pages that were never written take no memory of the machine, so a plan may be generous.
+    """
+    return torch.empty(shape, device=device, dtype=dtype).permute(1, 2, 0, 3)
+
+
+class KVCache:
+    """The memory of one sequence, which keeps everything. It holds `length` positions."""
+
+    def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
+        self.length = 0
+        self._config, self._device, self._dtype = config, device, dtype
+        self._blocks = FIRST_BLOCKS
+        self.memory = self._new_memory()
+
+    def pages(self, count: int) -> tuple[Pages, ...]:
+        """The pages for `count` new tokens, one for each kind of layer."""
+        size, length = self.memory.block_size, self.length + count
+        if length > (self._blocks - 1) * size:
+            self._grow(-(-length // size) + 1)
+        table = torch.arange(1, -(-length // size) + 1, dtype=torch.int32, device=self._device)
+        return tuple(alone(length, count, table, window, size) for window in self._config.windows)
+
+    def _grow(self, needed: int) -> None:
+        older, before = self.memory, self._blocks
+        self._blocks = max(needed, 2 * before)
+        self.memory = self._new_memory()
+        for layer, old in zip(self.memory.layers, older.layers, strict=True):
+            for mine, theirs in zip(layer, old, strict=True):
+                mine[:before] = theirs
+
+    def _new_memory(self) -> PagedMemory:
+        blocks = [self._blocks] * len(self._config.windows)
+        return PagedMemory(self._config, blocks, BLOCK_SIZE, self._device, self._dtype)

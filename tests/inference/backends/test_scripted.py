@@ -1,0 +1,199 @@
+"""Scripts: which turn answers, which of its tokens are generated, and the errors of mistakes in the file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference
+from gpt_oss_server.harmony.encoding import Encoding
+from inference.backends import script_file
+from inference.backends.scripted import TOKENS_PER_STEP, ScriptedEngine
+from inference.engine import CheckpointError, EngineClosed, EngineFailed, Finish, ModelNotFound, Sampling
+
+pytestmark = pytest.mark.anyio
+RETURN = 200002
+
+
+def script(tmp_path: Path, content: Any) -> ScriptedEngine:
+    file = tmp_path / "script.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return inference.load(f"scripted:{file}")
+
+
+async def answer(engine: ScriptedEngine, prompt: list[int] | None = None, **sampling: Any) -> list[int]:
+    stream = engine.generate(prompt or [1], Sampling(**sampling))
+    return [token for step in [step async for step in stream] for token in step.tokens]
+
+
+async def test_text_is_encoded_with_special_tokens(tmp_path: Path, encoding: Encoding) -> None:
+    text = "<|channel|>final<|message|>Hi, wörld<|return|>"
+    engine = script(tmp_path, {"turns": [text]})
+    assert await answer(engine) == encoding.encode_special(text)
+
+
+@pytest.mark.parametrize(("loop", "last"), [(True, [1, 2, 1]), (False, [2, 2, 2])])
+async def test_turns_without_when_answer_in_order(tmp_path: Path, loop: bool, last: list[int]) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": [1]}, {"tokens": [2]}], "loop": loop})
+    assert [await answer(engine) for _ in range(5)] == [[1], [2], *([token] for token in last)]
+
+
+async def test_the_first_matching_when_answers_else_the_next_without(
+    tmp_path: Path, encoding: Encoding
+) -> None:
+    turns = [
+        {"tokens": [1]},
+        {"when": "weather.*<\\|end\\|>", "tokens": [2]},
+        {"when": "Paris", "text": "x"},
+        {"tokens": [3]},
+    ]
+    engine = script(tmp_path, {"turns": turns})
+    weather = encoding.encode_special("<|start|>user<|message|>weather\nin Paris<|end|>")
+    paris = encoding.encode("Paris")
+    other = encoding.encode("Rome")
+    answers = [await answer(engine, prompt) for prompt in (weather, other, paris, other, other)]
+    assert answers == [[2], [1], encoding.encode("x"), [3], [1]]
+
+
+async def test_a_when_reads_prompts_with_ids_without_text_and_needs_a_match(
+    tmp_path: Path, encoding: Encoding
+) -> None:
+    engine = script(tmp_path, {"turns": [{"when": "Paris", "tokens": [2]}]})
+    assert await answer(engine, [201_000, *encoding.encode("Paris"), 5_000_000]) == [2]
+    with pytest.raises(EngineFailed, match='turn without "when"'):
+        await answer(engine)
+    assert engine.active == 0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "answered"), [([1, 2, 3], (1, 2, 3)), ([], ()), ([1, RETURN, 3], (1, RETURN))]
+)
+async def test_the_end_of_a_turn_and_a_stop_token_are_a_stop(
+    tmp_path: Path, tokens: list[int], answered: tuple[int, ...]
+) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": tokens}]})
+    steps = [step async for step in engine.generate([1], Sampling())]
+    assert (steps[-1].tokens, steps[-1].finish) == (answered, Finish.STOP)
+
+
+async def test_steps_are_small_and_logprobs_are_zero(tmp_path: Path) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": list(range(100))}]})
+    steps = [step async for step in engine.generate([1], Sampling(logprobs=2))]
+    assert max(len(step.tokens) for step in steps) == TOKENS_PER_STEP
+    for step in steps:
+        assert [entry.logprob for entry in step.logprobs or ()] == [0.0] * len(step.tokens)
+
+
+async def test_the_rate_is_respected(tmp_path: Path) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": [1] * 60}], "tokens_per_second": 300})
+    began = time.perf_counter()
+    assert len(await answer(engine)) == 60
+    assert 0.19 <= time.perf_counter() - began < 1.0
+
+
+async def test_closing_ends_a_slow_generation_immediately(tmp_path: Path) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": [1] * 60}], "tokens_per_second": 0.01})
+    reading = asyncio.create_task(answer(engine))
+    await asyncio.sleep(0.01)
+    await engine.close()
+    with pytest.raises(EngineClosed):
+        await asyncio.wait_for(reading, 1)
+
+
+async def test_many_streams_cost_next_to_nothing_per_token(tmp_path: Path) -> None:
+    engine = script(tmp_path, {"turns": [{"tokens": [1] * 2000}]})
+    speeds = []
+    for _ in range(3):  # the best of three, by the processor's clock, so that other work does not matter
+        began = time.process_time()
+        answers = await asyncio.gather(*(answer(engine) for _ in range(64)))
+        speeds.append(sum(map(len, answers)) / (time.process_time() - began))
+    # 64 × 2,000 tokens took 0.03 s on the author's machine; the server needs 30,000 tokens/s.
+    assert max(speeds) > 300_000
+
+
+MISTAKES = {
+    "not JSON": ("{", "not valid JSON: .* line 1"),
+    "not an object": ("[]", "top level must be an object"),
+    "no turns": ('{"loop": true}', '"turns" must be a list with at least one'),
+    "empty turns": ('{"turns": []}', "at least one"),
+    "unknown key": ('{"turns": ["a"], "lop": true}', "unknown key 'lop'; known are 'turns'"),
+    "loop": ('{"turns": ["a"], "loop": 1}', '"loop" must be true or false, not 1'),
+    "rate": ('{"turns": ["a"], "tokens_per_second": -1}', "must be a number, 0 or more"),
+    "rate is no number": ('{"turns": ["a"], "tokens_per_second": "x"}', "must be a number"),
+    "turn kind": ('{"turns": ["a", 3]}', "turn 1 .*must be a string or an object .*not a number"),
+    "turn null": ('{"turns": [null]}', "turn 0 .*not null"),
+    "turn key": ('{"turns": [{"txt": "a"}]}', "turn 0 .*unknown key 'txt'"),
+    "neither": ('{"turns": [{"when": "a"}]}', 'turn 0 .*either "text" or "tokens"'),
+    "both": ('{"turns": [{"text": "a", "tokens": [1]}]}', "turn 0 .*not both"),
+    "text": ('{"turns": ["a", {"text": ["a"]}]}', 'turn 1 .*"text" must be a string, not a list'),
+    "regex": ('{"turns": [{"when": "(", "text": "a"}]}', "turn 0 .*not a valid regular expression"),
+    "when": ('{"turns": [{"when": 1, "text": "a"}]}', "turn 0 .*must be a regular expression"),
+    "tokens": ('{"turns": [{"tokens": "1"}]}', 'turn 0 .*"tokens" must be a list'),
+    "token": (
+        '{"turns": [{"tokens": [1, 201088]}]}',
+        "turn 0 .*from 0 to 201087; number 1 of them is 201088",
+    ),
+    "token kind": ('{"turns": [{"tokens": [true]}]}', "number 0 of them is True"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named_with_its_file_and_turn(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        script(tmp_path, content)
+    assert "script.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("/none.json", r"no script at .*none\.json"), ("", "lacks a path"), (" ", "lacks a path")],
+)
+def test_the_error_of_a_missing_script_says_so(name: str, sentence: str) -> None:
+    with pytest.raises(ModelNotFound, match=sentence):
+        inference.load(f"scripted:{name}")
+
+
+def test_a_context_is_at_most_that_of_scripts(tmp_path: Path) -> None:
+    engine = script(tmp_path, {"turns": ["a"]})
+    assert (engine.info.name, engine.info.context_length) == ("scripted", 131_072)
+    name = f"scripted:{tmp_path / 'script.json'}"
+    assert inference.load(name, context=1000).info.context_length == 1000
+    with pytest.raises(CheckpointError, match=r"requested context is 131073 tokens; .* at most 131072"):
+        inference.load(name, context=131_073)
+
+
+async def test_a_script_is_text_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    file.write_text('{"turns": [{"tokens": [7]}]}', encoding="utf-8-sig")
+    assert await answer(inference.load(f"scripted:{file}")) == [7]
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CheckpointError, match="UTF-8"):
+        inference.load(f"scripted:{file}")
+
+
+async def test_a_when_that_never_ends_its_search_fails_and_blocks_nothing(
+    tmp_path: Path, encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_file, "SECONDS", 0.3)
+    nested = {"when": "(?:(?:a|aa)+)+x", "tokens": [2]}
+    engine = script(tmp_path, {"turns": [{"when": "Paris", "tokens": [1]}, nested, {"tokens": [3]}]})
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.005)
+            beats += 1
+
+    beating = asyncio.create_task(beat())
+    with pytest.raises(EngineFailed, match=r"turn 1 .* searched a prompt of 70 characters"):
+        await answer(engine, encoding.encode("a" * 70))
+    assert beats > 3, "the event loop ran on"
+    assert await answer(engine, encoding.encode("Paris")) == [1]
+    assert engine.active == 0
+    beating.cancel()
