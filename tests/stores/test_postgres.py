@@ -21,7 +21,7 @@ from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.store import SqlStore
 from tests.doubles.postgres import Postgres
-from tests.doubles.stored import append, conversation, ids, item, part, position, stored, texts, turn
+from tests.doubles.stored import append, conversation, ids, item, part, put_turns, stored, texts
 from tests.doubles.waiting import until_found
 
 
@@ -40,9 +40,9 @@ def store(database: PostgresDatabase) -> SqlStore:
 async def test_two_servers_share_their_responses_and_conversations(postgres: Postgres) -> None:
     url = postgres.new_database()
     here, there = SqlStore(PostgresDatabase(url)), SqlStore(PostgresDatabase(url))
-    await here.put(turn("a", None))
-    await there.put(turn("b", await position(there, "a")))
-    await here.put(turn("c", await position(here, "b")))
+    await put_turns(here, a=None)
+    await put_turns(there, b="a")
+    await put_turns(here, c="b")
     assert await texts(there, "c") == ["a", "b", "c"]
     await here.put_conversation(conversation("conv_1"))
     stores = (here, there) * 8
