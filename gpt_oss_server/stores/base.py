@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from gpt_oss_server.stores import pages
 from gpt_oss_server.stores.chain import Addition, History, Position
@@ -95,19 +95,28 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSize:
+class Statistics:
     """What a store holds now."""
 
     responses: int
     conversations: int
-    bytes: int
+    turns: int  # links: of responses, of conversations, and of deleted ones that children need
+    running: int  # background runs
+    logs: int  # of background runs that have ended
+    bytes: int  # of all but the logs and the traces
+    log_bytes: int
+    traces: int
+    trace_bytes: int
+    oldest: float | None  # when the oldest response was stored
 
 
-class Store(Protocol):
-    def of(self, owner: str) -> Store:
+class _Owned(Protocol):
+    def of(self, owner: str) -> Self:
         """The same store as this owner sees it."""
         ...
 
+
+class Responses(_Owned, Protocol):
     async def used_bytes(self) -> int:
         """About how much the owner has stored."""
         ...
@@ -149,6 +158,10 @@ class Store(Protocol):
         """The result that the model read of a call made by this server, while its response is stored."""
         ...
 
+    async def close(self) -> None: ...
+
+
+class Conversations(_Owned, Protocol):
     async def put_conversation(
         self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
     ) -> None:
@@ -156,10 +169,6 @@ class Store(Protocol):
         ...
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None: ...
-
-    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
-        """All items. The cost grows with the length of the conversation."""
-        ...
 
     async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
         """A page of the items, read at the cost of the page; None: no such conversation.
@@ -170,7 +179,9 @@ class Store(Protocol):
 
     async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None: ...
 
-    async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None: ...
+    async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
+        """All parts. The cost grows with the length of the conversation."""
+        ...
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         """The history up to the conversation's end; its position may be the parent of a response."""
@@ -205,4 +216,6 @@ class Store(Protocol):
 
     async def delete_conversation(self, conversation_id: str) -> bool: ...
 
-    async def close(self) -> None: ...
+
+class Store(Responses, Conversations, Protocol):
+    """Both, so that a response and its part of a conversation are stored together."""

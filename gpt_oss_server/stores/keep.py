@@ -7,11 +7,11 @@ background runs, and the key that seals its items. It must not know which kind o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
-from gpt_oss_server.stores.base import Store, StoreSize
+from gpt_oss_server.stores.base import Conversations, Responses, Statistics, Store
 from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.repeated import Repeated
@@ -29,7 +29,8 @@ class Keep:
     """What lasts, as one owner sees it."""
 
     owner: str
-    responses: Store  # also conversations
+    responses: Responses
+    conversations: Conversations
     completions: Completions
     events: EventLogs  # of background runs
     sealer: Sealer
@@ -51,20 +52,20 @@ class Stores:
     claims: Claims | None = None  # None: no other process can continue a run
     allowances: Allowances = field(default_factory=MemoryAllowances)
     sweeper: Repeated | None = None  # None: the store keeps its bounds by itself
-    size: Callable[[], Awaitable[StoreSize]] | None = None  # what the store holds now; None: unknown
+    size: Callable[[], Awaitable[Statistics]] | None = None  # what the store holds now; None: unknown
     traces: StoredTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
-        if not owner:  # opened stores are those of this owner
-            return Keep("", self.responses, self.completions, self.events, self.sealer, self.traces)
-        return Keep(
-            owner,
-            self.responses.of(owner),
-            self.completions.of(owner),
-            self.events.of(owner),
-            self.sealer.of(owner),
-            self.traces,
-        )
+        view = self
+        if owner:  # opened stores are those of the owner ""
+            view = replace(
+                self,
+                responses=self.responses.of(owner),
+                completions=self.completions.of(owner),
+                events=self.events.of(owner),
+            )
+        store, sealer = view.responses, self.sealer.of(owner)
+        return Keep(owner, store, store, view.completions, view.events, sealer, self.traces)
 
     def start(self) -> None:
         """Begins work that no request waits for."""

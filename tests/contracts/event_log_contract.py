@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gpt_oss_server.stores.events import EventLog, EventLogs, TooManyRuns
+from tests.doubles.stored import known
 
 
 def events(start: int, end: int) -> list[bytes]:
@@ -18,12 +19,6 @@ def events(start: int, end: int) -> list[bytes]:
 
 async def read(log: EventLog, after: int = -1) -> list[bytes]:
     return [event async for batch in log.read(after) for event in batch]
-
-
-async def opened(logs: EventLogs, run_id: str) -> EventLog:
-    log = await logs.open(run_id)
-    assert log is not None
-    return log
 
 
 class EventLogContract:
@@ -42,7 +37,7 @@ class EventLogContract:
         await logs.append("run", 3, events(3, 7))
         await logs.end("run")
         for after in range(-1, 9):
-            log = await opened(logs, "run")
+            log = known(await logs.open("run"))
             await log.check(after)
             assert await read(log, after) == events(after + 1, 7)
 
@@ -52,7 +47,7 @@ class EventLogContract:
         assert await logs.open("run") is None
         await logs.begin("run")
         await logs.end("run")
-        assert await read(await opened(logs, "run")) == []
+        assert await read(known(await logs.open("run"))) == []
 
     @pytest.mark.parametrize("seed", range(20))
     async def test_concurrent_readers_get_every_event_once_and_in_order(
@@ -79,14 +74,14 @@ class EventLogContract:
         await logs.append("run", 0, events(0, 3))
         await logs.append("run", 1, events(1, 5))
         await logs.end("run")
-        assert await read(await opened(logs, "run")) == events(0, 5)
+        assert await read(known(await logs.open("run"))) == events(0, 5)
 
     async def test_a_gap_is_refused(self, logs: EventLogs) -> None:
         await logs.begin("run")
         with pytest.raises(ValueError, match="missing"):
             await logs.append("run", 1, events(1, 2))
         await logs.end("run")
-        assert await read(await opened(logs, "run")) == []
+        assert await read(known(await logs.open("run"))) == []
 
     async def test_append_returns_whether_to_cancel_the_run(self, logs: EventLogs) -> None:
         for run_id in ("run", "other"):
@@ -98,7 +93,7 @@ class EventLogContract:
         assert await logs.append("other", 1, events(1, 2)) is False
         for run_id in ("run", "other"):
             await logs.end(run_id)
-            assert await read(await opened(logs, run_id)) == events(0, 2)
+            assert await read(known(await logs.open(run_id))) == events(0, 2)
 
     async def test_deleting_a_log_keeps_the_others(self, logs: EventLogs) -> None:
         for run_id in ("run", "other"):
@@ -108,7 +103,7 @@ class EventLogContract:
         await logs.delete("run")
         await logs.delete("unknown")
         assert await logs.open("run") is None
-        assert await read(await opened(logs, "other")) == events(0, 2)
+        assert await read(known(await logs.open("other"))) == events(0, 2)
 
     async def test_an_owner_finds_its_own_logs_alone(self, logs: EventLogs) -> None:
         alice, bob = logs.of("alice"), logs.of("bob")
@@ -122,8 +117,7 @@ class EventLogContract:
         assert await logs.append("run", 4, events(4, 5)) is True
         await logs.end("run")
         await bob.delete("run")
-        log = await alice.open("run")
-        assert log is not None
+        log = known(await alice.open("run"))
         assert await read(log) == events(0, 5)
         await alice.delete("run")
         assert await alice.open("run") is None

@@ -23,7 +23,6 @@ class OwnersContract:
             assert await other.delete("resp_1") is False
             assert await other.item("msg_1") is None
             assert await other.get_conversation("conv_1") is None
-            assert await other.conversation_items("conv_1") is None
             assert await other.conversation_parts("conv_1") is None
             assert await other.conversation_page("conv_1", Wanted(1)) is None
             assert await other.conversation_item("conv_1", "msg_1") is None

@@ -9,7 +9,7 @@ import pytest
 from gpt_oss_server.stores.base import ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.pages import UnknownItem, Wanted
-from tests.doubles.stored import append, conversation, item, part, turn
+from tests.doubles.stored import append, conversation, item, known, part, turn
 from tests.doubles.stores.counted import counted
 
 _PARTS = [["m0", "m1", "m2"], [], ["m3"], ["m4", "m5", "m6", "m7", "m8"], ["m9"]]
@@ -26,8 +26,9 @@ class PagesContract:
             await store.append(append("conv_1", part(*names)))
         ordered = _ALL[::-1] if newest_first else _ALL
         for after, most in itertools.product([None, *_ALL], (1, 2, 4, 10, 100)):
-            found = await store.conversation_page("conv_1", Wanted(most, after, newest_first=newest_first))
-            assert found is not None
+            found = known(
+                await store.conversation_page("conv_1", Wanted(most, after, newest_first=newest_first))
+            )
             rest = ordered[0 if after is None else ordered.index(after) + 1 :]
             assert [each["id"] for each in found.items] == rest[:most]
             assert found.has_more == (len(rest) > most)
@@ -43,8 +44,7 @@ class PagesContract:
         ordered = given[::-1] if newest_first else given
         for after, most in itertools.product([None, *range(len(given))], (1, 4, 100)):
             named = None if after is None else ordered[after]["id"]
-            found = await store.input_page("resp_1", Wanted(most, named, newest_first=newest_first))
-            assert found is not None
+            found = known(await store.input_page("resp_1", Wanted(most, named, newest_first=newest_first)))
             rest = ordered[0 if after is None else after + 1 :]
             assert found.items == rest[:most]
             assert found.has_more == (len(rest) > most)
@@ -52,8 +52,7 @@ class PagesContract:
             await store.input_page("resp_1", Wanted(1, "out"))
         assert await store.input_page("resp_2", Wanted(1)) is None
         await store.put(StoredResponse({"id": "resp_3", "output": []}))
-        empty = await store.input_page("resp_3", Wanted(1))
-        assert empty is not None
+        empty = known(await store.input_page("resp_3", Wanted(1)))
         assert (empty.items, empty.has_more) == ((), False)
 
     async def test_one_item_of_a_conversation_is_found_by_its_id(self, store: Store) -> None:
@@ -76,10 +75,8 @@ class PagesContract:
         await store.put_conversation(conversation("conv_1"), parts[:2])
         await store.append(append("conv_1", parts[2]))
         for _ in range(2):  # the history is in memory the second time
-            calls = await store.conversation_calls("conv_1")
-            history = await store.conversation_history("conv_1")
-            assert calls is not None
-            assert history is not None
+            calls = known(await store.conversation_calls("conv_1"))
+            history = known(await store.conversation_history("conv_1"))
             assert (calls.recipients, calls.approvals) == (history.recipients, history.approvals)
             assert (calls.session, calls.position) == (history.session, history.position)
             assert calls.segments == ()

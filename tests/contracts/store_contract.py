@@ -18,9 +18,11 @@ from tests.doubles.stored import (
     conversation,
     ids,
     item,
+    known,
     own_segment,
     part,
     position,
+    put_turns,
     segment,
     stored,
     texts,
@@ -45,28 +47,17 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def settle(self, store: Store) -> None:
         """Called before what is evicted is looked for: a store that evicts between requests does so now."""
 
-    async def test_get_returns_the_whole_record(self, store: Store) -> None:
-        await store.put(stored("resp_1"))
-        assert await store.get("resp_1") == stored("resp_1")
-
-    async def test_an_unknown_id_returns_none_and_cannot_be_deleted(self, store: Store) -> None:
-        assert await store.get("resp_1") is None
-        assert await store.history("resp_1") is None
-        assert await store.delete("resp_1") is False
-
-    async def test_deleting_a_response_keeps_the_others(self, store: Store) -> None:
-        await store.put(stored("resp_1"))
-        await store.put(stored("resp_2"))
+    async def test_a_response_is_kept_whole_until_it_is_replaced_or_deleted(self, store: Store) -> None:
+        for name in ("resp_1", "resp_2"):
+            await store.put(stored(name, text="old"))
+        await store.put(new := stored("resp_1", text="new"))
+        assert await store.get("resp_1") == new
         assert await store.delete("resp_1") is True
-        assert await store.get("resp_1") is None
-        assert await store.get("resp_2") is not None
-
-    async def test_putting_an_existing_id_replaces_the_response(self, store: Store) -> None:
-        await store.put(stored("resp_1", text="old"))
-        await store.put(stored("resp_1", text="new"))
-        got = await store.get("resp_1")
-        assert got is not None
-        assert got.response["text"] == "new"
+        for unknown in ("resp_1", "resp_3"):
+            assert await store.get(unknown) is None
+            assert await store.history(unknown) is None
+            assert await store.delete(unknown) is False
+        assert await store.get("resp_2") == stored("resp_2", text="old")
 
     async def test_items_of_responses_are_found_by_their_ids(self, store: Store) -> None:
         given = StoredResponse(
@@ -102,8 +93,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
             parent = await position(store, name)
         assert await texts(store, "a") == ["a"]
         assert await texts(store, "c") == ["a", "b", "c"]
-        history = await store.history("c")
-        assert history is not None
+        history = known(await store.history("c"))
         # The order matters: it matches results to calls.
         assert list(history.recipients.items()) == [(f"call_{n}", f"functions.{n}") for n in "abc"]
         assert history.session == "session"
@@ -111,8 +101,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def test_a_history_is_read_by_its_position_after_its_response_is_deleted(
         self, store: Store
     ) -> None:
-        await store.put(turn("a", None))
-        await store.put(turn("b", parent := await position(store, "a")))
+        await put_turns(store, a=None, b="a")
+        parent = await position(store, "a")
         await store.delete("a")
         history = await store.history_at(parent, "session")
         assert [segment.text for segment in history.segments] == ["a"]
@@ -134,11 +124,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert waiting["b"].approvals["mcpr_2"] == call
 
     async def test_branches_share_their_past(self, store: Store) -> None:
-        await store.put(turn("a", None))
-        parent = await position(store, "a")
-        for name in ("b", "c"):
-            await store.put(turn(name, parent))
-        await store.put(turn("d", await position(store, "b")))
+        await put_turns(store, a=None, b="a", c="a", d="b")
         assert await texts(store, "c") == ["a", "c"]
         assert await texts(store, "d") == ["a", "b", "d"]
         await store.delete("b")
@@ -146,23 +132,19 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await texts(store, "d") == ["a", "b", "d"]
 
     async def test_a_turn_without_a_parent_stands_for_everything_before_it(self, store: Store) -> None:
-        await store.put(turn("a", None))
         await store.put(turn("b", None, segments=[segment("summary"), segment("answer")]))
-        await store.put(turn("c", await position(store, "b")))
+        await put_turns(store, c="b")
         assert await texts(store, "c") == ["summary", "answer", "c"]
 
     @pytest.mark.parametrize("deleted", ["a", "b", "abc", "cba"])
     async def test_the_children_of_deleted_responses_continue(self, store: Store, deleted: str) -> None:
-        parent = None
-        for name in ("a", "b", "c", "d"):
-            await store.put(turn(name, parent))
-            parent = await position(store, name)
+        await put_turns(store, a=None, b="a", c="b", d="c")
         for name in deleted:
             await store.delete(name)
             assert await store.get(name) is None
             assert await store.history(name) is None
         assert await texts(store, "d") == ["a", "b", "c", "d"]
-        await store.put(turn("e", await position(store, "d")))
+        await put_turns(store, e="d")
         assert await texts(store, "e") == ["a", "b", "c", "d", "e"]
 
     async def test_a_deleted_parent_is_refused_and_nothing_is_stored(self, store: Store) -> None:
@@ -176,8 +158,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await ids(store, "conv_1") == []
 
     async def test_replacing_a_response_does_not_change_its_children(self, store: Store) -> None:
-        await store.put(turn("a", None))
-        await store.put(turn("b", await position(store, "a")))
+        await put_turns(store, a=None, b="a")
         await store.put(turn("a", None, segments=[segment("other")]))
         assert await texts(store, "a") == ["other"]
         assert await texts(store, "b") == ["a", "b"]
@@ -190,8 +171,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await store.get_conversation("conv_1") == conversation("conv_1")
         assert await store.conversation_parts("conv_1") == parts
         assert await ids(store, "conv_1") == ["msg_1", "msg_2", "msg_3"]
-        history = await store.conversation_history("conv_1")
-        assert history is not None
+        history = known(await store.conversation_history("conv_1"))
         assert [segment.text for segment in history.segments] == ["msg_1", "msg_2 msg_3"]
         assert history.session == "conv_1"
         assert await store.get("conv_1") is None
@@ -199,15 +179,13 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await store.delete_conversation("conv_1") is True
         assert await store.get_conversation("conv_1") is None
         assert await store.conversation_parts("conv_1") is None
-        assert await store.conversation_items("conv_1") is None
         assert await store.conversation_history("conv_1") is None
         assert await store.delete_conversation("conv_1") is False
         assert await store.item("msg_2") is None
 
     async def test_setting_metadata_changes_nothing_else(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
-        changed = await store.set_metadata("conv_1", {"topic": "other"})
-        assert changed is not None
+        changed = known(await store.set_metadata("conv_1", {"topic": "other"}))
         assert (changed.id, changed.created_at, changed.metadata) == ("conv_1", 1_000, {"topic": "other"})
         assert await store.get_conversation("conv_1") == changed
         assert await ids(store, "conv_1") == ["msg_1"]
@@ -216,8 +194,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def test_parts_are_appended_with_unique_item_ids(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
         twice = append("conv_1", part("msg_2", "msg_1"), part("msg_2"))
-        items = await store.append(twice)
-        assert items is not None
+        items = known(await store.append(twice))
         assert [item["id"] for item in items] == ["msg_2", "msg_1_again_1", "msg_2_again_2"]
         assert await ids(store, "conv_1") == ["msg_1", "msg_2", "msg_1_again_1", "msg_2_again_2"]
         assert await store.item("msg_2_again_2") is not None
@@ -225,8 +202,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
 
     async def test_a_response_and_its_part_of_a_conversation_are_stored_together(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1")])
-        history = await store.conversation_history("conv_1")
-        assert history is not None
+        history = known(await store.conversation_history("conv_1"))
         await store.put(turn("a", history.position), append("conv_1", part("msg_2")))
         assert await texts(store, "a") == ["msg_1", "a"]
         assert await ids(store, "conv_1") == ["msg_1", "msg_2"]
@@ -238,8 +214,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
 
     async def test_concurrent_appends_are_atomic_and_all_take_effect(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("first")])
-        history = await store.conversation_history("conv_1")
-        assert history is not None
+        history = known(await store.conversation_history("conv_1"))
         await asyncio.gather(
             *(
                 store.put(turn(f"resp_{n}", history.position), append("conv_1", part(f"q{n}"), part(f"a{n}")))
@@ -253,11 +228,9 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
 
     async def test_rewriting_a_conversation_fails_if_it_has_changed(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("msg_1"), part("msg_2")])
-        history = await store.conversation_history("conv_1")
-        assert history is not None
+        history = known(await store.conversation_history("conv_1"))
         await store.put(turn("a", history.position))
-        found = await store.get_conversation("conv_1")
-        assert found is not None
+        found = known(await store.get_conversation("conv_1"))
         assert await store.rewrite_conversation("conv_1", found.version, [part("msg_2")]) is True
         assert await ids(store, "conv_1") == ["msg_2"]
         assert await store.item("msg_1") is None
@@ -272,8 +245,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
             store.append(append("conv_1", part("msg_3"))),
             store.set_metadata("conv_1", {}),
         ):
-            found = await store.get_conversation("conv_1")
-            assert found is not None
+            found = known(await store.get_conversation("conv_1"))
             await change
             assert await store.rewrite_conversation("conv_1", found.version, []) is False
         assert await ids(store, "conv_1") == ["msg_2", "msg_3"]
@@ -322,8 +294,7 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         store = await self.make_small(2)
         for name in ("conv_1", "conv_2"):
             await store.put_conversation(conversation(name), [part(f"msg_{name}")])
-        history = await store.conversation_history("conv_2")
-        assert history is not None
+        history = known(await store.conversation_history("conv_2"))
         await store.put(turn("a", history.position))
         await store.append(append("conv_1", part("msg_3")))
         await store.put_conversation(conversation("conv_3"))

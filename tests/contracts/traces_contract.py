@@ -15,7 +15,7 @@ from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
-from tests.doubles.stored import turn
+from tests.doubles.stored import known, turn
 from tests.doubles.stores.counted import counted
 
 _HEAD, _CUE = tuple(range(50)), (200_006, 7)
@@ -42,14 +42,12 @@ class TracesContract:
             await self._put(store, traces, number, tokens, prompts)
         for number in range(9):
             await store.delete(f"resp_{number}")
-        history = await store.history("resp_9")
-        assert history is not None
+        history = known(await store.history("resp_9"))
         record = traces.get("resp_9")
         assert record is not None
         assert record.tokens.prompt.tokens(history.segments) == prompts[9]
         if isinstance(store, SqlStore):
-            body = await SqlTraces(store.database).get("resp_9")
-            assert body is not None
+            body = known(await SqlTraces(store.database).get("resp_9"))
             assert unpacked(body, {}).tokens.prompt.tokens(history.segments) == prompts[9]
 
     async def test_a_turn_that_is_stored_with_its_whole_history_has_its_whole_prompt(

@@ -50,6 +50,7 @@ class Postgres:
     def start(self) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c max_connections=300"
         options += " -c fsync=off"  # no test cuts the power
+        options += " -c wal_writer_delay=10s"  # a crash loses what no commit has written
         self._run(
             "pg_ctl", "-D", str(self.data), "-w", "-l", str(self.folder / "log"), "-o", options, "start"
         )

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Append, ConversationPart, Store, StoredConversation, StoredResponse
+from gpt_oss_server.stores.base import (
+    Append,
+    ConversationPart,
+    Responses,
+    Store,
+    StoredConversation,
+    StoredResponse,
+)
 from gpt_oss_server.stores.chain import Addition, Position
+from gpt_oss_server.stores.keep import Keep, Stores
+from gpt_oss_server.stores.memory.events import MemoryEventLogs
+from gpt_oss_server.stores.memory.store import MemoryDatabase
+from gpt_oss_server.stores.sql.completions import SqlCompletions
+from gpt_oss_server.stores.sql.sweeper import Bounds
+
+T = TypeVar("T")
 
 
 def segment(text: str, *, tokens: int = 3) -> Segment:
@@ -60,22 +74,33 @@ def append(conversation_id: str, *parts: ConversationPart) -> Append:
     return Append(conversation_id, parts, lambda item: f"{item['id']}_again_{next(numbers)}")
 
 
-async def texts(store: Store, response_id: str) -> list[str | None]:
-    history = await store.history(response_id)
-    assert history is not None
-    return [segment.text for segment in history.segments]
+def known(value: T | None) -> T:
+    assert value is not None
+    return value
 
 
-async def position(store: Store, response_id: str) -> Position | None:
-    history = await store.history(response_id)
-    assert history is not None
-    return history.position
+async def put_turns(store: Responses, **parents: str | None) -> None:
+    """Stores a turn of each name, as a child of the response that has the name of its parent."""
+    for name, parent in parents.items():
+        await store.put(turn(name, parent and await position(store, parent)))
+
+
+async def texts(store: Responses, response_id: str) -> list[str | None]:
+    return [segment.text for segment in known(await store.history(response_id)).segments]
+
+
+async def position(store: Responses, response_id: str) -> Position | None:
+    return known(await store.history(response_id)).position
 
 
 async def ids(store: Store, conversation_id: str) -> list[str]:
-    items = await store.conversation_items(conversation_id)
-    assert items is not None
-    return [item["id"] for item in items]
+    parts = known(await store.conversation_parts(conversation_id))
+    return [item["id"] for part in parts for item in part.items]
+
+
+def keep_around(store: Store) -> Keep:
+    """A caller's view of this store of responses and conversations."""
+    return Stores(store, MemoryEventLogs(), SqlCompletions(MemoryDatabase(Bounds()))).of("")
 
 
 class Visited(tuple[int, ...]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import TypeVar
 
 import pytest
 
@@ -14,26 +13,18 @@ from gpt_oss_server.stores.postgres import listener
 from gpt_oss_server.stores.postgres.connections import PostgresTransaction
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql import elsewhere
-from gpt_oss_server.stores.sql.database import Transaction, Work
+from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from tests.doubles.postgres import Postgres
+from tests.doubles.stored import known
+from tests.doubles.stores.counted import counted
 from tests.doubles.waiting import until_found
-
-T = TypeVar("T")
-
-
-class Counting(PostgresDatabase):
-    reads = 0
-
-    async def read(self, work: Work[T]) -> T:
-        self.reads += 1
-        return await super().read(work)
 
 
 class Server:
     def __init__(self, url: str, name: str) -> None:
-        self.database = Counting(url)
+        self.database = PostgresDatabase(url)
         self.logs = SqlEventLogs(self.database, Held(), Replica(machine=name))
         self.woken = asyncio.Event()
         self.logs.start(self.woken.set)
@@ -59,15 +50,14 @@ async def test_a_reader_elsewhere_waits_for_announcements_and_not_by_looking(
     monkeypatch.setattr(elsewhere, "_HEARD_SECONDS", 3600.0)  # only an announcement can end a wait
     here, there = servers
     await there.logs.begin("run")
-    log = await here.logs.open("run")
-    assert log is not None
+    log, counts = known(await here.logs.open("run")), counted(here.logs)
     async with aclosing(log.read()) as batches:
         for number in range(3):
             waiting = asyncio.ensure_future(anext(batches))
             await asyncio.sleep(0.3)
-            looks = here.database.reads
+            looks = counts.reads
             await asyncio.sleep(0.3)
-            assert here.database.reads == looks, "it looks without a reason"
+            assert counts.reads == looks, "it looks without a reason"
             await there.logs.append("run", number, [b"event %d" % number])
             assert await waiting == [b"event %d" % number]
         end = asyncio.ensure_future(anext(batches, None))
@@ -112,8 +102,7 @@ async def test_after_a_restart_of_the_database_servers_look_until_they_hear_agai
 ) -> None:
     here, there = servers
     await there.logs.begin("run")
-    log = await here.logs.open("run")
-    assert log is not None
+    log = known(await here.logs.open("run"))
     postgres.stop()
 
     async def is_deaf() -> bool:

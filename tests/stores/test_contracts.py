@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -29,6 +30,7 @@ from tests.contracts.completions_contract import CompletionsContract
 from tests.contracts.event_log_contract import EventLogContract
 from tests.contracts.store_contract import StoreContract
 from tests.doubles.postgres import Postgres
+from tests.doubles.stored import keep_around
 
 
 def opened(kind: str, folder: Path, request: pytest.FixtureRequest) -> Database:
@@ -69,12 +71,19 @@ class TestStore(OnEachDatabase, SqlStoreContract):
     """The store of a server."""
 
 
-class TestConnectionStore(SqlStoreContract):
-    """A WebSocket's own store over that of the server."""
+class WithConversations(ConnectionStore):
+    """The responses of a WebSocket's own store, and the conversations of the one below."""
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # as a copy has none yet
+            raise AttributeError(name)
+        return getattr(self._conversations, name)
+
+
+class TestConnectionStore(SqlStoreContract):
     async def make(self) -> Store:
         self.database = MemoryDatabase(Bounds())
-        return ConnectionStore(await super().make())
+        return cast(Store, WithConversations(keep_around(await super().make())))
 
 
 class TestCompletions(OnEachDatabase, CompletionsContract):

@@ -12,15 +12,15 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.base import Append, Item, StoredResponse
+from gpt_oss_server.stores.base import Append, Item, Statistics, StoredResponse
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory.connection import ConnectionStore
-from gpt_oss_server.stores.sql.sizes import Statistics, statistics
+from gpt_oss_server.stores.sql.sizes import statistics
 from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
-from tests.doubles.stored import append, conversation, part, position, stored, texts
+from tests.doubles.stored import append, conversation, keep_around, part, position, stored, texts
 
 NOTHING = (0, 0, 0, 0)
 
@@ -167,7 +167,7 @@ async def test_a_closed_store_states_that_it_is_closed() -> None:
 @pytest.mark.parametrize("first", [True, False])
 async def test_a_connection_s_store_refuses_a_parent_from_the_other_store(first: bool) -> None:
     below = MemoryStore()
-    store = ConnectionStore(below)
+    store = ConnectionStore(keep_around(below))
     parent = stored("resp_1")
     parent.response["store"] = first
     child = stored("resp_2")
@@ -192,7 +192,7 @@ async def test_a_connection_drops_a_response_whose_conversation_cannot_grow() ->
         async def append(self, append: Append) -> tuple[Item, ...] | None:
             raise OSError("the disk is full")
 
-    store = ConnectionStore(Full())
+    store = ConnectionStore(keep_around(Full()))
     with pytest.raises(OSError, match="full"):
         await store.put(stored("resp_1"), append("conv_1", part("msg_1")))
     assert await store.get("resp_1") is None

@@ -21,7 +21,7 @@ from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.store import SqlStore
 from tests.doubles.postgres import Postgres
-from tests.doubles.stored import append, conversation, ids, item, part, position, stored, texts, turn
+from tests.doubles.stored import append, conversation, ids, item, part, put_turns, stored, texts
 from tests.doubles.waiting import until_found
 
 
@@ -40,9 +40,9 @@ def store(database: PostgresDatabase) -> SqlStore:
 async def test_two_servers_share_their_responses_and_conversations(postgres: Postgres) -> None:
     url = postgres.new_database()
     here, there = SqlStore(PostgresDatabase(url)), SqlStore(PostgresDatabase(url))
-    await here.put(turn("a", None))
-    await there.put(turn("b", await position(there, "a")))
-    await here.put(turn("c", await position(here, "b")))
+    await put_turns(here, a=None)
+    await put_turns(there, b="a")
+    await put_turns(here, c="b")
     assert await texts(there, "c") == ["a", "b", "c"]
     await here.put_conversation(conversation("conv_1"))
     stores = (here, there) * 8
@@ -135,10 +135,10 @@ async def test_a_restart_in_mid_traffic_costs_retries_and_nothing_else(
 
 
 class _BreaksAtCommit:
-    """Cuts a thread's connection right before or right after its next commit reaches the database."""
+    """Cuts a thread's connection at its next commit: before or after it, or as the database crashes."""
 
-    def __init__(self, database: PostgresDatabase, *, after: bool) -> None:
-        self._database, self._after = database, after
+    def __init__(self, database: PostgresDatabase, when: str, postgres: Postgres) -> None:
+        self._when, self._postgres = when, postgres
         self.breaks = threading.Event()
         self._connect: Callable[[], Any] = database._connection
         database._connection = self._wrapped  # type: ignore[method-assign]
@@ -151,21 +151,31 @@ class _BreaksAtCommit:
             if query != "COMMIT" or self.breaks.is_set():
                 return execute(query, *values)
             self.breaks.set()
-            if self._after:
+            if self._when == "after":
                 execute(query)
+            elif self._when == "crash":
+                self._crash(execute("SELECT pg_current_xact_id()::text").fetchone()[0])
             connection.close()
             raise psycopg.OperationalError("the connection broke")
 
         connection.execute = execute_or_break
         return connection
 
+    def _crash(self, transaction: str) -> None:
+        """Another transaction then gets the same id and commits."""
+        self._postgres.stop("immediate")
+        self._postgres.start()
+        with psycopg.connect(self._postgres.url("postgres"), autocommit=True) as other:
+            [again] = other.execute("SELECT pg_current_xact_id()::text").fetchone() or ("",)
+        assert again == transaction
 
-@pytest.mark.parametrize("after", [False, True])
+
+@pytest.mark.parametrize("when", ["before", "after", "crash"])
 async def test_a_commit_whose_answer_is_lost_takes_effect_once(
-    database: PostgresDatabase, store: SqlStore, after: bool
+    postgres: Postgres, database: PostgresDatabase, store: SqlStore, when: str
 ) -> None:
     await store.put_conversation(conversation("conv_1"))
-    broken = _BreaksAtCommit(database, after=after)
+    broken = _BreaksAtCommit(database, when, postgres)
     items = await store.append(append("conv_1", part("msg_1")))
     assert broken.breaks.is_set()
     assert items == (item("msg_1"),)

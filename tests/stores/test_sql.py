@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,15 +18,12 @@ from gpt_oss_server.stores.events import Continuation
 from gpt_oss_server.stores.pages import UnknownItem, Wanted
 from gpt_oss_server.stores.sql import links
 from gpt_oss_server.stores.sql.codec import decode_addition, decode_calls, encode_addition
-from gpt_oss_server.stores.sql.database import Work
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.doubles.stored import append, conversation, item, part, position, texts, turn
+from tests.doubles.stored import append, conversation, item, known, part, position, put_turns, texts
 from tests.doubles.stores.counted import counted
-
-T = TypeVar("T")
 
 # --- items -------------------------------------------------------------------------------------------
 
@@ -46,14 +42,12 @@ async def test_pages_of_rows_without_places(
 
     ordered = [f"m{number}" for number in range(7)][:: -1 if newest_first else 1]
     for after in (None, *ordered):
-        page = await store.conversation_page("conv_1", Wanted(3, after, newest_first=newest_first))
-        assert page is not None
+        page = known(await store.conversation_page("conv_1", Wanted(3, after, newest_first=newest_first)))
         rest = ordered[0 if after is None else ordered.index(after) + 1 :]
         assert [each["id"] for each in page.items] == rest[:3]
         assert page.has_more == (len(rest) > 3)
     assert await store.conversation_item("conv_1", "m3") == item("m3")
-    page = await store.input_page("resp_1", Wanted(1, newest_first=newest_first))
-    assert page is not None
+    page = known(await store.input_page("resp_1", Wanted(1, newest_first=newest_first)))
     assert ([each["id"] for each in page.items], page.has_more) == (["b" if newest_first else "a"], True)
     with pytest.raises(UnknownItem):
         await store.input_page("resp_1", Wanted(1, "out"))
@@ -91,10 +85,10 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_each_turn_adds_to_the_history_before_it(store: SqlStore, walked: list[int]) -> None:
-    parent = None
-    for number in range(30):
-        await store.put(turn(f"r{number}", parent))
-        parent = await position(store, f"r{number}")
+    await put_turns(store, r0=None)
+    for number in range(1, 30):
+        await put_turns(store, **{f"r{number}": f"r{number - 1}"})
+    await position(store, "r29")
     assert set(walked) == {1}
     assert await texts(store, "r29") == [f"r{number}" for number in range(30)]
 
@@ -102,8 +96,7 @@ async def test_each_turn_adds_to_the_history_before_it(store: SqlStore, walked: 
 async def test_branches_and_a_new_process_find_the_same_histories(
     database: SqliteDatabase, store: SqlStore, walked: list[int]
 ) -> None:
-    for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("x", "b"), ("y", "a")):
-        await store.put(turn(name, parent and await position(store, parent)))
+    await put_turns(store, a=None, b="a", c="b", x="b", y="a")
     expected = {"c": ["a", "b", "c"], "x": ["a", "b", "x"], "y": ["a", "y"], "b": ["a", "b"]}
     for reader in (store, again := SqlStore(database), again):
         for name, chain in expected.items():
@@ -147,28 +140,17 @@ def test_an_addition_is_the_same_after_a_round_trip_through_bytes(added: Additio
 # --- processes ---------------------------------------------------------------------------------------
 
 
-class Counting(SqliteDatabase):
-    writes = 0
-
-    async def write(self, work: Work[T], *, durable: bool = False) -> T:
-        self.writes += 1
-        return await super().write(work, durable=durable)
-
-
-async def test_a_look_for_runs_to_continue_writes_only_where_one_is_free(path: Path) -> None:
-    database = Counting(path)
+async def test_a_look_for_runs_to_continue_writes_only_where_one_is_free(database: SqliteDatabase) -> None:
     here = SqlEventLogs(database, Held(), Replica())
     there = SqlEventLogs(database, Held(), Replica(machine="another"), lease=60.0)
     await there.begin("held", Continuation(b"request", None))
-    written = database.writes
+    looks = counted(here)
     assert [await here.claim() for _ in range(5)] == [None] * 5
-    assert database.writes == written
+    assert looks.writes == 0
     await there.give_back("held")
-    claimed = await here.claim()
-    assert claimed is not None
+    claimed = known(await here.claim())
     assert claimed.run_id == "held"
     assert await here.claim() is None
-    await database.close()
 
 
 def test_servers_of_this_process_live_and_earlier_processes_of_its_id_are_dead() -> None:

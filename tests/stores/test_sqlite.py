@@ -17,17 +17,16 @@ from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
 from gpt_oss_server.stores.kinds.table import open_store
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.doubles.stored import position, stored, texts, turn
+from tests.doubles.stored import position, put_turns, stored, texts, turn
 
 
 async def test_what_is_stored_outlives_the_process(path: Path) -> None:
     first = SqlStore(SqliteDatabase(path))
-    await first.put(turn("a", None))
-    await first.put(turn("b", await position(first, "a")))
+    await put_turns(first, a=None, b="a")
     await first.close()
     second = SqlStore(SqliteDatabase(path))
     assert await texts(second, "b") == ["a", "b"]
-    await second.put(turn("c", await position(second, "b")))
+    await put_turns(second, c="b")
     assert await texts(second, "c") == ["a", "b", "c"]
     await second.close()
 

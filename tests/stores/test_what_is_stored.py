@@ -16,6 +16,7 @@ from gpt_oss_server.stores.memory import MemoryStore
 from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.services import responses_service
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.stored import known
 
 FINAL = "<|channel|>final<|message|>Fine.<|return|>"
 
@@ -50,8 +51,7 @@ async def test_a_late_turn_stores_as_many_segments_as_an_early_one(encoding: Enc
         response = await completed(service, **{by: past})
         past = response["id"] if by == "previous_response_id" else past
     assert store.counts == [(2, 2 if by == "conversation" else 0)] * 60
-    history = await store.history(response["id"])
-    assert history is not None
+    history = known(await store.history(response["id"]))
     assert len(history.segments) == 120
     await service.close()
 
@@ -86,8 +86,7 @@ async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(
             truncation="auto",
         )
     stored = await service.stored(LOCAL).retrieve(response["id"])
-    history = await service.served.stores.responses.history(response["id"])
-    assert history is not None
+    history = known(await service.served.stores.responses.history(response["id"]))
     assert stored.parent is None
     assert len(history.segments) < 12
     assert history.segments[-1] == Segment(

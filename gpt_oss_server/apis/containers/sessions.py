@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -125,10 +126,10 @@ class Containers:
 
     async def _stored_since(self, conversation: str, caller: Caller) -> float | None:
         """When the stored response or conversation of this id was created; None if none is stored."""
-        store = self._served.stores.of(caller.owner).responses
-        if (response := await store.get(conversation)) is not None:
+        keep = self._served.stores.of(caller.owner)
+        if (response := await keep.responses.get(conversation)) is not None:
             return float(response.response["created_at"])
-        named = await store.get_conversation(conversation)
+        named = await keep.conversations.get_conversation(conversation)
         return None if named is None else named.created_at
 
 
@@ -178,31 +179,17 @@ class Container:
         )
 
     async def read(self, info: FileInfo) -> bytes:
-        from tools.python import FileRefused
-
-        try:
+        with _refusals("file_id"):
             return await self.session.read(info.path)
-        except FileRefused as refusal:
-            raise InvalidRequest(str(refusal), param="file_id") from refusal
 
     async def remove(self, info: FileInfo) -> None:
-        from tools.python import FileRefused
-
-        try:
+        with _refusals("file_id"):
             await self.session.remove(info.path)
-        except FileRefused as refusal:
-            raise InvalidRequest(str(refusal), param="file_id") from refusal
         self.metadata.uploaded.discard(info.path)
 
     async def put(self, name: str, content: bytes, caller: Caller) -> FileInfo:
-        from tools.python import FileRefused, NoMemoryLeft
-
-        try:
+        with _refusals("file"):
             await self.session.write(name, content, caller.tool_client)
-        except NoMemoryLeft as refusal:
-            raise TooManyContainers(f"The file cannot be stored: {refusal}.", param="file") from refusal
-        except FileRefused as refusal:
-            raise InvalidRequest(str(refusal), param="file") from refusal
         path = _plain(name)
         self.metadata.uploaded.add(path)
         return await self.file(self._file_id(path))
@@ -210,6 +197,19 @@ class Container:
     def _file_id(self, path: str) -> str:
         """Derived from the path, so that a file keeps its id when its content changes."""
         return "cfile_" + hashlib.sha256(f"{self.id}/{path}".encode()).hexdigest()[:32]
+
+
+@contextmanager
+def _refusals(param: str) -> Iterator[None]:
+    """Turns what the session refuses into errors about this parameter."""
+    from tools.python import FileRefused, NoMemoryLeft
+
+    try:
+        yield
+    except NoMemoryLeft as refusal:
+        raise TooManyContainers(f"The file cannot be stored: {refusal}.", param=param) from refusal
+    except FileRefused as refusal:
+        raise InvalidRequest(str(refusal), param=param) from refusal
 
 
 def _check_allowed(caller: Caller) -> None:

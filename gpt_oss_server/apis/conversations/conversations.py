@@ -54,7 +54,7 @@ class Conversations:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._store = work.keep.responses
+        self._store = work.keep.conversations
 
     async def create(self, body: object) -> dict[str, Any]:
         given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')

@@ -25,7 +25,7 @@ async def compact(service: ResponsesService, caller: Caller, body: object) -> di
     request, work = await service.parsed(caller, body, parse_compaction), service.served.work(caller)
     model = work.model
     model.check_room()
-    messages = await past_user_messages(request, work.keep.responses)
+    messages = await past_user_messages(request, work.keep)
     prepared = await service.prepare(work, request, compacts=True)
     messages += [item for item in prepared.items if is_user_message(item)]
     compaction = prepared.compaction

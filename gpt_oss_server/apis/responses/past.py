@@ -19,8 +19,9 @@ from gpt_oss_server.errors import (
     PreviousResponseNotFound,
 )
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import Item, Store
+from gpt_oss_server.stores.base import Item, Responses
 from gpt_oss_server.stores.chain import Addition, Call, History, Position
+from gpt_oss_server.stores.keep import Keep
 
 CONVERSATION = "conv"  # the prefix of conversations' ids
 
@@ -46,26 +47,22 @@ class Past:
         )
 
 
-async def past_of(request: CreateResponse, store: Store) -> Past:
-    if request.conversation_id is not None:
-        return await past_of_conversation(request.conversation_id, store)
-    response_id = request.previous_response_id
+async def past_of(request: CreateResponse, keep: Keep) -> Past:
+    conversation_id, response_id = request.conversation_id, request.previous_response_id
+    if conversation_id is not None:
+        history = await keep.conversations.conversation_history(conversation_id)
+        if history is None:
+            raise no_conversation(conversation_id)
+        return past_from(history)
     if response_id is None:
         return Past()
-    history = await store.history(response_id)
+    history = await keep.responses.history(response_id)
     if history is None:
         raise PreviousResponseNotFound(
             f"No response with id {response_id!r} is stored, so it cannot be continued. It may have "
             "expired, been deleted, or been created with store=false. Send the whole conversation.",
             param="previous_response_id",
         )
-    return past_from(history)
-
-
-async def past_of_conversation(conversation_id: str, store: Store) -> Past:
-    history = await store.conversation_history(conversation_id)
-    if history is None:
-        raise no_conversation(conversation_id)
     return past_from(history)
 
 
@@ -77,13 +74,6 @@ def past_from(history: History) -> Past:
         session=history.session,
         position=history.position,
     )
-
-
-async def items_of_conversation(conversation_id: str, store: Store) -> tuple[Item, ...]:
-    items = await store.conversation_items(conversation_id)
-    if items is None:
-        raise no_conversation(conversation_id)
-    return items
 
 
 def no_conversation(conversation_id: str) -> ApiError:
@@ -99,7 +89,7 @@ def no_conversation(conversation_id: str) -> ApiError:
     )
 
 
-async def with_references(request: CreateResponse, store: Store) -> tuple[CreateResponse, dict[str, str]]:
+async def with_references(request: CreateResponse, store: Responses) -> tuple[CreateResponse, dict[str, str]]:
     """The request with each reference in its input replaced by its item, and the results of referenced calls.
 
     The results, by item id, are the texts that the model read of calls that this server ran: the items hold
@@ -128,7 +118,7 @@ def _is_reference(item: Any) -> bool:
     return kind == "item_reference" or (kind is None and item.keys() - {"type"} == {"id"})
 
 
-async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> Mapping[str, Any]:
+async def _referred(reference: Mapping[str, Any], where: str, store: Responses) -> Mapping[str, Any]:
     item_id = reference.get("id")
     if not isinstance(item_id, str) or not item_id:
         raise InvalidRequest(f"`{where}.id` must be the id of an item, e.g. 'msg_…'.", param=f"{where}.id")
@@ -142,13 +132,16 @@ async def _referred(reference: Mapping[str, Any], where: str, store: Store) -> M
     return item
 
 
-async def past_user_messages(request: CreateResponse, store: Store) -> list[Item]:
+async def past_user_messages(request: CreateResponse, keep: Keep) -> list[Item]:
     """The user's stored messages in the past of a request, from the last compaction on."""
     if request.conversation_id is not None:
-        return _user_messages_since_compaction(await items_of_conversation(request.conversation_id, store))
+        parts = await keep.conversations.conversation_parts(request.conversation_id)
+        if parts is None:
+            raise no_conversation(request.conversation_id)
+        return _user_messages_since_compaction([item for part in parts for item in part.items])
     items: list[Item] = []
     response_id = request.previous_response_id
-    while response_id is not None and (stored := await store.get(response_id)) is not None:
+    while response_id is not None and (stored := await keep.responses.get(response_id)) is not None:
         items[:0] = stored.items
         if any(map(_is_compaction, stored.items)):
             break

@@ -35,7 +35,7 @@ from gpt_oss_server.http.unknown_fields import treat_unknown_fields
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.base import Responses
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog
 from inference.engine import EngineInfo
@@ -69,7 +69,7 @@ class ResponsesService:
         return StoredResponses(keep, self.background, self.continuing, self.served.traces)
 
     async def start(
-        self, caller: Caller, body: object, *, store: Store | None = None, generates: bool = True
+        self, caller: Caller, body: object, *, store: Responses | None = None, generates: bool = True
     ) -> Run:
         """Does everything up to the first token: after this returns, only the engine can fail.
 
@@ -83,7 +83,7 @@ class ResponsesService:
         caller: Caller,
         body: object,
         *,
-        store: Store | None = None,
+        store: Responses | None = None,
         generates: bool = True,
         outlives: bool = False,
     ) -> Run | RefusedRun:
@@ -109,7 +109,7 @@ class ResponsesService:
         self,
         caller: Caller,
         request: CreateResponse,
-        store: Store | None,
+        store: Responses | None,
         generates: bool,
         *,
         outlives: bool = False,
@@ -236,7 +236,7 @@ class ResponsesService:
                 f"The response {previous!r} is still being generated. Continue it when it has ended.",
                 param="previous_response_id",
             )
-        past = await past_of(request, store)
+        past = await past_of(request, work.keep)
         request, results = await with_references(request, store)
         past = replace(past, results=results)
         return await bind(self.served, work, request, response_id, past, info=info, **how)

@@ -26,7 +26,7 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.stores.base import Append, ConversationPart, Item, Store, StoredResponse
+from gpt_oss_server.stores.base import Append, ConversationPart, Item, Responses, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
 from gpt_oss_server.traces.document import origin_of
 from gpt_oss_server.traces.packed import packed
@@ -70,13 +70,13 @@ class FinishedTurn:
 
     async def keep(self, *, keeps: bool, adds: bool) -> None:
         """Stores the response if it `keeps`; with `adds`, appends the turn to its conversation."""
-        named, store = self.stream.response["conversation"], self.work.keep.responses
+        named, keep = self.stream.response["conversation"], self.work.keep
         grows = named is not None and adds
         append = appended(named["id"], self._parts(), self.work.kinds, self.work.ids) if grows else None
         if keeps:
-            await self._put(store, append)
+            await self._put(keep.responses, append)
         elif append is not None:
-            await store.append(append)
+            await keep.conversations.append(append)
 
     @cached_property
     def _generated(self) -> tuple[Segment, ...]:
@@ -84,7 +84,7 @@ class FinishedTurn:
         closing = closing_results(self.transcript, self.stream, renderer)
         return (*hosted.servers.carries, *hosted.left_behind, *self.transcript.segments, *closing)
 
-    async def _put(self, store: Store, append: Append | None) -> None:
+    async def _put(self, store: Responses, append: Append | None) -> None:
         past, prepared = self.prepared.past, self.prepared
         # The history is shorter after a compaction, or if the oldest turns did not fit and were dropped.
         continues = len(prepared.history) == len(past.history) + len(prepared.own)

@@ -23,7 +23,7 @@ from gpt_oss_server.observe.metrics.http import HttpFigures
 from gpt_oss_server.observe.metrics.loop_lag import LoopLag
 from gpt_oss_server.observe.metrics.runs import RunFigures
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.stores.base import StoreSize
+from gpt_oss_server.stores.base import Statistics
 from gpt_oss_server.turns.repetition import WarningKind
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Metrics:
             self.figures.add(table.WRONG_KEYS, 0, (outcome,))
         self._names = names
         self._exposition: Exposition | None = None
-        self._size: StoreSize | None = None
+        self._size: Statistics | None = None
         self._sized_at = float("-inf")
         self._sizing: asyncio.Task[None] | None = None
 

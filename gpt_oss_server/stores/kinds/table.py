@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.base import Store, StoreSize
+from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.kinds.places import sqlite_file
 from gpt_oss_server.stores.memory.events import MemoryEventLogs
@@ -74,7 +74,7 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
         SqlCompletions(database),
         server_sealer(settings.sealing_key_file),
-        size=partial(_size, database),
+        size=partial(database.read, statistics),
     )
 
 
@@ -95,7 +95,7 @@ def _in_database(place: str, settings: Settings) -> Stores:
         claims=logs,
         allowances=SqlAllowances(database),
         sweeper=Sweeper(database, Bounds.from_settings(settings)).repeated(),
-        size=partial(_size, database),
+        size=partial(database.read, statistics),
         traces=SqlTraces(database),
     )
 
@@ -106,11 +106,6 @@ def _shared_secret(candidate: bytes, tx: Transaction) -> bytes:
     tx.run(sql, candidate)
     [[secret]] = tx.rows("SELECT secret FROM secrets WHERE name = 'sealing'")
     return bytes(secret)
-
-
-async def _size(database: Database) -> StoreSize:
-    held = await database.read(statistics)
-    return StoreSize(held.responses, held.conversations, held.bytes)
 
 
 def _sqlite(place: str) -> Database:

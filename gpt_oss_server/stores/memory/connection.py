@@ -8,19 +8,11 @@ store: if a turn's parent is in the other store, the turn begins a chain.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from gpt_oss_server.stores.base import (
-    Append,
-    ConversationPart,
-    Item,
-    Store,
-    StoredConversation,
-    StoredResponse,
-)
+from gpt_oss_server.stores.base import Append, Item, StoredResponse
 from gpt_oss_server.stores.chain import History, Position, UnknownParent
+from gpt_oss_server.stores.keep import Keep
 from gpt_oss_server.stores.memory.store import MemoryStore
 from gpt_oss_server.stores.pages import ItemPage, Wanted
 
@@ -31,14 +23,16 @@ _OWN = "connection:"  # the prefix of positions in the connection's own store
 
 
 class ConnectionStore:
-    def __init__(self, below: Store) -> None:
-        self._below = below
+    def __init__(self, keep: Keep) -> None:
+        self._below = keep.responses
+        self._conversations = keep.conversations
         self._own = MemoryStore(max_responses=MAX_RESPONSES, max_bytes=MAX_BYTES, max_age=float("inf"))
 
     def of(self, owner: str) -> ConnectionStore:
-        seen = copy.copy(self)
-        seen._below, seen._own = self._below.of(owner), self._own.of(owner)
-        return seen
+        view = copy.copy(self)
+        view._below, view._own = self._below.of(owner), self._own.of(owner)
+        view._conversations = self._conversations.of(owner)
+        return view
 
     async def used_bytes(self) -> int:
         return await self._own.used_bytes() + await self._below.used_bytes()
@@ -54,9 +48,9 @@ class ConnectionStore:
         if parent is not None and not parent_is_own:
             raise UnknownParent(parent)
         await self._own.put(replace(stored, parent=parent and parent.removeprefix(_OWN)))
-        if append is not None:  # conversations are always in the store below
+        if append is not None:
             try:
-                await self._below.append(append)
+                await self._conversations.append(append)
             except BaseException:
                 await self._own.delete(stored.id)
                 raise
@@ -91,48 +85,6 @@ class ConnectionStore:
 
     async def result(self, item_id: str) -> str | None:
         return await self._own.result(item_id) or await self._below.result(item_id)
-
-    async def put_conversation(
-        self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
-    ) -> None:
-        await self._below.put_conversation(conversation, parts)
-
-    async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
-        return await self._below.get_conversation(conversation_id)
-
-    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
-        return await self._below.conversation_items(conversation_id)
-
-    async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
-        return await self._below.conversation_page(conversation_id, wanted)
-
-    async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None:
-        return await self._below.conversation_item(conversation_id, item_id)
-
-    async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
-        return await self._below.conversation_parts(conversation_id)
-
-    async def conversation_history(self, conversation_id: str) -> History | None:
-        return await self._below.conversation_history(conversation_id)
-
-    async def conversation_calls(self, conversation_id: str) -> History | None:
-        return await self._below.conversation_calls(conversation_id)
-
-    async def append(self, append: Append) -> tuple[Item, ...] | None:
-        return await self._below.append(append)
-
-    async def set_metadata(
-        self, conversation_id: str, metadata: Mapping[str, Any]
-    ) -> StoredConversation | None:
-        return await self._below.set_metadata(conversation_id, metadata)
-
-    async def rewrite_conversation(
-        self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
-    ) -> bool:
-        return await self._below.rewrite_conversation(conversation_id, version, parts)
-
-    async def delete_conversation(self, conversation_id: str) -> bool:
-        return await self._below.delete_conversation(conversation_id)
 
     async def forget(self, response_id: str) -> None:
         """Forgets a response of this connection. A stored response stays stored."""

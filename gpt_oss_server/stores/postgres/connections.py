@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpt_oss_server"
 CHANNEL = "gpt_oss_server"  # of announcements
 _MIGRATING = 7_310_579_001  # the number of the advisory lock
+_COMMITS = "CREATE TABLE IF NOT EXISTS commits (thread TEXT PRIMARY KEY, number BIGINT NOT NULL)"
 _spelt = speller(
     {
         "{now}": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
@@ -84,12 +85,16 @@ def shown_place(conninfo: str) -> str:
     return f"postgres://{host}{port}/{options.get('dbname') or options.get('user') or ''}"
 
 
-def connect(conninfo: str) -> psycopg.Connection[Any]:
+def connect(conninfo: str, *, thread: str | None = None) -> psycopg.Connection[Any]:
+    """With `thread`, the thread has a row in the table of commits from now on."""
     import psycopg
 
     connection = psycopg.connect(conninfo, autocommit=True)  # transactions begin and end by statements
     try:
         connection.execute(f"SET search_path TO {SCHEMA}")
+        if thread is not None:
+            sql = "INSERT INTO commits (thread, number) VALUES (%s, 0) ON CONFLICT DO NOTHING"
+            connection.execute(sql, (thread,))
     except BaseException:
         connection.close()
         raise
@@ -106,5 +111,6 @@ def prepare(conninfo: str, place: str) -> None:
             if schema == (None,):
                 connection.execute(f"CREATE SCHEMA {SCHEMA}")
             migrate(PostgresTransaction(connection), place)
+            connection.execute(_COMMITS)
     finally:
         connection.close()

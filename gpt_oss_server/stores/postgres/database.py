@@ -2,12 +2,15 @@
 
 Takes functions of a transaction. A transaction that fails for a passing reason runs again until the patience
 ends: the connection broke, the database starts or stops, or another transaction was in the way. If the
-connection breaks during a commit, the database is asked whether the commit took effect.
+connection breaks during a commit, the database is asked whether the commit took effect: each thread has a
+row in a table of commits, which holds the number of its last transaction. Postgres' own ids of transactions
+would not do, because it may use one again after a crash.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,16 +39,25 @@ _PATIENCE = 30.0  # seconds that a transaction waits for the database to come ba
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _PASSING = ("08", "40", "53", "55", "57")  # classes: connections, conflicts, resources, locks, operators
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # all statements see the same state
-_WRITE = "BEGIN; SELECT pg_current_xact_id()::text"
+_WRITE = "BEGIN; UPDATE commits SET number = {number} WHERE thread = '{thread}'"
 
 
 class _InDoubt(Exception):
-    """The connection broke during the commit of this transaction."""
+    """The connection broke during the commit of the thread's transaction of this number."""
 
-    def __init__(self, transaction: str, result: Any) -> None:
-        super().__init__(transaction)
-        self.transaction = transaction
+    def __init__(self, number: int, result: Any) -> None:
+        super().__init__(number)
+        self.number = number
         self.result = result
+
+
+class _Thread(threading.local):
+    """What a thread has of its own."""
+
+    def __init__(self) -> None:
+        self.name = secrets.token_hex(8)  # of its row in the table of commits
+        self.number = 0  # of its last transaction
+        self.connection: psycopg.Connection[Any] | None = None
 
 
 class PostgresDatabase:
@@ -56,7 +68,7 @@ class PostgresDatabase:
         self._place = shown_place(self._conninfo)
         self._patience = patience
         self._closing = threading.Event()
-        self._local = threading.local()
+        self._local = _Thread()
         self._connections: set[psycopg.Connection[Any]] = set()
         self._listener: Listener | None = None
         try:
@@ -132,7 +144,7 @@ class PostgresDatabase:
         while True:
             try:
                 connection = self._connection()
-                if doubt is not None and _has_committed(connection, doubt.transaction):
+                if doubt is not None and self._has_committed(connection, doubt.number):
                     result: T = doubt.result
                     return result
                 doubt = None
@@ -153,11 +165,9 @@ class PostgresDatabase:
     def _attempt(self, connection: psycopg.Connection[Any], begin: str, work: Work[T]) -> T:
         import psycopg
 
-        cursor = connection.execute(begin)
-        transaction = ""
-        if begin == _WRITE:
-            cursor.nextset()
-            [transaction] = cursor.fetchone() or ("",)
+        writes, local = begin == _WRITE, self._local
+        local.number += writes
+        connection.execute(begin.format(number=local.number, thread=local.name))
         try:
             result = work(PostgresTransaction(connection))
         except BaseException:
@@ -167,17 +177,22 @@ class PostgresDatabase:
         try:
             connection.execute("COMMIT")
         except psycopg.OperationalError as error:
-            if self._discard_unusable() and transaction:
-                raise _InDoubt(transaction, result) from error
+            if self._discard_unusable() and writes:
+                raise _InDoubt(local.number, result) from error
             raise
         return result
 
     def _connection(self) -> psycopg.Connection[Any]:
-        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = connect(self._conninfo)
-            self._connections.add(connection)
-        return connection
+        local = self._local
+        if local.connection is None:
+            local.connection = connect(self._conninfo, thread=local.name)
+            self._connections.add(local.connection)
+        return local.connection
+
+    def _has_committed(self, connection: psycopg.Connection[Any], number: int) -> bool:
+        """Raises an error that passes where the old connection still has the thread's row."""
+        sql = "SELECT number FROM commits WHERE thread = %s FOR UPDATE NOWAIT"
+        return connection.execute(sql, (self._local.name,)).fetchone() == (number,)
 
     def _discard_unusable(self) -> bool:
         """Returns whether the thread's connection was, so that the next attempt makes one.
@@ -187,7 +202,7 @@ class PostgresDatabase:
         """
         from psycopg.pq import PipelineStatus, TransactionStatus
 
-        connection = getattr(self._local, "connection", None)
+        connection = self._local.connection
         if connection is None:
             return False
         if not connection.closed:
@@ -198,16 +213,6 @@ class PostgresDatabase:
         self._local.connection = None
         connection.close()
         return True
-
-
-def _has_committed(connection: psycopg.Connection[Any], transaction: str) -> bool:
-    import psycopg
-
-    sql = "SELECT pg_xact_status(%s::text::xid8)"
-    [status] = connection.execute(sql, (transaction,)).fetchone() or (None,)
-    if status == "in progress":
-        raise psycopg.OperationalError(f"the transaction {transaction} has not ended")
-    return bool(status == "committed")
 
 
 def _passes(error: psycopg.Error) -> bool:

@@ -22,6 +22,8 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.stores.chain import Addition
 
 _LENGTH = struct.Struct("<I")
+_SEGMENT = ("channel", "recipient", "text", "stands_for", "tools")
+_CALLS = ("recipients", "approvals", "answered")
 _LONGEST_KEY = 200  # an index of Postgres refuses keys of 2,700 bytes
 
 
@@ -71,16 +73,18 @@ def decode_tokens(content: bytes) -> tuple[int, ...]:
 
 def encode_addition(added: Addition) -> bytes:
     """The length of the JSON, the JSON, and the tokens of all segments."""
-    head: dict[str, Any] = {"segments": [_head_of(segment) for segment in added.segments]}
-    if added.recipients:
-        head["recipients"] = dict(added.recipients)
-    if added.approvals:
-        head["approvals"] = dict(added.approvals)
-    if added.answered:
-        head["answered"] = added.answered
-    encoded = to_bytes(head)
+    heads = [
+        (segment.role, len(segment.tokens), _set_fields(segment, _SEGMENT)) for segment in added.segments
+    ]
+    encoded = to_bytes({"segments": heads, **_set_fields(added, _CALLS)})
     tokens = [encode_tokens(segment.tokens) for segment in added.segments]
     return b"".join((_LENGTH.pack(len(encoded)), encoded, *tokens))
+
+
+def _set_fields(record: object, names: Sequence[str]) -> dict[str, Any]:
+    """The fields that differ from their defaults."""
+    fields = {name: getattr(record, name) for name in names}
+    return {name: value for name, value in fields.items() if value or value == ""}
 
 
 def decode_calls(beginning: bytes) -> Addition | None:
@@ -107,22 +111,6 @@ def decode_addition(content: bytes) -> Addition:
 def _calls_in(head: dict[str, Any]) -> Addition:
     approvals = {key: (call[0], call[1]) for key, call in head.get("approvals", {}).items()}
     return Addition((), head.get("recipients", {}), approvals, tuple(head.get("answered", ())))
-
-
-def _head_of(segment: Segment) -> tuple[str, int, dict[str, Any]]:
-    """The role, the number of tokens, and the fields that differ from their defaults."""
-    fields: dict[str, Any] = {}
-    if segment.channel is not None:
-        fields["channel"] = segment.channel
-    if segment.recipient is not None:
-        fields["recipient"] = segment.recipient
-    if segment.text is not None:
-        fields["text"] = segment.text
-    if segment.stands_for:
-        fields["stands_for"] = segment.stands_for
-    if segment.tools:
-        fields["tools"] = segment.tools
-    return segment.role, len(segment.tokens), fields
 
 
 def pack(parts: Sequence[bytes]) -> bytes:

@@ -67,22 +67,14 @@ def end_at(tx: Transaction, key: str, tip: int, size: int) -> None:
     tx.run("UPDATE conversations SET tip = ?, size = size + ? WHERE id = ?", tip, size, key)
 
 
-def get_conversation(tx: Transaction, conversation_id: str, owner: str) -> StoredConversation | None:
+def get_conversation(tx: Transaction, owner: str, conversation_id: str) -> StoredConversation | None:
     sql = f"SELECT {_COLUMNS} FROM conversations WHERE id = ? AND owner = ?"
     rows = tx.rows(sql, key_of(conversation_id), owner)
     return _record(conversation_id, rows[0]) if rows else None
 
 
-def read_items(tx: Transaction, conversation_id: str, owner: str) -> tuple[Item, ...] | None:
-    if end_of_conversation(tx, conversation_id, owner) is None:
-        return None
-    sql = "SELECT items FROM parts WHERE conversation = ? ORDER BY position"
-    rows = tx.rows(sql, key_of(conversation_id))
-    return tuple(item for [items] in rows for item in from_bytes(items))
-
-
-def read_parts(tx: Transaction, conversation_id: str, owner: str) -> tuple[ConversationPart, ...] | None:
-    if end_of_conversation(tx, conversation_id, owner) is None:
+def read_parts(tx: Transaction, owner: str, conversation_id: str) -> tuple[ConversationPart, ...] | None:
+    if end_of_conversation(tx, owner, conversation_id) is None:
         return None
     rows = tx.rows(
         "SELECT parts.items, links.body FROM parts JOIN links ON links.position = parts.position"
@@ -92,14 +84,14 @@ def read_parts(tx: Transaction, conversation_id: str, owner: str) -> tuple[Conve
     return tuple(ConversationPart(tuple(from_bytes(items)), decode_addition(body)) for items, body in rows)
 
 
-def end_of_conversation(tx: Transaction, conversation_id: str, owner: str) -> tuple[int | None] | None:
+def end_of_conversation(tx: Transaction, owner: str, conversation_id: str) -> tuple[int | None] | None:
     """The position at which its history ends; None: the owner has no such conversation."""
     sql = "SELECT tip FROM conversations WHERE id = ? AND owner = ?"
     rows = tx.rows(sql, key_of(conversation_id), owner)
     return (rows[0][0],) if rows else None
 
 
-def append_parts(tx: Transaction, append: Append, owner: str) -> tuple[tuple[Item, ...], list[Added]] | None:
+def append_parts(tx: Transaction, owner: str, append: Append) -> tuple[tuple[Item, ...], list[Added]] | None:
     """The items with their final ids and the new links; None: no such conversation."""
     key = key_of(append.conversation_id)
     changed = _change(tx, key, owner)  # first: other appends to this conversation wait here
@@ -112,7 +104,7 @@ def append_parts(tx: Transaction, append: Append, owner: str) -> tuple[tuple[Ite
 
 
 def set_metadata(
-    tx: Transaction, conversation_id: str, owner: str, metadata: Mapping[str, Any]
+    tx: Transaction, owner: str, conversation_id: str, metadata: Mapping[str, Any]
 ) -> StoredConversation | None:
     rows = tx.rows(
         "UPDATE conversations SET metadata = ?, version = version + 1, changed_at = {now}"
@@ -125,7 +117,7 @@ def set_metadata(
 
 
 def rewrite_conversation(
-    tx: Transaction, conversation_id: str, owner: str, version: int, parts: Sequence[ConversationPart]
+    tx: Transaction, owner: str, conversation_id: str, version: int, parts: Sequence[ConversationPart]
 ) -> list[Added] | None:
     """The new links; None where the conversation no longer exists or has another version."""
     key = key_of(conversation_id)

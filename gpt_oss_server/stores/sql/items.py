@@ -61,8 +61,12 @@ class _Holder:
         return bytes(content)
 
 
-def page_of_conversation(tx: Transaction, conversation_id: str, owner: str, wanted: Wanted) -> ItemPage:
-    """Raises `UnknownItem`."""
+def page_of_conversation(
+    tx: Transaction, owner: str, conversation_id: str, wanted: Wanted
+) -> ItemPage | None:
+    """A page of a conversation's items; None: the owner has no such conversation. Raises `UnknownItem`."""
+    if not _has_conversation(tx, owner, conversation_id):
+        return None
     key, items, at, place = key_of(conversation_id), list[Item](), None, None
     if wanted.after is not None:
         holder = part_with(tx, key, owner, wanted.after)
@@ -77,7 +81,7 @@ def page_of_conversation(tx: Transaction, conversation_id: str, owner: str, want
     return wanted.page(items)
 
 
-def page_of_input(tx: Transaction, response_id: str, owner: str, wanted: Wanted) -> ItemPage | None:
+def page_of_input(tx: Transaction, owner: str, response_id: str, wanted: Wanted) -> ItemPage | None:
     """A page of a response's input; None: the owner has no such response. Raises `UnknownItem`."""
     sql = "SELECT position, length(places) FROM responses WHERE id = ? AND owner = ?"
     rows = tx.rows(sql, key_of(response_id), owner)
@@ -88,8 +92,10 @@ def page_of_input(tx: Transaction, response_id: str, owner: str, wanted: Wanted)
     return wanted.page(holder.some(tx, wanted, place, wanted.most + 1))
 
 
-def item_of_conversation(tx: Transaction, conversation_id: str, owner: str, item_id: str) -> Item | None:
-    holder = part_with(tx, key_of(conversation_id), owner, item_id)
+def item_of_conversation(tx: Transaction, owner: str, conversation_id: str, item_id: str) -> Item | None:
+    holder = None
+    if _has_conversation(tx, owner, conversation_id):
+        holder = part_with(tx, key_of(conversation_id), owner, item_id)
     if holder is None:
         return None
     place = holder.place(tx, item_id)
@@ -97,6 +103,11 @@ def item_of_conversation(tx: Transaction, conversation_id: str, owner: str, item
         return holder.read_all(tx)[place]
     [item] = holder.read(tx, range(place, place + 1))
     return item
+
+
+def _has_conversation(tx: Transaction, owner: str, conversation_id: str) -> bool:
+    sql = "SELECT 1 FROM conversations WHERE id = ? AND owner = ?"
+    return bool(tx.rows(sql, key_of(conversation_id), owner))
 
 
 def part_with(tx: Transaction, key: str, owner: str, item_id: str) -> _Holder | None:

@@ -89,7 +89,7 @@ def insert_response(
     return bool(is_new)
 
 
-def get_response(tx: Transaction, response_id: str, owner: str) -> StoredResponse | None:
+def get_response(tx: Transaction, owner: str, response_id: str) -> StoredResponse | None:
     rows = tx.rows(
         "SELECT responses.body, responses.session, links.parent, links.body FROM responses"
         " JOIN links ON links.position = responses.position WHERE responses.id = ? AND owner = ?",
@@ -111,7 +111,7 @@ def get_response(tx: Transaction, response_id: str, owner: str) -> StoredRespons
     )
 
 
-def end_of_response(tx: Transaction, response_id: str, owner: str) -> tuple[int, str] | None:
+def end_of_response(tx: Transaction, owner: str, response_id: str) -> tuple[int, str] | None:
     """The position at which its history ends, and the key of its tools' sessions."""
     sql = "SELECT position, session FROM responses WHERE id = ? AND owner = ?"
     rows = tx.rows(sql, key_of(response_id), owner)
@@ -145,7 +145,7 @@ def add_items(tx: Transaction, items: ItemPlaces, position: int, owner: str) -> 
     tx.run_each(sql, [(key, position, owner, place) for key, place in items.items()])
 
 
-def find_item(tx: Transaction, item_id: str, owner: str) -> Item | None:
+def find_item(tx: Transaction, owner: str, item_id: str) -> Item | None:
     """The newest with this id."""
     rows = tx.rows(
         "SELECT responses.body, parts.items FROM items"
@@ -162,7 +162,7 @@ def find_item(tx: Transaction, item_id: str, owner: str) -> Item | None:
     return None
 
 
-def find_result(tx: Transaction, item_id: str, owner: str) -> str | None:
+def find_result(tx: Transaction, owner: str, item_id: str) -> str | None:
     """The newest result of a call with this id."""
     rows = tx.rows(
         "SELECT responses.body FROM items JOIN responses ON responses.position = items.position"

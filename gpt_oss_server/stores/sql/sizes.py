@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gpt_oss_server.stores.base import Statistics
 from gpt_oss_server.stores.sql.database import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    responses: int
-    conversations: int
-    turns: int  # links: of responses, of conversations, and of deleted ones that children need
-    running: int  # background runs
-    logs: int  # of background runs that have ended
-    bytes: int  # of all but the logs and the traces
-    log_bytes: int
-    traces: int
-    trace_bytes: int
-    oldest: float | None  # when the oldest response was stored
 
 
 def statistics(tx: Transaction) -> Statistics:

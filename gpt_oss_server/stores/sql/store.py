@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar, TypeVarTuple
 
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import History, Position
@@ -31,6 +31,8 @@ from gpt_oss_server.stores.sql.responses import (
 from gpt_oss_server.stores.sql.sizes import owner_bytes
 
 Guard = Callable[[Transaction, str], None]
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 def _unguarded(tx: Transaction, response_id: str) -> None:
@@ -53,47 +55,47 @@ class SqlStore:
         return seen
 
     async def used_bytes(self) -> int:
-        return await self.database.read(lambda tx: owner_bytes(tx, self._owner))
+        return await self._read(owner_bytes)
 
     # --- responses ---------------------------------------------------------------------------------
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
         encoded = EncodedResponse.of(stored, self._owner)
 
-        def work(tx: Transaction) -> list[Added]:
+        def work(tx: Transaction, owner: str) -> list[Added]:
             self._guard(tx, stored.id)
             position = put_response(tx, encoded)
-            appended = None if append is None else conversations.append_parts(tx, append, self._owner)
+            appended = None if append is None else conversations.append_parts(tx, owner, append)
             of_parts = [] if appended is None else appended[1]
             return [*of_parts, (position, encoded.parent, stored.added, len(encoded.added))]
 
-        self._remember(await self.database.write(work))
+        self._remember(await self._write(work))
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        return await self.database.read(lambda tx: get_response(tx, response_id, self._owner))
+        return await self._read(get_response, response_id)
 
     async def input_page(self, response_id: str, wanted: Wanted) -> ItemPage | None:
-        return await self.database.read(lambda tx: page_of_input(tx, response_id, self._owner, wanted))
+        return await self._read(page_of_input, response_id, wanted)
 
     async def history(self, response_id: str) -> History | None:
-        def work(tx: Transaction) -> History | None:
-            end = end_of_response(tx, response_id, self._owner)
+        def work(tx: Transaction, owner: str) -> History | None:
+            end = end_of_response(tx, owner, response_id)
             return None if end is None else self._links.history(tx, *end)
 
-        return await self.database.read(work)
+        return await self._read(work)
 
     async def history_at(self, position: Position | None, session: str) -> History:
         """The history up to a position that is held."""
-        return await self.database.read(lambda tx: self._links.history(tx, link_number(position), session))
+        return await self._read(lambda tx, owner: self._links.history(tx, link_number(position), session))
 
     async def delete(self, response_id: str) -> bool:
-        return await self.database.write(lambda tx: delete_response(tx, key_of(response_id), self._owner))
+        return await self._write(lambda tx, owner: delete_response(tx, key_of(response_id), owner))
 
     async def item(self, item_id: str) -> Item | None:
-        return await self.database.read(lambda tx: find_item(tx, item_id, self._owner))
+        return await self._read(find_item, item_id)
 
     async def result(self, item_id: str) -> str | None:
-        return await self.database.read(lambda tx: find_result(tx, item_id, self._owner))
+        return await self._read(find_result, item_id)
 
     # --- conversations -----------------------------------------------------------------------------
 
@@ -101,51 +103,28 @@ class SqlStore:
         self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
     ) -> None:
         new = replace(conversation, owner=self._owner)
-        self._remember(await self.database.write(lambda tx: conversations.put_conversation(tx, new, parts)))
+        self._remember(await self._write(lambda tx, owner: conversations.put_conversation(tx, new, parts)))
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None:
-        return await self.database.read(
-            lambda tx: conversations.get_conversation(tx, conversation_id, self._owner)
-        )
-
-    async def conversation_items(self, conversation_id: str) -> tuple[Item, ...] | None:
-        return await self.database.read(lambda tx: conversations.read_items(tx, conversation_id, self._owner))
+        return await self._read(conversations.get_conversation, conversation_id)
 
     async def conversation_page(self, conversation_id: str, wanted: Wanted) -> ItemPage | None:
-        def work(tx: Transaction) -> ItemPage | None:
-            if conversations.end_of_conversation(tx, conversation_id, self._owner) is None:
-                return None
-            return page_of_conversation(tx, conversation_id, self._owner, wanted)
-
-        return await self.database.read(work)
+        return await self._read(page_of_conversation, conversation_id, wanted)
 
     async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None:
-        def work(tx: Transaction) -> Item | None:
-            if conversations.end_of_conversation(tx, conversation_id, self._owner) is None:
-                return None
-            return item_of_conversation(tx, conversation_id, self._owner, item_id)
-
-        return await self.database.read(work)
+        return await self._read(item_of_conversation, conversation_id, item_id)
 
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
-        return await self.database.read(lambda tx: conversations.read_parts(tx, conversation_id, self._owner))
+        return await self._read(conversations.read_parts, conversation_id)
 
     async def conversation_history(self, conversation_id: str) -> History | None:
-        def work(tx: Transaction) -> History | None:
-            end = conversations.end_of_conversation(tx, conversation_id, self._owner)
-            return None if end is None else self._links.history(tx, end[0], conversation_id)
-
-        return await self.database.read(work)
+        return await self._read(self._conversation, conversation_id, self._links.history)
 
     async def conversation_calls(self, conversation_id: str) -> History | None:
-        def work(tx: Transaction) -> History | None:
-            end = conversations.end_of_conversation(tx, conversation_id, self._owner)
-            return None if end is None else self._links.calls(tx, end[0], conversation_id)
-
-        return await self.database.read(work)
+        return await self._read(self._conversation, conversation_id, self._links.calls)
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
-        appended = await self.database.write(lambda tx: conversations.append_parts(tx, append, self._owner))
+        appended = await self._write(conversations.append_parts, append)
         if appended is None:
             return None
         items, links = appended
@@ -155,26 +134,33 @@ class SqlStore:
     async def set_metadata(
         self, conversation_id: str, metadata: Mapping[str, Any]
     ) -> StoredConversation | None:
-        return await self.database.write(
-            lambda tx: conversations.set_metadata(tx, conversation_id, self._owner, metadata)
-        )
+        return await self._write(conversations.set_metadata, conversation_id, metadata)
 
     async def rewrite_conversation(
         self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
     ) -> bool:
-        links = await self.database.write(
-            lambda tx: conversations.rewrite_conversation(tx, conversation_id, self._owner, version, parts)
-        )
+        links = await self._write(conversations.rewrite_conversation, conversation_id, version, parts)
         self._remember(links or ())
         return links is not None
 
     async def delete_conversation(self, conversation_id: str) -> bool:
-        return await self.database.write(
-            lambda tx: conversations.delete_conversation(tx, key_of(conversation_id), self._owner)
-        )
+        delete, key = conversations.delete_conversation, key_of(conversation_id)
+        return await self._write(lambda tx, owner: delete(tx, key, owner))
 
     async def close(self) -> None:
         await self.database.close()
+
+    async def _read(self, work: Callable[[Transaction, str, *Ts], T], *args: *Ts) -> T:
+        return await self.database.read(lambda tx: work(tx, self._owner, *args))
+
+    async def _write(self, work: Callable[[Transaction, str, *Ts], T], *args: *Ts) -> T:
+        return await self.database.write(lambda tx: work(tx, self._owner, *args))
+
+    def _conversation(
+        self, tx: Transaction, owner: str, conversation_id: str, read: Callable[..., History]
+    ) -> History | None:
+        end = conversations.end_of_conversation(tx, owner, conversation_id)
+        return None if end is None else read(tx, end[0], conversation_id)
 
     def _remember(self, links: Sequence[Added]) -> None:
         for position, parent, added, size in links:

@@ -1,28 +1,30 @@
-"""Counts what a store writes and reads: rows and bytes of the values in its statements."""
+"""Counts what a store reads and writes: transactions, rows, and bytes of the values in its statements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value, Work
-from gpt_oss_server.stores.sql.store import SqlStore
 
 
+@dataclass
 class Counted:
-    def __init__(self) -> None:
-        self.rows = 0  # that statements wrote
-        self.written = 0  # bytes
-        self.rows_read = 0
-        self.read = 0  # bytes
+    reads: int = 0  # transactions
+    writes: int = 0
+    rows_read: int = 0
+    rows: int = 0  # that statements wrote
+    read: int = 0  # bytes
+    written: int = 0
 
 
 class _Transaction:
     def __init__(self, tx: Transaction, counted: Counted) -> None:
         self._tx = tx
         self._counted = counted
+        self.announce = tx.announce
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
         self._write(sql, values)
@@ -41,9 +43,6 @@ class _Transaction:
             self._write(sql, row)
         self._tx.run_each(sql, rows)
 
-    def announce(self, topic: str) -> None:
-        self._tx.announce(topic)
-
     def _write(self, sql: str, values: Iterable[Value]) -> None:
         if not sql.startswith(("SELECT", "WITH")):
             self._counted.rows += 1
@@ -59,24 +58,21 @@ class _Database:
         return getattr(self._database, name)
 
     async def write(self, work: Work[Any], *, durable: bool = False) -> Any:
+        self._counted.writes += 1
         return await self._database.write(lambda tx: work(_Transaction(tx, self._counted)), durable=durable)
 
     async def read(self, work: Work[Any]) -> Any:
+        self._counted.reads += 1
         return await self._database.read(lambda tx: work(_Transaction(tx, self._counted)))
 
 
-def counted(store: Store) -> Counted:
-    """What the store writes and reads from now on."""
-    store = below(store)
-    assert isinstance(store, SqlStore)
-    found = Counted()
-    store.database = _Database(store.database, found)
-    return found
-
-
-def below(store: Store) -> Store:
-    """The store that keeps what outlives a connection."""
-    return store._below if isinstance(store, ConnectionStore) else store
+def counted(store: Any) -> Counted:
+    """What a store in a database, or the one below a connection's, reads and writes from now on."""
+    if isinstance(store, ConnectionStore):
+        store = store._below
+    counts = Counted()
+    store.database = _Database(store.database, counts)
+    return counts
 
 
 def _size(values: Iterable[Value]) -> int:

@@ -14,7 +14,7 @@ from gpt_oss_server.stores.file import FileStore
 from gpt_oss_server.stores.sql.sizes import used_bytes
 from tests.contracts.store_contract import StoreContract
 from tests.doubles.serving import scripted
-from tests.doubles.stored import append, conversation, ids, item, part, position, stored, texts, turn
+from tests.doubles.stored import append, conversation, ids, item, known, part, position, stored, texts, turn
 
 ANSWER = "<|channel|>final<|message|>Hello.<|return|>"
 
@@ -44,8 +44,7 @@ async def full(path: Path) -> FileStore:
     await store.put(turn("c", await position(store, "b")))
     await store.put(stored("whole"))
     await store.put_conversation(conversation("conv_1"), [part("msg_1")])
-    history = await store.conversation_history("conv_1")
-    assert history is not None
+    history = known(await store.conversation_history("conv_1"))
     await store.put(turn("d", history.position), append("conv_1", part("msg_2", "msg_3")))
     await store.delete("a")
     return store
@@ -61,8 +60,7 @@ async def test_a_restart_keeps_everything(tmp_path: Path, restarts: int) -> None
     assert await store.get("whole") == stored("whole")
     assert await texts(store, "c") == ["a", "b", "c"]
     assert await texts(store, "d") == ["msg_1", "d"]
-    history = await store.history("c")
-    assert history is not None
+    history = known(await store.history("c"))
     assert history.approvals == {"mcpr_1": ("server.tool", "{}")}
     assert history.session == "session"
     assert await store.get_conversation("conv_1") == before
