@@ -20,7 +20,7 @@ from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.harmony.encoding import CALL, END, ENDOFTEXT, RETURN, VOCABULARY_SIZE, Encoding
 from gpt_oss_server.harmony.recipients import Recipients
 from inference.engine import EngineFailed
-from inference.grammar import BatchedState, masks_of
+from inference.grammar import BatchedState, compute_masks
 from tests.doubles.harmony.decoding import decode, messages_of, slips_of
 from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens, fitting
 from tests.doubles.harmony.schemas import TEXT, closed
@@ -288,7 +288,7 @@ def test_masks_of_many_states_are_those_of_the_single_states(
     free = compiled(grammars, TurnShape())
     states = [grammar.start(), after(encoding, free, "<|channel|>analysis<|message|>Hm"), free.start()]
     assert isinstance(states[0], BatchedState)
-    masks, size = masks_of(states), -(-VOCABULARY_SIZE // 8)
+    masks, size = compute_masks(states), -(-VOCABULARY_SIZE // 8)
     assert all(isinstance(mask, bytes) for mask in masks)
     assert [bytes(mask)[:size] for mask in masks] == [state.mask()[:size] for state in states]  # type: ignore[arg-type]
     assert len(set(masks)) == 3
@@ -298,7 +298,7 @@ def test_a_state_that_failed_fails_alone(grammar: CompiledGrammar) -> None:
     states = [grammar.start() for _ in range(3)]
     with contextlib.suppress(EngineFailed):
         states[0].accept(END)
-    failed, *others = masks_of(states)
+    failed, *others = compute_masks(states)
     assert isinstance(failed, EngineFailed)
     assert "cannot be followed" in str(failed)
     assert all(isinstance(mask, bytes) for mask in others)
@@ -311,7 +311,7 @@ def test_states_of_different_kinds_are_computed_one_by_one(grammar: CompiledGram
 
         def accept(self, token: int) -> None: ...
 
-    mask, broken = masks_of([grammar.start(), Broken()])
+    mask, broken = compute_masks([grammar.start(), Broken()])
     assert isinstance(mask, bytes)
     assert isinstance(broken, ValueError)
-    assert masks_of([]) == []
+    assert compute_masks([]) == []
