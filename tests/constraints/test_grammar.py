@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
 
-from gpt_oss_server.constraints.grammar import JsonBody, TurnShape, turn_grammar
-from gpt_oss_server.constraints.matcher import CompiledGrammar, GrammarError, Grammars, grammars_of
-from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.events import MessageFinished, Slip
-from inference.engine import EngineFailed
-from tests.doubles.harmony.grammars import (
-    CITY,
-    KNOWN,
-    LEGAL,
-    PREAMBLE,
-    REASONING,
-    TOOLS,
-    passes,
+from gpt_oss_server.constraints.grammar import (
+    ANY_OBJECT,
+    Callee,
+    JsonBody,
+    TextBody,
+    TurnShape,
+    turn_grammar,
 )
-from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens, decoded
+from gpt_oss_server.constraints.matcher import CompiledGrammar, GrammarError, Grammars
+from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
+from gpt_oss_server.harmony.encoding import CALL, END, ENDOFTEXT, RETURN, VOCABULARY_SIZE, Encoding
+from gpt_oss_server.harmony.recipients import Recipients
+from inference.engine import EngineFailed
+from inference.grammar import BatchedState, GrammarState, masks_of
+from tests.doubles.harmony.decoding import decode, messages_of, slips_of
+from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens, fitting
+from tests.doubles.harmony.schemas import TEXT, closed
 from tests.doubles.random_tests.seeds import seeds
 
+CITY = closed(city=TEXT)
+TOOLS = (
+    Callee("functions.get", ANY_OBJECT),
+    Callee("functions.get_city", JsonBody(CITY)),
+    Callee("browser.search", ANY_OBJECT, ("analysis", "commentary"), ("code", "json")),
+    Callee("python", None, ("analysis", "commentary"), ("code",)),
+)
+KNOWN = Recipients(frozenset({"get", "get_city"}), frozenset({"browser.search", "python"}))
+NEXT = "<|start|>assistant"
+REASONING = f"<|channel|>analysis<|message|>Thinking of 東京 🧠.\n\nDone<|end|>{NEXT}"
+PREAMBLE = f"<|channel|>commentary<|message|>I will look.<|end|>{NEXT}"
+ANSWERS = ["<|channel|>final<|message|>Hello 東京 🧠<|return|>", "<|channel|>final<|message|><|return|>"]
+CALLS = [
+    "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}<|call|>",
+    '<|channel|>commentary to=functions.get<|constrain|>json<|message|>{"a": [1, "东"]}<|call|>',
+    '<|channel|>commentary to=functions.get json<|message|>{"a":1}<|call|>',
+    '<|channel|>commentary to=functions.get<|message|>{"a":1}<|call|>',
+    ' to=functions.get<|channel|>commentary <|constrain|>json<|message|>{\n  "a": 1\n}<|call|>',
+    ' to=functions.get_city<|channel|>commentary json<|message|>{"city":"東京"}<|call|>',
+    '<|channel|>analysis to=browser.search code<|message|>{"query":"x"}<|call|>',
+    '<|channel|>commentary to=browser.search <|constrain|>json<|message|>{"query":"x"}<|call|>',
+    "<|channel|>analysis to=python code<|message|>print('hi')\n<|call|>",
+    " to=python<|channel|>commentary code<|message|>1+1<|call|>",
+]
 ILLEGAL = [
     ("<|channel|>comment", "<|message|>", "an unknown channel"),
     ("", "<|message|>", "no header"),
@@ -42,79 +69,80 @@ ILLEGAL = [
     ("<|channel|>final<|message|>x<|return|>", "<|start|>", "anything after the end"),
     ("<|channel|>analysis<|message|>x<|end|><|start|>", "user", "a foreign role"),
     ("<|channel|>analysis<|message|>x<|end|>", "<|end|>", "a stray end"),
+    (CALLS[0], "<|start|>", "a second call"),
 ]
 
 
 @pytest.fixture(scope="module")
-def grammars(encoding: Encoding) -> Grammars:
-    return grammars_of(encoding)
+def grammar(grammars: Grammars) -> CompiledGrammar:
+    return compiled(grammars, TurnShape(TOOLS))
 
 
 @pytest.fixture(scope="module")
-def grammar(grammars: Grammars) -> CompiledGrammar:
-    return grammars.compile(turn_grammar(TurnShape(TOOLS)))
+def parallel(grammars: Grammars) -> CompiledGrammar:
+    return compiled(grammars, TurnShape(TOOLS, parallel=True))
+
+
+def compiled(grammars: Grammars, shape: TurnShape) -> CompiledGrammar:
+    return grammars.compile(turn_grammar(shape))
+
+
+def passes(encoding: Encoding, grammar: CompiledGrammar, text: str) -> bool:
+    tokens = encoding.encode_special(text)
+    return fitting(grammar, tokens) == len(tokens) and after(encoding, grammar, text).is_accepting()
+
+
+def after(encoding: Encoding, grammar: CompiledGrammar, text: str) -> GrammarState:
+    state = grammar.start()
+    for token in encoding.encode_special(text):
+        state.accept(token)
+    return state
 
 
 @pytest.mark.parametrize("before", ["", REASONING, PREAMBLE, REASONING + PREAMBLE + REASONING])
-@pytest.mark.parametrize("turn", LEGAL)
+@pytest.mark.parametrize("turn", ANSWERS + CALLS)
 def test_every_legal_turn_passes(
-    encoding: Encoding, grammar: CompiledGrammar, turn: str, before: str
+    encoding: Encoding, grammar: CompiledGrammar, parallel: CompiledGrammar, turn: str, before: str
 ) -> None:
     assert passes(encoding, grammar, before + turn)
-    slips = [
-        e for e in decoded(encoding, KNOWN, encoding.encode_special(before + turn)) if isinstance(e, Slip)
-    ]
-    assert not slips
+    assert passes(encoding, parallel, before + turn)
+    assert not slips_of(decode(encoding, encoding.encode_special(before + turn), KNOWN))
 
 
 @pytest.mark.parametrize(("head", "then", "what"), ILLEGAL, ids=lambda value: str(value)[-40:])
 def test_no_slip_can_be_sampled(
     encoding: Encoding, grammar: CompiledGrammar, head: str, then: str, what: str
 ) -> None:
-    state = grammar.start()
-    for token in encoding.encode_special(head):
-        assert allowed(state.mask())[token], f"{what}: the head itself"
-        state.accept(token)
-    assert not allowed(state.mask())[encoding.encode_special(then)[0]], what
+    tokens = encoding.encode_special(head)
+    assert fitting(grammar, [*tokens, encoding.encode_special(then)[0]]) == len(tokens), what
 
 
 def test_the_masks_are_right_within_characters_of_several_tokens(
     encoding: Encoding, grammars: Grammars
 ) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}, "required": ["a"]}
-    shape = TurnShape(answer=JsonBody({**schema, "additionalProperties": False}))
-    grammar = grammars.compile(turn_grammar(shape))
-    one_by_one = [t for byte in "東🧠" for t in encoding.encode(byte)]
-    assert any(len(encoding.encode(character)) > 1 for character in "東京🧠")
+    schema = JsonBody(closed(a={"type": "string", "maxLength": 3}))
+    grammar = compiled(grammars, TurnShape(answer=schema))
     head = encoding.encode_special('<|channel|>final<|message|>{"a":"')
-    state = grammar.start()
-    for token in [*head, *one_by_one]:
-        assert allowed(state.mask())[token]
-        state.accept(token)
-    brain = encoding.encode("🧠")
+    brain, quote = encoding.encode("🧠"), encoding.encode('"')[0]
     assert len(brain) > 1
-    state.accept(brain[0])
-    after_half = allowed(state.mask())
-    assert not after_half[encoding.encode('"')[0]], "a text cannot end within a character"
-    assert after_half[brain[1]]
-    state = grammar.start()
-    for token in [*head, *encoding.encode("東京🧠")]:
-        state.accept(token)
-    assert not allowed(state.mask())[encoding.encode("x")[0]], (
-        "three characters are enough, however many bytes"
-    )
+    assert fitting(grammar, [*head, *encoding.encode("東"), *brain]) == len(head) + 1 + len(brain)
+    half = [*head, *encoding.encode("東"), brain[0]]
+    assert fitting(grammar, [*half, quote]) == len(half), "a text cannot end within a character"
+    full = [*head, *encoding.encode("東京🧠")]
+    assert fitting(grammar, [*full, encoding.encode("x")[0]]) == len(full), "three characters are enough"
+    assert fitting(grammar, [*full, quote]) == len(full) + 1
 
 
 def test_a_call_is_forced_by_leaving_no_answer(encoding: Encoding, grammars: Grammars) -> None:
-    grammar = grammars.compile(turn_grammar(TurnShape(TOOLS, may_answer=False)))
-    assert not passes(encoding, grammar, LEGAL[0])
-    assert all(passes(encoding, grammar, REASONING + turn) for turn in LEGAL[2:])
+    grammar = compiled(grammars, TurnShape(TOOLS, may_answer=False))
+    assert not passes(encoding, grammar, ANSWERS[0])
+    assert all(passes(encoding, grammar, REASONING + turn) for turn in CALLS)
 
 
 def test_without_reasoning_the_turn_starts_with_its_end(encoding: Encoding, grammars: Grammars) -> None:
-    grammar = grammars.compile(turn_grammar(TurnShape(asides=())))
-    assert passes(encoding, grammar, LEGAL[0])
-    assert not passes(encoding, grammar, REASONING + LEGAL[0])
+    grammar = compiled(grammars, TurnShape(asides=()))
+    assert passes(encoding, grammar, ANSWERS[0])
+    assert not passes(encoding, grammar, REASONING + ANSWERS[0])
 
 
 def test_a_turn_needs_an_end() -> None:
@@ -139,19 +167,6 @@ def test_one_grammar_serves_independent_generations(grammar: CompiledGrammar) ->
     assert other.mask() == grammar.start().mask()
 
 
-def random_turns(encoding: Encoding, grammar: CompiledGrammar, count: int, seed: int) -> None:
-    model = RandomModel(seed, closing_tokens(encoding))
-    for _ in range(count):
-        tokens, stopped = model.answer(grammar, 1_000)
-        assert stopped
-        events = decoded(encoding, KNOWN, tokens)
-        assert not [event for event in events if isinstance(event, Slip)], encoding.decode(tokens)
-        last = [event for event in events if isinstance(event, MessageFinished)][-1]
-        assert last.header.channel == "final" or last.header.recipient is not None
-        if last.header.content_type == "json":
-            json.loads(last.text)
-
-
 @pytest.mark.parametrize("seed", seeds(1, proofs=8))
 def test_an_untrained_model_writes_only_well_formed_turns(
     encoding: Encoding, grammars: Grammars, seed: int
@@ -164,4 +179,139 @@ def test_an_untrained_model_writes_only_well_formed_turns(
         TurnShape(),
     ]
     for at, shape in enumerate(shapes):
-        random_turns(encoding, grammars.compile(turn_grammar(shape)), 50, seed * 100 + at)
+        model, grammar = RandomModel(seed * 100 + at, closing_tokens(encoding)), compiled(grammars, shape)
+        for _ in range(50):
+            tokens, stopped = model.answer(grammar, 1_000)
+            assert stopped
+            events = decode(encoding, tokens, KNOWN)
+            assert not slips_of(events), encoding.decode(tokens)
+            last = messages_of(events)[-1]
+            assert last.header.channel == "final" or last.header.recipient is not None
+            if last.header.content_type == "json":
+                json.loads(last.text)
+
+
+# Several calls
+
+
+@pytest.mark.parametrize(
+    "end", ["", "<|return|>", "<|start|>functions", "<|start|>browser", "<|start|>python"]
+)
+def test_calls_follow_each_other_until_one_of_the_ends(
+    encoding: Encoding, parallel: CompiledGrammar, end: str
+) -> None:
+    assert passes(encoding, parallel, REASONING + NEXT.join(CALLS) + end)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "<|start|>user",
+        f"{NEXT}<|channel|>final",
+        f"{NEXT}<|channel|>analysis<|message|>",
+        "<|call|>",
+        "<|end|>",
+    ],
+)
+def test_only_a_call_follows_a_call(encoding: Encoding, parallel: CompiledGrammar, then: str) -> None:
+    assert not passes(encoding, parallel, CALLS[0] + then)
+
+
+def test_once_a_tools_answer_has_started_only_the_end_of_the_text_is_legal(
+    encoding: Encoding, parallel: CompiledGrammar
+) -> None:
+    state = after(encoding, parallel, f"{CALLS[0]}<|start|>functions")
+    assert allowed(state.mask()).nonzero()[0].tolist() == [ENDOFTEXT]
+
+
+def test_an_untrained_model_makes_calls_without_a_slip(encoding: Encoding, parallel: CompiledGrammar) -> None:
+    model = RandomModel(5, [*closing_tokens(encoding), *encoding.encode_special(NEXT)])
+    several = 0
+    for _ in range(40):
+        tokens, _ = model.answer(parallel, 600, stops={ENDOFTEXT, RETURN})
+        last = max((at for at, token in enumerate(tokens) if token == CALL), default=None)
+        events = decode(encoding, tokens if last is None else tokens[: last + 1], KNOWN)
+        if last is not None:
+            assert not slips_of(events), encoding.decode(tokens)
+        several += sum(message.header.recipient is not None for message in messages_of(events)) > 1
+    assert several
+
+
+# Bodies that follow grammars of their own
+
+TEXTS: list[tuple[str, str, list[str], list[str]]] = [
+    ("regex", r"\d{2,3}(/[a-z]+)?", ["12", "123/ab"], ["1", "12/", "x12", "12 "]),
+    ("regex", "^a\nb$", ["a\nb"], ["ab", "a\nbc"]),
+    ("regex", "(?i)yes|no", ["YES", "no"], ["maybe"]),
+    ("lark", 'start: "a" ("," "a")*\n', ["a", "a,a,a"], ["", "a,", "a a"]),
+    ("lark", 'start: WORD\nWORD: /[^\\s{}]+/\n%ignore " "', ["東京🧠"], ["{"]),
+]
+
+
+@pytest.mark.parametrize(("syntax", "definition", "fits", "misfits"), TEXTS)
+def test_a_body_follows_its_own_grammar(
+    encoding: Encoding, grammars: Grammars, syntax: str, definition: str, fits: list[str], misfits: list[str]
+) -> None:
+    lark = text_grammar(grammars, syntax, definition)  # type: ignore[arg-type]
+    say = Callee("functions.say", TextBody(lark), types=("code",))
+    grammar = compiled(grammars, TurnShape([*TOOLS, say], parallel=True))
+    for kind in (" code", "<|constrain|>code", ""):
+        for text in (*fits, *misfits):
+            turn = f"<|channel|>commentary to=functions.say{kind}<|message|>{text}<|call|>"
+            assert passes(encoding, grammar, turn) is (text in fits), text
+            assert passes(encoding, grammar, CALLS[0] + NEXT + turn) is (text in fits), text
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        'start: "a" <|end|>',
+        "start: <[200007]>",
+        "start: @turn",
+        'start: "\\"" <|call|> "\\""',
+        "start: a // <\n\na: @x",
+        'start: /a\n"/ <|end|> /"/',
+        'start: "a" # "\n | <|end|> # "',
+    ],
+)
+def test_no_text_can_end_its_message(grammars: Grammars, definition: str) -> None:
+    with pytest.raises(GrammarRefused):
+        text_grammar(grammars, "lark", definition)
+
+
+# Masks of many states, computed in one call
+
+
+def test_masks_of_many_states_are_those_of_the_single_states(
+    encoding: Encoding, grammar: CompiledGrammar, grammars: Grammars
+) -> None:
+    free = compiled(grammars, TurnShape())
+    states = [grammar.start(), after(encoding, free, "<|channel|>analysis<|message|>Hm"), free.start()]
+    assert isinstance(states[0], BatchedState)
+    masks, size = masks_of(states), -(-VOCABULARY_SIZE // 8)
+    assert all(isinstance(mask, bytes) for mask in masks)
+    assert [bytes(mask)[:size] for mask in masks] == [state.mask()[:size] for state in states]  # type: ignore[arg-type]
+    assert len(set(masks)) == 3
+
+
+def test_a_state_that_failed_fails_alone(grammar: CompiledGrammar) -> None:
+    states = [grammar.start() for _ in range(3)]
+    with contextlib.suppress(EngineFailed):
+        states[0].accept(END)
+    failed, *others = masks_of(states)
+    assert isinstance(failed, EngineFailed)
+    assert "cannot be followed" in str(failed)
+    assert all(isinstance(mask, bytes) for mask in others)
+
+
+def test_states_of_different_kinds_are_computed_one_by_one(grammar: CompiledGrammar) -> None:
+    class Broken:
+        def mask(self) -> bytes:
+            raise ValueError("no mask")
+
+        def accept(self, token: int) -> None: ...
+
+    mask, broken = masks_of([grammar.start(), Broken()])
+    assert isinstance(mask, bytes)
+    assert isinstance(broken, ValueError)
+    assert masks_of([]) == []

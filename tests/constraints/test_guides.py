@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.grammar import ANY_OBJECT, JsonBody, schema_json
 from gpt_oss_server.constraints.guide import Guides
 from gpt_oss_server.constraints.json_check import JsonCheck
-from gpt_oss_server.constraints.matcher import grammars_of
+from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.constraints.wanted import ClientCall, Schema, Wanted
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens
+from inference.grammar import Grammar
+from tests.doubles.harmony.sampling import RandomModel, closing_tokens, fitting
 
 RECORDED = Path(__file__).parents[1] / "clients" / "requests"
 N: dict[str, Any] = {"type": "integer"}
@@ -25,6 +25,14 @@ T: dict[str, Any] = {"type": "string"}
 
 def named(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
+
+
+def guided(encoding: Encoding, guides: dict[str, Any], **more: Any) -> Grammar:
+    """The grammar of a turn that may call tools with these schemas."""
+    wanted = Wanted(calls=[ClientCall(recipient) for recipient in guides], guides=guides, **more)
+    grammar = bind(wanted, encoding, enforces=True, guides=True).grammar
+    assert grammar is not None
+    return grammar
 
 
 TODO = {**named(step=T, status={"enum": ["open", "done"]}), "required": ["step", "status"]}
@@ -60,20 +68,14 @@ CASES: list[tuple[dict[str, Any], list[str], list[str]]] = [
 ]  # fmt: skip
 
 
-def fits(encoding: Encoding, schema: dict[str, Any], text: str) -> bool:
-    grammars = grammars_of(encoding)
-    body = Guides(grammars).of(schema)
-    return grammars.matches(grammars.compile(f"start: %json {schema_json(body.schema)}\n"), text)
-
-
 @pytest.mark.parametrize(("schema", "good", "bad"), CASES, ids=[str(case[0])[:40] for case in CASES])
 def test_a_guide_allows_the_schemas_names_and_types(
-    encoding: Encoding, schema: dict[str, Any], good: list[str], bad: list[str]
+    grammars: Grammars, schema: dict[str, Any], good: list[str], bad: list[str]
 ) -> None:
-    for text in good:
-        assert fits(encoding, schema, text), text
-    for text in bad:
-        assert not fits(encoding, schema, text), text
+    guide = schema_json(Guides(grammars).of(schema).schema)
+    grammar = grammars.compile(f"start: %json {guide}\n")
+    for text in (*good, *bad):
+        assert grammars.matches(grammar, text) == (text in good), text
 
 
 @pytest.mark.parametrize(
@@ -88,41 +90,32 @@ def test_a_guide_allows_the_schemas_names_and_types(
         {"type": "object", "properties": {"a": False}, "required": ["a"]},
     ],
 )
-def test_a_schema_of_no_use_allows_any_object(encoding: Encoding, schema: Any) -> None:
-    assert Guides(grammars_of(encoding)).of(schema) == ANY_OBJECT
+def test_a_schema_of_no_use_allows_any_object(grammars: Grammars, schema: Any) -> None:
+    assert Guides(grammars).of(schema) == ANY_OBJECT
 
 
-def test_a_guide_never_refuses_a_request(encoding: Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guide_never_refuses_a_request(
+    encoding: Encoding, grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All schemas together may be too large for one grammar: then none guides."""
     import llguidance
 
     wide = named(**{f"name{at}": T for at in range(40)})
     guides = {f"functions.f{at}": {**wide, "title": str(at)} for at in range(40)}
-    wanted = Wanted(calls=[ClientCall(recipient) for recipient in guides], guides=guides)
-    city = '<|channel|>commentary to=functions.f1 <|constrain|>json<|message|>{"city": 1}<|call|>'
-    whole = bind(wanted, encoding, enforces=True, guides=True).grammar
-    assert not follows(encoding, whole, city)
-    monkeypatch.setattr(grammars_of(encoding), "_limits", llguidance.LLParserLimits(max_grammar_size=5_000))
-    wanted = replace(wanted, calls=[*wanted.calls, ClientCall("functions.other")])  # another grammar
-    whole = bind(wanted, encoding, enforces=True, guides=True).grammar
-    assert follows(encoding, whole, city)
+    city = encoding.encode_special(
+        '<|channel|>commentary to=functions.f1 <|constrain|>json<|message|>{"city": 1}<|call|>'
+    )
+    assert fitting(guided(encoding, guides), city) < len(city)
+    monkeypatch.setattr(grammars, "_limits", llguidance.LLParserLimits(max_grammar_size=5_000))
+    guides["functions.other"] = wide  # another grammar
+    assert fitting(guided(encoding, guides), city) == len(city)
 
 
-def follows(encoding: Encoding, grammar: Any, text: str) -> bool:
-    state = grammar.start()
-    for token in encoding.encode_special(text):
-        if not allowed(state.mask())[token]:
-            return False
-        state.accept(token)
-    return True
-
-
-def test_only_so_many_schemas_guide_one_request(encoding: Encoding) -> None:
-    guides = Guides(grammars_of(encoding))
-    found = [guides.of(TODO) for _ in range(300)]
-    assert (found[255], found[256]) == (Guides(grammars_of(encoding)).of(TODO), ANY_OBJECT)
-    guides = Guides(grammars_of(encoding))
-    long = {**TODO, "description": "x" * 15_000}
+def test_the_schemas_that_guide_one_request_are_limited(grammars: Grammars) -> None:
+    guides, long = Guides(grammars), {**TODO, "description": "x" * 15_000}
+    bodies = [guides.of(TODO) for _ in range(300)]
+    assert (bodies[255], bodies[256]) == (Guides(grammars).of(TODO), ANY_OBJECT)
+    guides = Guides(grammars)
     assert [guides.of(long) == ANY_OBJECT for _ in range(15)] == [False] * 13 + [True] * 2
 
 
@@ -133,41 +126,35 @@ def test_without_enforcement_nothing_is_checked(encoding: Encoding) -> None:
 
 def recorded() -> list[dict[str, Any]]:
     """The schemas of the functions that real clients send."""
-    found: dict[str, dict[str, Any]] = {}
+    schemas: dict[str, dict[str, Any]] = {}
 
     def collect(value: Any) -> None:
-        if isinstance(value, list):
-            for each in value:
-                collect(each)
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             schema = value.get("parameters")
             if isinstance(schema, dict) and "name" in value:
-                found[json.dumps(schema, sort_keys=True)] = schema
-            for each in value.values():
-                collect(each)
+                schemas[json.dumps(schema, sort_keys=True)] = schema
+            value = list(value.values())
+        for inner in value if isinstance(value, list) else ():
+            collect(inner)
 
     for path in sorted(RECORDED.glob("*.json")):
         collect(json.loads(path.read_text(encoding="utf-8")))
-    return list(found.values())
+    return list(schemas.values())
 
 
 def test_calls_of_real_clients_tools_fit_their_schemas(encoding: Encoding) -> None:
     schemas = recorded()
     assert len(schemas) > 15
-    for at, schema in enumerate(schemas):
-        recipient = f"functions.f{at}"
-        wanted = Wanted(calls=[ClientCall(recipient)], guides={recipient: schema}, must_call=True)
-        grammar = bind(wanted, encoding, enforces=True, guides=True).grammar
-        assert grammar is not None
-        text = arguments_of(encoding, grammar, at, recipient)
+    for seed, schema in enumerate(schemas):
+        text = arguments(encoding, guided(encoding, {"functions.f": schema}, must_call=True), seed)
         if text is not None:
             assert set(json.loads(text)) <= set(schema["properties"]), (schema, text)
             assert set(json.loads(text)) >= set(schema.get("required", ())), (schema, text)
 
 
-def arguments_of(encoding: Encoding, grammar: Any, seed: int, recipient: str) -> str | None:
+def arguments(encoding: Encoding, grammar: Grammar, seed: int) -> str | None:
     """The arguments of a random call, or None if it was cut off."""
-    begun = encoding.encode_special(f"<|channel|>commentary to={recipient} <|constrain|>json<|message|>")
+    begun = encoding.encode_special("<|channel|>commentary to=functions.f <|constrain|>json<|message|>")
     tokens, stopped = RandomModel(seed, closing_tokens(encoding)).answer(grammar, 600, begun=begun)
     return encoding.decode(tokens[len(begun) : -1]) if stopped else None
 
@@ -185,22 +172,20 @@ STRICT: list[dict[str, Any]] = [
 @pytest.mark.parametrize("schema", STRICT, ids=[str(each)[:40] for each in STRICT])
 @pytest.mark.parametrize("strict", [True, False])
 def test_required_properties_are_always_there(
-    encoding: Encoding, schema: dict[str, Any], strict: bool
+    encoding: Encoding, grammars: Grammars, schema: dict[str, Any], strict: bool
 ) -> None:
-    form = Schema(schema, "tools[0].parameters") if strict else None
-    wanted = Wanted(calls=[ClientCall("functions.f", form)], guides={} if strict else {"functions.f": schema})
-    grammar = bind(wanted, encoding, enforces=True, guides=True).grammar
-    check, ended = JsonCheck(schema, grammars_of(encoding)), 0
-    for seed in range(20):
-        text = arguments_of(encoding, grammar, seed, "functions.f")
-        if text is not None:
-            ended += 1
-            problem = check.problem(json.loads(text))
-            assert problem is None or (not strict and "missing" not in problem), (text, problem)
-    assert ended
+    grammar: Grammar | None = guided(encoding, {"functions.f": schema})
+    if strict:
+        calls = [ClientCall("functions.f", Schema(schema, "tools[0].parameters"))]
+        grammar = bind(Wanted(calls), encoding, enforces=True).grammar
+    assert grammar is not None
+    answers = [arguments(encoding, grammar, seed) for seed in range(20)]
+    assert any(answers)
+    for text in filter(None, answers):
+        problem = JsonCheck(schema, grammars).problem(json.loads(text))
+        assert problem is None or (not strict and "missing" not in problem), (text, problem)
 
 
-def test_a_guide_is_read_once(encoding: Encoding) -> None:
-    grammars = grammars_of(encoding)
+def test_a_guide_is_read_once(grammars: Grammars) -> None:
     assert Guides(grammars).of(TODO) is Guides(grammars).of(dict(TODO))
     assert isinstance(Guides(grammars).of(TODO), JsonBody)

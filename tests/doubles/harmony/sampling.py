@@ -12,9 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt_oss_server.harmony.decoder import Decoder, Recipients
 from gpt_oss_server.harmony.encoding import CALL, END, RETURN, Encoding
-from gpt_oss_server.harmony.events import HarmonyEvent
 from inference.grammar import Grammar
 
 STOPS = frozenset({RETURN, CALL})
@@ -26,10 +24,25 @@ def allowed(mask: bytes) -> NDArray[np.bool_]:
     return bits
 
 
+def fitting(grammar: Grammar, tokens: Sequence[int]) -> int:
+    """The number of tokens up to the first that the grammar does not allow."""
+    state = grammar.start()
+    for count, token in enumerate(tokens):
+        if not allowed(state.mask())[token]:
+            return count
+        state.accept(token)
+    return len(tokens)
+
+
 @cache
 def closing_tokens(encoding: Encoding) -> tuple[int, ...]:
     """The ends of messages, and the tokens that close a text, an object or a list in JSON."""
     return (END, RETURN, CALL, *(token for text in ('"', "}", "]") for token in encoding.encode(text)))
+
+
+def body(encoding: Encoding, tokens: Sequence[int]) -> str:
+    """The text of the one message that the tokens are."""
+    return encoding.decode(tokens).partition("<|message|>")[2].removesuffix("<|return|>")
 
 
 class RandomModel:
@@ -63,9 +76,3 @@ class RandomModel:
         if len(open_ends) and self._random.random() < self._share * len(open_ends):
             return int(self._random.choice(open_ends))
         return int(self._random.choice(np.flatnonzero(may)))
-
-
-def decoded(encoding: Encoding, recipients: Recipients, tokens: Sequence[int]) -> list[HarmonyEvent]:
-    decoder = Decoder(encoding, recipients)
-    events = [event for token in tokens for event in decoder.feed(token)]
-    return [*events, *decoder.close()]

@@ -1,0 +1,246 @@
+"""Schemas that constrain an answer: any answer that stops is valid, and what cannot be enforced is reported.
+
+Of 346 schemas from public test suites, all that are enforceable (names and licences: `public_schemas.json`),
+nearly all answers stop, and a cut answer can still become valid. Of schemas that are not strict, what can be
+enforced is, and nothing that the client did not write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gpt_oss_server.constraints.grammar import JsonBody, TurnShape, schema_json, turn_grammar
+from gpt_oss_server.constraints.json_check import JsonCheck
+from gpt_oss_server.constraints.json_grammar import as_far_as_enforceable, enforceable
+from gpt_oss_server.constraints.matcher import CompiledGrammar, Grammars
+from gpt_oss_server.constraints.schema_support import SchemaMalformed, SchemaRefused
+from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.harmony.sampling import RandomModel, body, closing_tokens
+from tests.doubles.harmony.schemas import INTEGER, REFUSED, SCHEMAS, TEXT, Schema, closed
+
+PUBLIC: dict[str, Any] = json.loads(Path(__file__).with_name("public_schemas.json").read_text())["schemas"]
+SHARES = 8  # tests that can run in parallel
+ANSWERS = 3  # of each schema that is written here
+
+
+def compiled(grammars: Grammars, schema: Schema) -> tuple[CompiledGrammar, JsonCheck]:
+    """The constraint of an answer without reasoning, and its check."""
+    bound = enforceable(grammars, schema)
+    shape = TurnShape(answer=JsonBody(bound), asides=())
+    return grammars.compile(turn_grammar(shape)), JsonCheck(bound, grammars)
+
+
+def judge(schema: Schema) -> Any:
+    """An independent implementation."""
+    cls = jsonschema.Draft202012Validator
+    return cls(schema, format_checker=cls.FORMAT_CHECKER)
+
+
+def completed(encoding: Encoding, grammar: CompiledGrammar, tokens: Sequence[int], schema: Any) -> list[int]:
+    """The same tokens, continued by a model that closes what can be closed and knows the schema's words."""
+    words = [*re.findall(r"[a-z]+", json.dumps(schema)), *"@.-:/0a"]
+    hints = sorted({token for word in words for token in encoding.encode(word)})
+    for likely in ((), hints):
+        model = RandomModel(0, (*closing_tokens(encoding), *likely), share=1)
+        answer, ended = model.answer(grammar, len(tokens) + 1_000, begun=tokens)
+        if ended:
+            return answer
+    raise AssertionError("no end is in sight")
+
+
+def answer_fits(
+    encoding: Encoding, grammars: Grammars, schema: Schema, model: RandomModel, most: int = 400
+) -> bool:
+    """Checks an answer of the model, which is completed if it is cut. Returns whether it was not."""
+    grammar, check = compiled(grammars, schema)
+    tokens, ended = model.answer(grammar, most)
+    value = json.loads(body(encoding, tokens if ended else completed(encoding, grammar, tokens, schema)))
+    assert not list(judge(schema).iter_errors(value)), value
+    assert check.problem(value) is None, value
+    return ended
+
+
+def test_there_are_enough_public_schemas_and_each_has_a_meaning() -> None:
+    assert len(PUBLIC) >= 300
+    assert len({json.dumps(schema, sort_keys=True) for schema in PUBLIC.values()}) == len(PUBLIC)
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_every_answer_that_stops_is_valid_and_nearly_all_stop(
+    encoding: Encoding, grammars: Grammars, share: int
+) -> None:
+    model = RandomModel(share, closing_tokens(encoding))
+    schemas = [*PUBLIC.values(), *list(SCHEMAS.values()) * ANSWERS][share::SHARES]
+    stopped = [answer_fits(encoding, grammars, schema, model) for schema in schemas]
+    assert sum(stopped) >= 0.9 * len(schemas)
+
+
+@pytest.mark.parametrize("most", [4, 7, 12])
+def test_an_answer_cut_anywhere_can_still_become_valid(
+    encoding: Encoding, grammars: Grammars, most: int
+) -> None:
+    model = RandomModel(most, closing_tokens(encoding))
+    for schema in list(PUBLIC.values())[most::12]:
+        answer_fits(encoding, grammars, schema, model, most)
+
+
+@pytest.mark.parametrize(("what", "schema", "at"), REFUSED, ids=[f"{what} {at}" for what, _, at in REFUSED])
+def test_an_unenforceable_keyword_is_named_with_its_place(
+    grammars: Grammars, what: str, schema: Schema, at: str
+) -> None:
+    with pytest.raises(SchemaRefused) as refused:
+        enforceable(grammars, schema)
+    assert what in str(refused.value)
+    assert refused.value.at == at
+
+
+def nested(depth: int, inner: Schema = TEXT) -> Schema:
+    for _ in range(depth):
+        inner = closed(a=inner)
+    return inner
+
+
+def chain(length: int, keyword: str) -> Schema:
+    """Each schema refers to the next, or twice to it."""
+    links: dict[str, Any] = {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(length)}
+    if keyword != "$ref":
+        links = {name: {keyword: [link, link]} for name, link in links.items()}
+    return {"$defs": {**links, str(length): INTEGER}, "$ref": "#/$defs/0"}
+
+
+HOSTILE: dict[str, Schema] = {
+    "deep": nested(500),
+    "wide": closed(**{f"p{n}": TEXT for n in range(3_000)}),
+    "too wide": closed(**{f"p{n}": TEXT for n in range(10_000)}),
+    "many constants": {"enum": [f"value {n}" for n in range(3_000)]},
+    "many cases": {"anyOf": [closed(kind={"const": f"k{n}"}) for n in range(500)]},
+    "a large constant": {"const": "x" * 100_000},
+    "a large pattern": {"type": "string", "pattern": "(a|b)c" * 50_000},
+    "repeated repetition": {"type": "string", "pattern": "^((a{0,1000}){0,1000}){0,1000}$"},
+    "ambiguous repetition": {"type": "string", "pattern": "^(a|aa|aaa)+$"},
+    "a window": {"type": "string", "pattern": ".*a.{200}b"},
+    "many patterns": {"type": "object", "patternProperties": {f"^{n}x.*$": INTEGER for n in range(1_000)}},
+    "a large step": {"type": "integer", "multipleOf": 999_983},
+    "nested counts": {"type": "array", "minItems": 1000, "items": {"type": "array", "minItems": 1000}},
+    "a chain of references": chain(1_000, "$ref"),
+    "references that double": chain(25, "anyOf"),
+    "conditions that double": chain(25, "allOf"),
+}
+
+
+@pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_schema_costs_little(grammars: Grammars, schema: Schema) -> None:
+    before = time.thread_time()
+    with contextlib.suppress(SchemaRefused):
+        compiled(grammars, schema)[0].start().mask()
+    assert time.thread_time() - before < 2
+
+
+AB = {"patternProperties": {"^a": INTEGER}, "additionalProperties": False}
+CHECKED: list[tuple[Schema, Any, str | None]] = [
+    (INTEGER, 1.0, None),
+    (INTEGER, True, "type integer"),
+    (INTEGER, 1.5, "type integer"),
+    ({"const": 1}, 1.0, None),
+    ({"const": 1}, True, "is not 1"),
+    ({"enum": [[1, {"a": False}]]}, [1, {"a": 0}], "none of"),
+    ({"type": "number", "multipleOf": 0.1}, 0.3, None),
+    ({"type": "number", "multipleOf": 0.1}, 0.35, "multipleOf"),
+    (closed(a=INTEGER), {"a": 1, "b": 2}, "nothing is allowed at b"),
+    (closed(a=INTEGER), {}, "'a' is missing"),
+    (closed(a=closed(b=INTEGER)), {"a": {"b": "x"}}, "at a.b"),
+    ({"type": "array", "items": INTEGER, "maxItems": 1}, [1, 2], "more than 1 items"),
+    ({"type": "array", "prefixItems": [TEXT], "items": INTEGER}, ["a", "b"], "[1]"),
+    ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, None, "0 of the cases"),
+    ({"anyOf": [TEXT, INTEGER]}, None, "none of the cases"),
+    ({"type": "string", "pattern": "^(a|aa)+$"}, "a" * 2_000 + "b", "pattern"),
+    ({"type": "string", "pattern": "b"}, 'a"b"\n', None),
+    ({"type": "string", "format": "date"}, "2024-02-30", "format"),
+    ({"type": "string", "minLength": 2}, "🧠", "shorter"),
+    (AB, {"ab": 1}, None),
+    (AB, {"b": 1}, "nothing"),
+    ({"$ref": "#/$defs/x", "$defs": {"x": INTEGER}}, "1", "type integer"),
+    ({"maximum": 3, "exclusiveMinimum": 3}, 3, "exclusiveMinimum"),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "problem"), CHECKED, ids=lambda value: str(value)[:40])
+def test_a_value_is_checked_as_another_library_checks_it(
+    grammars: Grammars, schema: Schema, value: Any, problem: str | None
+) -> None:
+    reported = JsonCheck(enforceable(grammars, schema), grammars).problem(value)
+    assert (reported is None) == (problem is None)
+    assert problem is None or problem in str(reported)
+    if schema.get("multipleOf") != 0.1 and "(a|aa)" not in str(
+        schema
+    ):  # the other library cannot check these
+        assert judge(schema).is_valid(value) == (problem is None)
+
+
+def test_a_value_that_is_too_deep_to_check_is_reported(grammars: Grammars) -> None:
+    schema = {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]}
+    value: Any = None
+    for _ in range(200):
+        value = [value]
+    assert JsonCheck(enforceable(grammars, schema), grammars).problem(value) == (
+        "it is too deep or too large to be checked"
+    )
+
+
+# Schemas that are not strict
+
+LOOK: Schema = {"type": "string", "pattern": "^(?!a).*$"}
+N = INTEGER
+# A schema, values that fit it, and values that must still be refused.
+LOOSE: list[tuple[Schema, Any, Any]] = [
+    (closed(n=N, mail=LOOK), {"n": 1, "mail": "b"}, {"n": "one", "mail": "b"}),
+    (closed(n=N, **{"a.b[0]": LOOK}), {"n": 1, "a.b[0]": "b"}, {"n": "one", "a.b[0]": "b"}),
+    (closed(n=N, tags={"type": "array", "uniqueItems": True}), {"n": 1, "tags": []}, {"n": 1, "tags": 2}),
+    (closed(n=N, xy={"type": "array", "items": [N, LOOK]}), {"n": 1, "xy": [1, "b"]}, {"n": 1, "xy": 2}),
+    (closed(n=N, it={"anyOf": [LOOK, N], "nullable": True}), {"n": 1, "it": None}, {"n": 1, "it": []}),
+    (closed(n=N, it={"oneOf": [{"type": "string"}, LOOK]}), {"n": 1, "it": "a"}, {"n": 1, "it": 2}),
+    ({**closed(n=N), "patternProperties": {"^(?!y)x": N}}, {"n": 1, "xx": 1}, {"n": "one"}),
+    ({**closed(n=N), "not": {"required": ["x"]}, "if": {"required": ["n"]}}, {"n": 1}, {"n": "one"}),
+    ({**closed(n={"$ref": "#/$defs/M.T"}), "$defs": {"M.T": {**N, "not": {}}}}, {"n": 1}, {"n": ""}),
+    ({**closed(n=N), "minProperties": 3, "maxProperties": 2}, {"n": 1}, {"n": "one"}),
+    (nested(60, N), json.loads('{"a":' * 60 + "1" + "}" * 60), {"a": 1}),
+    (closed(n=N, x={"anyOf": [nested(60, N), N]}), {"n": 1, "x": 1}, {"n": "one", "x": 1}),
+    (closed(n=N, x={"enum": ["a" * 6000, "b"]}), {"n": 1, "x": "b"}, {"n": "one", "x": "b"}),
+    (closed(n=N, x={"type": "object", "properties": {"y" * 6000: N}, "additionalProperties": False}),
+     {"n": 1, "x": {"y" * 6000: 1}}, {"n": 1, "x": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "fits", "breaks"), LOOSE)
+def test_what_fits_the_schema_fits_its_loose_form(
+    grammars: Grammars, schema: Schema, fits: Any, breaks: Any
+) -> None:
+    loose = as_far_as_enforceable(grammars, schema)
+    grammars.compile(f"start: %json {schema_json(loose)}\n")
+    jsonschema.Draft202012Validator(loose).validate(fits)
+    assert JsonCheck(loose, grammars).problem(fits) is None
+    assert JsonCheck(loose, grammars).problem(breaks) is not None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "objekt"},
+        {"properties": []},
+        closed(n={"$ref": "#/$defs/missing"}),
+        {"anyOf": []},
+        {"minLength": -1},
+    ],
+)
+def test_an_invalid_schema_is_reported_nevertheless(grammars: Grammars, schema: Schema) -> None:
+    with pytest.raises(SchemaMalformed):
+        as_far_as_enforceable(grammars, schema)
