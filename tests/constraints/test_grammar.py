@@ -15,12 +15,12 @@ from gpt_oss_server.constraints.grammar import (
     TurnShape,
     turn_grammar,
 )
-from gpt_oss_server.constraints.matcher import CompiledGrammar, GrammarError, Grammars
+from gpt_oss_server.constraints.matcher import CompiledGrammar, GrammarError, Grammars, MatcherState
 from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.harmony.encoding import CALL, END, ENDOFTEXT, RETURN, VOCABULARY_SIZE, Encoding
 from gpt_oss_server.harmony.recipients import Recipients
 from inference.engine import EngineFailed
-from inference.grammar import BatchedState, GrammarState, masks_of
+from inference.grammar import BatchedState, masks_of
 from tests.doubles.harmony.decoding import decode, messages_of, slips_of
 from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens, fitting
 from tests.doubles.harmony.schemas import TEXT, closed
@@ -92,7 +92,7 @@ def passes(encoding: Encoding, grammar: CompiledGrammar, text: str) -> bool:
     return fitting(grammar, tokens) == len(tokens) and after(encoding, grammar, text).is_accepting()
 
 
-def after(encoding: Encoding, grammar: CompiledGrammar, text: str) -> GrammarState:
+def after(encoding: Encoding, grammar: CompiledGrammar, text: str) -> MatcherState:
     state = grammar.start()
     for token in encoding.encode_special(text):
         state.accept(token)

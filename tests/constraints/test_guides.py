@@ -17,14 +17,10 @@ from gpt_oss_server.constraints.wanted import ClientCall, Schema, Wanted
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.grammar import Grammar
 from tests.doubles.harmony.sampling import RandomModel, closing_tokens, fitting
+from tests.doubles.harmony.schemas import INTEGER, TEXT, opened
 
 RECORDED = Path(__file__).parents[1] / "clients" / "requests"
-N: dict[str, Any] = {"type": "integer"}
-T: dict[str, Any] = {"type": "string"}
-
-
-def named(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties}
+N, T = INTEGER, TEXT
 
 
 def guided(encoding: Encoding, guides: dict[str, Any], **more: Any) -> Grammar:
@@ -35,35 +31,35 @@ def guided(encoding: Encoding, guides: dict[str, Any], **more: Any) -> Grammar:
     return grammar
 
 
-TODO = {**named(step=T, status={"enum": ["open", "done"]}), "required": ["step", "status"]}
+TODO = {**opened(step=T, status={"enum": ["open", "done"]}), "required": ["step", "status"]}
 # A schema, arguments that it allows, and arguments that it does not.
 CASES: list[tuple[dict[str, Any], list[str], list[str]]] = [
-    (named(city=T), ['{"city": "Oslo"}', "{}"], ['{"town": "Oslo"}', '{"city": 5}', "[]"]),
-    ({**named(city=T), "required": ["city"]}, ['{"city": ""}'], ["{}"]),
-    ({**named(city=T), "additionalProperties": True}, ['{"town": 1}'], ['{"city": 1}']),
-    ({**named(city=T), "additionalProperties": N}, ['{"town": 1}'], ['{"town": "1"}']),
-    ({**named(city=T), "patternProperties": {"^x": N}}, ['{"town": "1"}'], ['{"city": 1}']),
+    (opened(city=T), ['{"city": "Oslo"}', "{}"], ['{"town": "Oslo"}', '{"city": 5}', "[]"]),
+    ({**opened(city=T), "required": ["city"]}, ['{"city": ""}'], ["{}"]),
+    ({**opened(city=T), "additionalProperties": True}, ['{"town": 1}'], ['{"city": 1}']),
+    ({**opened(city=T), "additionalProperties": N}, ['{"town": 1}'], ['{"town": "1"}']),
+    ({**opened(city=T), "patternProperties": {"^x": N}}, ['{"town": "1"}'], ['{"city": 1}']),
     ({"properties": {"city": T}}, ['{"city": "a"}'], ['{"town": "a"}']),
     ({"type": "object"}, ['{"town": "a"}', "{}"], ["5"]),
     ({}, ['{"town": "a"}'], ["5"]),
-    ({**named(plan={"type": "array", "items": TODO}), "required": ["plan"]},
+    ({**opened(plan={"type": "array", "items": TODO}), "required": ["plan"]},
      ['{"plan": [{"step": "a", "status": "open"}]}', '{"plan": []}'],
      ['{"plan": [{"step": "a"}]}', '{"plan": [{"step": "a", "status": "late"}]}', "{}"]),
-    ({**named(at={"$ref": "#/$defs/At"}), "$defs": {"At": named(x=N)}},
+    ({**opened(at={"$ref": "#/$defs/At"}), "$defs": {"At": opened(x=N)}},
      ['{"at": {"x": 1}}'], ['{"at": {"y": 1}}']),
-    (named(it={"anyOf": [named(x=N), {"type": "null"}]}),
+    (opened(it={"anyOf": [opened(x=N), {"type": "null"}]}),
      ['{"it": null}', '{"it": {"x": 1}}'], ['{"it": {"y": 1}}']),
-    (named(it={"oneOf": [T, {"type": "string", "pattern": "a"}]}), ['{"it": "a"}'], ['{"it": 1}']),
+    (opened(it={"oneOf": [T, {"type": "string", "pattern": "a"}]}), ['{"it": "a"}'], ['{"it": 1}']),
     # Parts of one object: none of them lists all names.
-    ({"allOf": [named(x=N), named(y=N)]}, ['{"x": 1, "y": 2}'], ['{"x": "1"}']),
-    ({**named(x=N), "anyOf": [named(y=N), named(z=N)]}, ['{"x": 1, "y": 2}'], ['{"x": "1"}']),
-    ({**named(x=N), "if": {"required": ["x"]}, "then": {"required": ["y"]}}, ['{"x": 1}'], ['{"x": "1"}']),
+    ({"allOf": [opened(x=N), opened(y=N)]}, ['{"x": 1, "y": 2}'], ['{"x": "1"}']),
+    ({**opened(x=N), "anyOf": [opened(y=N), opened(z=N)]}, ['{"x": 1, "y": 2}'], ['{"x": "1"}']),
+    ({**opened(x=N), "if": {"required": ["x"]}, "then": {"required": ["y"]}}, ['{"x": 1}'], ['{"x": "1"}']),
     # The prompt declares these, and they do not guide.
-    (named(code={"type": "string", "pattern": "^(?=a)a+$", "maxLength": 9}, n={**N, "minimum": 5}),
+    (opened(code={"type": "string", "pattern": "^(?=a)a+$", "maxLength": 9}, n={**N, "minimum": 5}),
      ['{"code": "zzzzzzzzzzzzz", "n": 1}'], ['{"code": 1}']),
-    (named(xy={"type": "array", "items": [N, T], "minItems": 2}),
+    (opened(xy={"type": "array", "items": [N, T], "minItems": 2}),
      ['{"xy": []}', '{"xy": ["a"]}'], ['{"xy": 1}']),
-    (named(tags={"type": "array", "items": T, "uniqueItems": True}),
+    (opened(tags={"type": "array", "items": T, "uniqueItems": True}),
      ['{"tags": ["a", "a"]}'], ['{"tags": [1]}']),
 ]  # fmt: skip
 
@@ -100,7 +96,7 @@ def test_a_guide_never_refuses_a_request(
     """All schemas together may be too large for one grammar: then none guides."""
     import llguidance
 
-    wide = named(**{f"name{at}": T for at in range(40)})
+    wide = opened(**{f"name{at}": T for at in range(40)})
     guides = {f"functions.f{at}": {**wide, "title": str(at)} for at in range(40)}
     city = encoding.encode_special(
         '<|channel|>commentary to=functions.f1 <|constrain|>json<|message|>{"city": 1}<|call|>'
@@ -160,12 +156,12 @@ def arguments(encoding: Encoding, grammar: Grammar, seed: int) -> str | None:
 
 
 STRICT: list[dict[str, Any]] = [
-    {**named(plan={"type": "array", "items": TODO, "minItems": 1}), "required": ["plan"]},
-    {**named(status=T), "required": ["status", "reason"]},  # `reason` is not among the properties
-    {**named(at={"$ref": "#/$defs/At"}), "required": ["at"],
-     "$defs": {"At": {**named(x=N), "required": ["x"]}}},
-    {**named(it={"anyOf": [TODO, {**named(x=N), "required": ["x"]}]}), "required": ["it"]},
-    {"allOf": [{**named(x=N), "required": ["x"]}, {**named(y=T), "required": ["y"]}]},
+    {**opened(plan={"type": "array", "items": TODO, "minItems": 1}), "required": ["plan"]},
+    {**opened(status=T), "required": ["status", "reason"]},  # `reason` is not among the properties
+    {**opened(at={"$ref": "#/$defs/At"}), "required": ["at"],
+     "$defs": {"At": {**opened(x=N), "required": ["x"]}}},
+    {**opened(it={"anyOf": [TODO, {**opened(x=N), "required": ["x"]}]}), "required": ["it"]},
+    {"allOf": [{**opened(x=N), "required": ["x"]}, {**opened(y=T), "required": ["y"]}]},
 ]  # fmt: skip
 
 

@@ -14,10 +14,9 @@ from gpt_oss_server.constraints.json_check import JsonCheck
 from gpt_oss_server.constraints.json_grammar import enforceable
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.constraints.schema_support import SchemaRefused
-from tests.doubles.harmony.schemas import INTEGER, TEXT, closed
+from tests.doubles.harmony.schemas import INTEGER, NULL, NUMBER, TEXT, array, closed, integer, mapping, text
 
 SAFE = 2**53 - 1
-NUMBER = {"type": "number"}
 
 
 class Cat(BaseModel):
@@ -44,7 +43,6 @@ class Paints(BaseModel):
 
 
 POINT = closed(x=NUMBER)
-ONE_OF = {"oneOf": [{"$ref": "#/$defs/p"}, {"type": "null"}]}
 
 
 def refs(*cases: Any, **more: Any) -> dict[str, Any]:
@@ -57,63 +55,50 @@ def refs(*cases: Any, **more: Any) -> dict[str, Any]:
 
 
 def tagged(value: str, **more: Any) -> dict[str, Any]:
-    return closed(t={"type": "string", "const": value}, **more)
+    return closed(t=text(const=value), **more)
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/{name}"}
 
 
 # A schema, answers that fit it, and some that do not.
 SPELT: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
-    "Zod's integer": (
-        {"type": "integer", "minimum": -SAFE, "maximum": SAFE},
-        [0, SAFE, -SAFE],
-        [SAFE + 1, -SAFE - 1, 0.5],
-    ),
-    "Zod's positive integer": (
-        {"type": "integer", "exclusiveMinimum": 0, "maximum": SAFE},
-        [1, SAFE],
-        [0, SAFE + 1],
-    ),
+    "Zod's integer": (integer(minimum=-SAFE, maximum=SAFE), [0, SAFE, -SAFE], [SAFE + 1, -SAFE - 1, 0.5]),
+    "Zod's positive integer": (integer(exclusiveMinimum=0, maximum=SAFE), [1, SAFE], [0, SAFE + 1]),
     "Zod's tuple": (
-        {"type": "array", "items": [NUMBER, TEXT], "additionalItems": False, "minItems": 2, "maxItems": 2},
+        array([NUMBER, TEXT], additionalItems=False, minItems=2, maxItems=2),
         [[1, "a"]],
         [[1], ["a", 1], [1, "a", 2]],
     ),
     "a tuple with more": (
-        {"type": "array", "items": [TEXT], "additionalItems": INTEGER, "minItems": 1},
+        array([TEXT], additionalItems=INTEGER, minItems=1),
         [["a"], ["a", 1, 2]],
         [[1], ["a", "b"]],
     ),
-    "Zod's record": (
-        {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": NUMBER},
-        [{}, {"a": 1}],
-        [{"a": "b"}],
-    ),
+    "Zod's record": (mapping(NUMBER, propertyNames=TEXT), [{}, {"a": 1}], [{"a": "b"}]),
     "Zod's record of listed names": (
-        {
-            "type": "object",
-            "propertyNames": {"type": "string", "enum": ["a", "b"]},
-            "additionalProperties": NUMBER,
-            "required": ["a"],
-        },
+        mapping(NUMBER, propertyNames=text(enum=["a", "b"]), required=["a"]),
         [{"a": 1}, {"a": 1, "b": 2}],
         [{"b": 2}, {"a": 1, "c": 2}, {"a": "x"}],
     ),
     "Zod's tuple of two alike": (
-        closed(a={"type": "array", "items": [POINT, {"$ref": "#/properties/a/items/0"}], "minItems": 2}),
+        closed(a=array([POINT, ref("properties/a/items/0")], minItems=2)),
         [{"a": [{"x": 1}, {"x": 2}]}],
         [{"a": [{"x": 1}, {"y": 2}]}, {"a": [{"x": 1}, 2]}],
     ),
     "a reference to a case of what is nullable": (
-        closed(a={"anyOf": [POINT, INTEGER], "nullable": True}, b={"$ref": "#/properties/a/anyOf/0"}),
+        closed(a={"anyOf": [POINT, INTEGER], "nullable": True}, b=ref("properties/a/anyOf/0")),
         [{"a": None, "b": {"x": 1}}, {"a": 1, "b": {"x": 1}}],
         [{"a": None, "b": 1}, {"a": None, "b": None}],
     ),
     "a reference to a case of oneOf": (
-        {"$defs": {"p": POINT}, **closed(a=ONE_OF, b={"$ref": "#/properties/a/oneOf/1"})},
+        {"$defs": {"p": POINT}, **closed(a={"oneOf": [ref("$defs/p"), NULL]}, b=ref("properties/a/oneOf/1"))},
         [{"a": {"x": 1}, "b": None}],
         [{"a": None, "b": {"x": 1}}],
     ),
     "a reference to anything": (
-        {"$defs": {"any": True}, **closed(a={"$ref": "#/$defs/any"})},
+        {"$defs": {"any": True}, **closed(a=ref("$defs/any"))},
         [{"a": 1}, {"a": [None]}],
         [{}],
     ),
@@ -122,34 +107,26 @@ SPELT: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
         [{"of": {}}, {"of": {"red": 1}}, {"of": {"red": 1, "blue": 2}}],
         [{"of": {"green": 1}}, {"of": {"red": "x"}}],
     ),
-    "one name": (
-        {"type": "object", "propertyNames": {"const": "a"}, "additionalProperties": INTEGER},
-        [{}, {"a": 1}],
-        [{"b": 1}],
-    ),
+    "one name": (mapping(INTEGER, propertyNames={"const": "a"}), [{}, {"a": 1}], [{"b": 1}]),
     "OpenAPI's exclusive bounds": (
-        {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "maximum": 3, "exclusiveMaximum": True},
+        integer(minimum=0, exclusiveMinimum=True, maximum=3, exclusiveMaximum=True),
         [1, 2],
         [0, 3],
     ),
     "OpenAPI's inclusive bounds": (
-        {"type": "integer", "minimum": 0, "exclusiveMinimum": False, "maximum": 3, "exclusiveMaximum": False},
+        integer(minimum=0, exclusiveMinimum=False, maximum=3, exclusiveMaximum=False),
         [0, 3],
         [-1, 4],
     ),
-    "nullable": (closed(a={**TEXT, "nullable": True}), [{"a": None}, {"a": "x"}], [{"a": 1}, {}]),
+    "nullable": (closed(a=text(nullable=True)), [{"a": None}, {"a": "x"}], [{"a": 1}, {}]),
     "nullable of several": (closed(a={"type": ["string"], "nullable": True}), [{"a": None}], [{"a": 1}]),
-    "nullable enum": (
-        closed(a={"type": "string", "enum": ["x"], "nullable": True}),
-        [{"a": None}, {"a": "x"}],
-        [{"a": "y"}],
-    ),
+    "nullable enum": (closed(a=text(enum=["x"], nullable=True)), [{"a": None}, {"a": "x"}], [{"a": "y"}]),
     "nullable reference": (
-        {"$defs": {"n": INTEGER}, **closed(a={"$ref": "#/$defs/n", "nullable": True})},
+        {"$defs": {"n": INTEGER}, **closed(a={**ref("$defs/n"), "nullable": True})},
         [{"a": None}, {"a": 1}],
         [{"a": "x"}],
     ),
-    "not nullable": (closed(a={**TEXT, "nullable": False}), [{"a": "x"}], [{"a": None}]),
+    "not nullable": (closed(a=text(nullable=False)), [{"a": "x"}], [{"a": None}]),
     "Pydantic's tagged union": (
         Home.model_json_schema(),
         [{"pet": {"kind": "cat", "lives": 9}}, {"pet": {"kind": "puppy", "name": "Rex"}}],
@@ -160,13 +137,9 @@ SPELT: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
         [{"t": "a", "n": 1}, {"t": "b", "s": "x"}],
         [{"t": "a", "s": "x"}, {"t": "c", "n": 1}],
     ),
-    "a reference or null": (
-        {"$defs": {"n": INTEGER}, "oneOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]},
-        [1, None],
-        ["x"],
-    ),
+    "a reference or null": ({"$defs": {"n": INTEGER}, "oneOf": [ref("$defs/n"), NULL]}, [1, None], ["x"]),
     "references in a chain": (
-        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": TEXT}, "oneOf": [{"$ref": "#/$defs/a"}, INTEGER]},
+        {"$defs": {"a": ref("$defs/b"), "b": TEXT}, "oneOf": [ref("$defs/a"), INTEGER]},
         ["x", 1],
         [None],
     ),

@@ -14,45 +14,35 @@ from hypothesis import strategies as st
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.typescript import to_typescript
+from tests.doubles.harmony.library import rendered
+from tests.doubles.harmony.schemas import NULL, NUMBER, TEXT, array, integer, mapping, number, opened, text
 
 words = st.text("abcdefgh XYZ-_.,0123456789äß東", min_size=1, max_size=12).map(str.strip).filter(bool)
 names = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,8}", fullmatch=True)
 
 
 def described(schema: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.builds(
-        lambda base, description, title: {**base, **description, **title},
-        schema,
-        st.one_of(st.just({}), words.map(lambda text: {"description": text})),
-        st.one_of(st.just({}), st.just({}), words.map(lambda text: {"title": text})),
-    )
-
-
-def with_default(schema: dict[str, Any], default: Any) -> dict[str, Any]:
-    return {**schema, "default": default}
+    notes = st.fixed_dictionaries({}, optional={"description": words, "title": words})
+    return st.builds(lambda base, note: {**base, **note}, schema, notes)
 
 
 scalars = st.one_of(
     st.sampled_from(["string", "number", "integer", "boolean"]).map(lambda kind: {"type": kind}),
-    st.builds(with_default, st.just({"type": "string"}), words),
-    st.builds(with_default, st.just({"type": "integer"}), st.integers(-5, 500)),
-    st.builds(with_default, st.just({"type": "boolean"}), st.booleans()),
-    st.builds(with_default, st.just({"type": "number"}), st.sampled_from([0.5, 1.0, -2.25])),
-    st.lists(words, min_size=1, max_size=3, unique=True).map(
-        lambda values: {"type": "string", "enum": values}
-    ),
-    st.builds(with_default, st.just({"type": "string", "enum": ["on", "off"]}), st.just("off")),
+    words.map(lambda default: text(default=default)),
+    st.integers(-5, 500).map(lambda default: integer(default=default)),
+    st.booleans().map(lambda default: {"type": "boolean", "default": default}),
+    st.sampled_from([0.5, 1.0, -2.25]).map(lambda default: number(default=default)),
+    st.lists(words, min_size=1, max_size=3, unique=True).map(lambda values: text(enum=values)),
+    st.just(text(enum=["on", "off"], default="off")),
     st.lists(
         st.sampled_from(["string", "number", "boolean", "null"]), min_size=1, max_size=3, unique=True
     ).map(lambda kinds: {"type": kinds}),
-    st.just({"type": "string", "nullable": True}),
-    st.builds(lambda examples: {"type": "string", "examples": examples}, st.lists(words, max_size=2)),
+    st.just(text(nullable=True)),
+    st.lists(words, max_size=2).map(lambda examples: text(examples=examples)),
 )
 arrays = st.one_of(
-    st.just({"type": "array"}),
-    st.sampled_from(["string", "number", "boolean"]).map(
-        lambda kind: {"type": "array", "items": {"type": kind}}
-    ),
+    st.just(array()),
+    st.sampled_from(["string", "number", "boolean"]).map(lambda kind: array({"type": kind})),
 )
 
 
@@ -80,8 +70,8 @@ def as_the_library_has_it(schema: dict[str, Any]) -> str:
     tool = openai_harmony.ToolDescription(name="f", description="", parameters=schema)
     content = openai_harmony.DeveloperContent.new().with_function_tools([tool])
     message = openai_harmony.Message.from_role_and_content(openai_harmony.Role.DEVELOPER, content)
-    text = load_encoding().decode(load_encoding().library.render(message))
-    return text.split("type f = (_: ", 1)[1].rsplit(") => any;", 1)[0]
+    prompt = load_encoding().decode(rendered(message))
+    return prompt.split("type f = (_: ", 1)[1].rsplit(") => any;", 1)[0]
 
 
 @settings(max_examples=100)
@@ -90,37 +80,29 @@ def test_simple_schemas_read_as_the_library_writes_them(schema: dict[str, Any]) 
     assert to_typescript(schema) == as_the_library_has_it(schema)
 
 
+NULLABLE_TEXT = {"type": ["string", "null"]}
 BETTER: list[tuple[str, Any, str]] = [
-    ("anyOf", {"anyOf": [{"type": "string"}, {"type": "null"}]}, "string | null"),
+    ("anyOf", {"anyOf": [TEXT, NULL]}, "string | null"),
     ("const", {"const": "a\nb"}, '"a\\nb"'),
-    ("integer enum", {"type": "integer", "enum": [1, 2]}, "1 | 2"),
+    ("integer enum", integer(enum=[1, 2]), "1 | 2"),
     ("untyped enum", {"enum": ["a", 1, None]}, '"a" | 1 | null'),
-    ("enum with quotes", {"type": "string", "enum": ['a"b']}, '"a\\"b"'),
-    ("array of enum", {"type": "array", "items": {"enum": ["a", "b"]}}, '("a" | "b")[]'),
-    ("array of union", {"type": "array", "items": {"type": ["string", "null"]}}, "(string | null)[]"),
-    (
-        "array of nullable",
-        {"type": "array", "items": {"type": "string", "nullable": True}},
-        "(string | null)[]",
-    ),
-    ("array or null", {"type": ["array", "null"], "items": {"type": "string"}}, "string[] | null"),
-    ("tuple", {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}, "[string, number]"),
-    ("type null", {"type": "null"}, "null"),
-    ("untyped object", {"properties": {"a": {"type": "string"}}}, "{\na?: string,\n}"),
-    ("map", {"type": "object", "additionalProperties": {"type": "number"}}, "{\n[key: string]: number,\n}"),
+    ("enum with quotes", text(enum=['a"b']), '"a\\"b"'),
+    ("array of enum", array({"enum": ["a", "b"]}), '("a" | "b")[]'),
+    ("array of union", array(NULLABLE_TEXT), "(string | null)[]"),
+    ("array of nullable", array(text(nullable=True)), "(string | null)[]"),
+    ("array or null", {"type": ["array", "null"], "items": TEXT}, "string[] | null"),
+    ("tuple", array(prefixItems=[TEXT, NUMBER]), "[string, number]"),
+    ("type null", NULL, "null"),
+    ("untyped object", {"properties": {"a": TEXT}}, "{\na?: string,\n}"),
+    ("map", mapping(NUMBER), "{\n[key: string]: number,\n}"),
     (
         "map of patterns",
-        {"type": "object", "patternProperties": {"^a": {"type": "number"}}, "additionalProperties": False},
+        mapping(False, patternProperties={"^a": NUMBER}),
         '{\n[key: string]: number, // keys: pattern: "^a"\n}',
     ),
     (
         "map of an enum's names",
-        {
-            "$defs": {"Color": {"enum": ["red", "blue"], "title": "Color", "type": "string"}},
-            "type": "object",
-            "propertyNames": {"$ref": "#/$defs/Color"},
-            "additionalProperties": {"type": "number"},
-        },
+        mapping(NUMBER, propertyNames={"$ref": "#/$defs/C"}, **{"$defs": {"C": text(enum=["red", "blue"])}}),
         '{\n[key: string]: number, // keys: "red" | "blue"\n}',
     ),
     (
@@ -128,97 +110,45 @@ BETTER: list[tuple[str, Any, str]] = [
         {"type": "object", "propertyNames": {"minLength": 2}},
         "{\n[key: string]: any, // keys: minLength: 2\n}",
     ),
-    (
-        "Zod's record",
-        {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "number"}},
-        "{\n[key: string]: number,\n}",
-    ),
-    (
-        "tuple and more",
-        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": ["number", "null"]}},
-        "[string, ...(number | null)[]]",
-    ),
-    (
-        "tuple and more of draft 7",
-        {"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": "number"}},
-        "[string, ...number[]]",
-    ),
-    (
-        "odd key",
-        {"type": "object", "properties": {"a-b": {}, "a\n": {}}},
-        '{\n"a-b"?: any,\n"a\\n"?: any,\n}',
-    ),
-    ("ref", {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string"}}}, "string"),
+    ("Zod's record", mapping(NUMBER, propertyNames=TEXT), "{\n[key: string]: number,\n}"),
+    ("tuple and more", array(NULLABLE_TEXT, prefixItems=[TEXT]), "[string, ...(string | null)[]]"),
+    ("tuple and more of draft 7", array([TEXT], additionalItems=NUMBER), "[string, ...number[]]"),
+    ("odd key", opened(**{"a-b": {}, "a\n": {}}), '{\n"a-b"?: any,\n"a\\n"?: any,\n}'),
+    ("ref", {"$ref": "#/$defs/a~1b", "$defs": {"a/b": TEXT}}, "string"),
     ("ref to nothing", {"$ref": "#/$defs/none"}, "any"),
     ("ref abroad", {"$ref": "https://example.com/schema"}, "any"),
-    ("allOf of one", {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "string"}}}, "string"),
-    (
-        "allOf",
-        {
-            "allOf": [
-                {"type": "object", "properties": {"a": {}}},
-                {"anyOf": [{"type": "string"}, {"type": "null"}]},
-            ]
-        },
-        "{\na?: any,\n} & (string | null)",
-    ),
-    (
-        "object next to oneOf",
-        {"type": "object", "properties": {"a": {}}, "oneOf": [{"required": ["a"]}]},
-        "{\na?: any,\n}",
-    ),
+    ("allOf of one", {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": TEXT}}, "string"),
+    ("allOf", {"allOf": [opened(a={}), {"anyOf": [TEXT, NULL]}]}, "{\na?: any,\n} & (string | null)"),
+    ("object next to oneOf", {**opened(a={}), "oneOf": [{"required": ["a"]}]}, "{\na?: any,\n}"),
     (
         "bounds",
-        {
-            "type": "object",
-            "properties": {"n": {"type": "integer", "default": 3, "minimum": 1, "maximum": 9}},
-        },
+        opened(n=integer(default=3, minimum=1, maximum=9)),
         "{\nn?: number, // default: 3, minimum: 1, maximum: 9\n}",
     ),
     (
         "bounds of variants",
-        {
-            "type": "object",
-            "properties": {"n": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}},
-        },
+        opened(n={"anyOf": [text(format="date"), NULL]}),
         '{\nn?: string | null, // format: "date"\n}',
     ),
-    (
-        "bounds of items",
-        {
-            "type": "object",
-            "properties": {"n": {"type": "array", "items": {"type": "string", "maxLength": 3}}},
-        },
-        "{\nn?: string[], // items maxLength: 3\n}",
-    ),
+    ("bounds of items", opened(n=array(text(maxLength=3))), "{\nn?: string[], // items maxLength: 3\n}"),
     (
         "lines in a description",
-        {"type": "object", "properties": {"n": {"type": "string", "description": "one\ntwo"}}},
+        opened(n=text(description="one\ntwo")),
         "{\n// one\n// two\nn?: string,\n}",
     ),
     (
         "described variants of anyOf take a line each",
-        {
-            "type": "object",
-            "properties": {"n": {"anyOf": [{"type": "string", "description": "d"}, {"type": "null"}]}},
-        },
+        opened(n={"anyOf": [text(description="d"), NULL]}),
         "{\nn?:\n | string // d\n | null\n,\n}",
     ),
     (
         "description of a reference's target",
-        {
-            "type": "object",
-            "properties": {"n": {"$ref": "#/$defs/a"}},
-            "$defs": {"a": {"type": "string", "description": "why"}},
-        },
+        {**opened(n={"$ref": "#/$defs/a"}), "$defs": {"a": text(description="why")}},
         "{\n// why\nn?: string,\n}",
     ),
     (
         "recursion",
-        {
-            "type": "object",
-            "properties": {"next": {"$ref": "#"}, "x": {"type": "array", "items": {"$ref": "#"}}},
-        },
+        opened(next={"$ref": "#"}, x=array({"$ref": "#"})),
         "{\nnext?: any /* recursive: # */,\nx?: any /* recursive: # */[],\n}",
     ),
     ("true", True, "any"),
@@ -243,12 +173,10 @@ def test_depth_ends_in_any() -> None:
 
 def test_references_that_double_at_each_step_end_in_any() -> None:
     steps = {
-        f"s{i}": {"type": "object", "properties": {n: {"$ref": f"#/$defs/s{i + 1}"} for n in "ab"}}
-        for i in range(30)
+        f"s{i}": opened(a={"$ref": f"#/$defs/s{i + 1}"}, b={"$ref": f"#/$defs/s{i + 1}"}) for i in range(30)
     }
     began = time.monotonic()
-    text = to_typescript({"$ref": "#/$defs/s0", "$defs": steps})
-    assert len(text) < 2_000_000
+    assert len(to_typescript({"$ref": "#/$defs/s0", "$defs": steps})) < 2_000_000
     assert time.monotonic() - began < 5
 
 
@@ -283,24 +211,24 @@ LITERALS = ("const", "enum")
 LINE_BREAKS = ("\n", "\r\n", "\r", "\u2028", "\u2029")  # TypeScript's
 
 
-def with_texts(schema: Any, text: str) -> Any:
+def with_texts(schema: Any, shown: str) -> Any:
     """The schema with the text wherever a comment may show it."""
     if isinstance(schema, list):
-        return [with_texts(each, text) for each in schema]
+        return [with_texts(part, shown) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    inner = {key: each if key in LITERALS else with_texts(each, text) for key, each in schema.items()}
-    return inner | {"title": text, "description": text, "default": text, "examples": [text]}
+    inner = {key: part if key in LITERALS else with_texts(part, shown) for key, part in schema.items()}
+    return inner | {"title": shown, "description": shown, "default": shown, "examples": [shown]}
 
 
 @settings(max_examples=100)
 @given(anything, st.sampled_from(LINE_BREAKS))
 def test_no_text_breaks_out_of_a_comment(schema: Any, line_break: str) -> None:
-    text = to_typescript(with_texts({"properties": {"a": schema}}, f"*/{line_break}outside"))
-    for line in re.split("|".join(LINE_BREAKS), text):
-        before, found, _ = line.partition("outside")
-        assert not found or "//" in before, text
-    assert "outside" in text
+    written = to_typescript(with_texts({"properties": {"a": schema}}, f"*/{line_break}outside"))
+    for line in re.split("|".join(LINE_BREAKS), written):
+        before, outside, _ = line.partition("outside")
+        assert not outside or "//" in before, written
+    assert "outside" in written
 
 
 def test_a_literal_is_json() -> None:

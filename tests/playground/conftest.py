@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpt_oss_server.settings import Settings
+from tests.doubles.serving import serving
 from tests.tools.python.conftest import bubblewrap
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -48,6 +51,7 @@ class Visit:
 
     def __init__(self, browser: Any, url: str, shots: Path, **options: Any) -> None:
         self.context = browser.new_context(accept_downloads=True, **options)
+        self.url = url  # of the API
         self.base = url.removesuffix("/v1") + "/"
         self.problems: list[str] = []
         self.page = self.context.new_page()
@@ -70,9 +74,18 @@ class Visit:
         self.page.get_by_text("See every token").wait_for()
         return self.page
 
+    def ignore(self, text: str) -> None:
+        """Forgets what the browser itself wrote of requests that a test lets fail."""
+        self.problems[:] = [problem for problem in self.problems if text not in problem]
+
     def ask(self, text: str) -> None:
         self.page.get_by_label("Message", exact=True).fill(text)
         self.page.keyboard.press("Enter")
+
+    def asked(self, text: str, count: int = 1) -> Any:
+        """The answer to a message, once it is complete: the last of `count`."""
+        self.ask(text)
+        return self.answered(count)
 
     def answered(self, count: int = 1) -> Any:
         """The last answer, once it is complete."""
@@ -113,15 +126,46 @@ def sandboxed() -> None:
         thread.submit(bubblewrap).result()
 
 
+Visiting = Callable[..., Visit]
+Opened = Callable[..., Visit]
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def choose_file(page: Any, button: str, path: Path) -> None:
+    with page.expect_file_chooser() as chooser:
+        press(page, button)
+    chooser.value.set_files(path)
+
+
 @pytest.fixture
-def visit(browser: Any, shots: Path) -> Iterator[Any]:
-    made: list[Visit] = []
+def visit(browser: Any, shots: Path) -> Iterator[Visiting]:
+    visits: list[Visit] = []
 
-    def make(url: str, **options: Any) -> Visit:
-        made.append(Visit(browser, url, shots, **options))
-        return made[-1]
+    def start(url: str, **options: Any) -> Visit:
+        visits.append(Visit(browser, url, shots, **options))
+        return visits[-1]
 
-    yield make
-    for each in made:
-        each.context.close()
-        assert not each.problems
+    yield start
+    for visit in visits:
+        visit.context.close()
+        assert not visit.problems
+
+
+@pytest.fixture
+def opened(visit: Visiting) -> Iterator[Opened]:
+    """Opens the page of a server: one that runs, by its URL, or one for the engine."""
+    with ExitStack() as servers:
+
+        def start(engine: Any, settings: Settings | None = None, **options: Any) -> Visit:
+            wrap = options.pop("wrap", lambda app: app)
+            url = engine
+            if not isinstance(engine, str):
+                url = servers.enter_context(serving(engine, settings, wrap=wrap))
+            opened = visit(url, **options)
+            opened.open()
+            return opened
+
+        yield start

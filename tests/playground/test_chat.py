@@ -1,8 +1,12 @@
-"""The playground's chat in a real browser, with the embedded model and with scripts."""
+"""The playground's chat in a real browser, with the embedded model and with scripts.
+
+`WEB_SHOTS=docs/images pytest -m browser tests/playground/test_chat.py` takes the picture in README again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +15,11 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
+from tests.playground.conftest import Opened, Visiting, choose_file, press
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
 
-Visiting = Callable[..., Any]
 LONG = "<|channel|>analysis<|message|>Counting." + "<|end|><|start|>assistant<|channel|>final<|message|>"
 NUMBERS = LONG + " ".join(map(str, range(120))) + "<|return|>"
 HELLO = "<|channel|>final<|message|>Hello **there**.<|return|>"
@@ -33,19 +37,18 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def use(page: Any, *, temperature: str = "0", tools: tuple[str, ...] = ()) -> None:
-    page.get_by_role("button", name="Setup").click()
+    press(page, "Setup")
     page.get_by_label("Temperature").fill(temperature)
     for tool in tools:
         page.get_by_label(tool).check()
-    page.get_by_role("button", name="Tokens", exact=True).click()
+    press(page, "Tokens")
 
 
-def test_a_question_is_answered_and_every_token_shown(tiny: str, visit: Visiting) -> None:
-    found = visit(tiny)
-    page = found.open()
+def test_a_question_is_answered_and_every_token_shown(tiny: str, opened: Opened) -> None:
+    found = opened(tiny)
+    page = found.page
     use(page)
-    found.ask("Who are you?")
-    answer = found.answered()
+    answer = found.asked("Who are you?")
     assert "demonstration" in answer.inner_text()
     page.get_by_text("StreamableParser reads the same").wait_for()
     assert "<|start|>" in page.locator(".row.tokens").first.inner_text()
@@ -56,139 +59,132 @@ def test_a_question_is_answered_and_every_token_shown(tiny: str, visit: Visiting
     found.shot("answer")
 
 
-def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, visit: Visiting) -> None:
-    found = visit(tiny)
-    page = found.open()
+def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, opened: Opened) -> None:
+    found = opened(tiny)
+    page = found.page
     use(page)
-    page.get_by_role("button", name="Setup").click()
-    page.get_by_role("button", name="Add a function").click()
-    page.get_by_role("button", name="Tokens", exact=True).click()
+    press(page, "Setup")
+    press(page, "Add a function")
+    press(page, "Tokens")
     found.ask("What is the weather in Paris?")
     page.get_by_label("Result of get_weather").fill('{"temperature": 21}')
     found.shot("call")
-    page.get_by_role("button", name="Continue").click()
+    press(page, "Continue")
     page.get_by_text("You answered").wait_for()
     assert "21" in found.answered().locator(".answer").last.inner_text()
     found.shot("call-answered")
 
 
-def test_results_that_are_given_in_advance_are_sent_without_asking(visit: Visiting) -> None:
+def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opened) -> None:
     def call(city: str) -> str:
         arguments = f'{{"city": "{city}"}}'
         return (
             f"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{arguments}<|call|>"
         )
 
-    with serving(scripted(call("Oslo"), HELLO, call("Rome"), AGAIN, call("Bern"))) as url:
-        found = visit(url)
-        page = found.open()
-        page.get_by_role("button", name="Setup").click()
-        page.get_by_role("button", name="Add a function").click()
-        for place, result in (("oslo", "4 degrees"), ("rome", "20 degrees")):
-            page.get_by_role("button", name="Add a result that is sent without asking").click()
-            page.get_by_label("Arguments contain").last.fill(place)
-            page.get_by_label("Result that is sent").last.fill(result)
-        found.shot("canned")
-        found.ask("Oslo?")
-        page.get_by_text("4 degrees").wait_for()
-        assert "Hello there." in found.answered().inner_text()
-        found.ask("Rome?")
-        page.get_by_text("20 degrees").wait_for()
-        page.get_by_text("Once more.").wait_for()
-        found.ask("Bern?")
-        page.get_by_label("Result of get_weather").wait_for()  # no row fits
+    found = opened(scripted(call("Oslo"), HELLO, call("Rome"), AGAIN, call("Bern")))
+    page = found.page
+    press(page, "Setup")
+    press(page, "Add a function")
+    for place, result in (("oslo", "4 degrees"), ("rome", "20 degrees")):
+        press(page, "Add a result that is sent without asking")
+        page.get_by_label("Arguments contain").last.fill(place)
+        page.get_by_label("Result that is sent").last.fill(result)
+    found.shot("canned")
+    found.ask("Oslo?")
+    page.get_by_text("4 degrees").wait_for()
+    assert "Hello there." in found.answered().inner_text()
+    found.ask("Rome?")
+    page.get_by_text("20 degrees").wait_for()
+    page.get_by_text("Once more.").wait_for()
+    found.ask("Bern?")
+    page.get_by_label("Result of get_weather").wait_for()  # no row fits
 
 
 @pytest.mark.usefixtures("sandboxed")
-def test_python_calculates(tiny: str, visit: Visiting) -> None:
-    found = visit(tiny)
-    page = found.open()
+def test_python_calculates(tiny: str, opened: Opened) -> None:
+    found = opened(tiny)
+    page = found.page
     use(page, tools=("Python",))
-    found.ask("What is 17 times 23?")
-    answer = found.answered()
+    answer = found.asked("What is 17 times 23?")
     answer.get_by_text("Ran Python").click()
     assert "391" in answer.inner_text()
     page.locator(".tool-card").first.wait_for()
     found.shot("python")
 
 
-def test_the_browser_s_sources_are_links(tiny: str, visit: Visiting) -> None:
-    found = visit(tiny)
-    page = found.open()
+def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
+    found = opened(tiny)
+    page = found.page
     use(page, tools=("Browser",))
-    found.ask("Search for the harbour depth.")
-    answer = found.answered()
+    answer = found.asked("Search for the harbour depth.")
     assert answer.get_by_text("Searched").count() >= 1
     assert page.get_by_label("Sources").count() == 1
-    page.get_by_role("button", name="The quoted lines").click()
+    press(page, "The quoted lines")
     assert "Harbour depth is forty metres." in page.locator(".quoted .hit").inner_text()
     found.shot("browser")
 
 
-def test_editing_and_regenerating_make_branches(visit: Visiting) -> None:
-    with serving(scripted(HELLO, AGAIN, "<|channel|>final<|message|>Third.<|return|>")) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Hi")
-        assert found.answered().locator("strong").inner_text() == "there"
-        page.get_by_label("Regenerate").click()
-        page.get_by_text("Once more.", exact=True).wait_for()
-        assert page.get_by_text("2 / 2").count() == 1
-        page.get_by_label("Previous version").click()
-        page.get_by_text("Hello there.").wait_for()
-        page.get_by_label("Edit", exact=True).click()
-        page.get_by_label("Edit the message").fill("Hi again")
-        page.get_by_role("button", name="Send as a new branch").click()
-        page.get_by_text("Third.", exact=True).wait_for()
-        found.shot("branches")
-        page.get_by_label("Previous version").click()
-        page.get_by_text("Hello there.").wait_for()
-        page.reload()
-        page.get_by_text("Hello there.").wait_for()
+def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
+    found = opened(scripted(HELLO, AGAIN, "<|channel|>final<|message|>Third.<|return|>"))
+    page = found.page
+    found.ask("Hi")
+    assert found.answered().locator("strong").inner_text() == "there"
+    page.get_by_label("Regenerate").click()
+    page.get_by_text("Once more.", exact=True).wait_for()
+    assert page.get_by_text("2 / 2").count() == 1
+    page.get_by_label("Previous version").click()
+    page.get_by_text("Hello there.").wait_for()
+    page.get_by_label("Edit", exact=True).click()
+    page.get_by_label("Edit the message").fill("Hi again")
+    press(page, "Send as a new branch")
+    page.get_by_text("Third.", exact=True).wait_for()
+    found.shot("branches")
+    page.get_by_label("Previous version").click()
+    page.get_by_text("Hello there.").wait_for()
+    page.reload()
+    page.get_by_text("Hello there.").wait_for()
 
 
-def test_a_reload_in_mid_answer_reads_on_and_stop_stops(visit: Visiting) -> None:
-    with serving(scripted(NUMBERS, tokens_per_second=40)) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Count.")
-        page.locator(".answer", has_text="10 11 12").wait_for()
-        page.reload()
-        page.locator(".answer", has_text="117 118 119").wait_for()
-        assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
-        found.ask("Count again.")
-        page.locator(".answer", has_text="5 6 7").nth(1).wait_for()
-        page.get_by_label("Stop").click()
-        page.get_by_text("Stopped.").wait_for()
-        found.shot("stopped")
+def test_a_reload_in_mid_answer_reads_on_and_stop_stops(opened: Opened) -> None:
+    found = opened(scripted(NUMBERS, tokens_per_second=40))
+    page = found.page
+    found.ask("Count.")
+    page.locator(".answer", has_text="10 11 12").wait_for()
+    page.reload()
+    page.locator(".answer", has_text="117 118 119").wait_for()
+    assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
+    found.ask("Count again.")
+    page.locator(".answer", has_text="5 6 7").nth(1).wait_for()
+    page.get_by_label("Stop").click()
+    page.get_by_text("Stopped.").wait_for()
+    found.shot("stopped")
 
 
-def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(visit: Visiting) -> None:
-    with serving(scripted(NUMBERS, tokens_per_second=40)) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Count.")
-        page.locator(".answer", has_text="5 6 7").wait_for()
-        found.context.set_offline(True)
-        page.wait_for_timeout(700)
-        found.context.set_offline(False)
-        page.locator(".answer", has_text="117 118 119").wait_for()
-        assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
-        found.problems[:] = [each for each in found.problems if "ERR_" not in each]  # the browser's own
+def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened) -> None:
+    found = opened(scripted(NUMBERS, tokens_per_second=40))
+    page = found.page
+    found.ask("Count.")
+    page.locator(".answer", has_text="5 6 7").wait_for()
+    found.context.set_offline(True)
+    page.wait_for_timeout(700)
+    found.context.set_offline(False)
+    page.locator(".answer", has_text="117 118 119").wait_for()
+    assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
+    found.ignore("ERR_")  # the browser's own
 
 
-def test_the_keyboard_opens_panels_and_lists_its_keys(visit: Visiting) -> None:
-    with serving(scripted(HELLO)) as url:
-        page = visit(url).open()
-        page.keyboard.press("Control+Shift+S")
-        page.get_by_role("complementary", name="Setup").wait_for()
-        page.keyboard.press("Control+Shift+S")
-        page.get_by_role("complementary", name="Setup").wait_for(state="detached")
-        page.keyboard.press("Control+/")
-        dialog = page.get_by_role("dialog", name="Keyboard")
-        assert "Workbench" in dialog.inner_text()
-        page.keyboard.press("Escape")
-        dialog.wait_for(state="detached")
+def test_the_keyboard_opens_panels_and_lists_its_keys(opened: Opened) -> None:
+    page = opened(scripted(HELLO)).page
+    page.keyboard.press("Control+Shift+S")
+    page.get_by_role("complementary", name="Setup").wait_for()
+    page.keyboard.press("Control+Shift+S")
+    page.get_by_role("complementary", name="Setup").wait_for(state="detached")
+    page.keyboard.press("Control+/")
+    dialog = page.get_by_role("dialog", name="Keyboard")
+    assert "Workbench" in dialog.inner_text()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
 
 
 def test_dark_and_narrow(visit: Visiting) -> None:
@@ -196,20 +192,18 @@ def test_dark_and_narrow(visit: Visiting) -> None:
     with serving(scripted(f"<|channel|>final<|message|>{code}<|return|>")) as url:
         phone = visit(url, viewport={"width": 390, "height": 780}, color_scheme="dark")
         page = phone.open()
-        phone.ask("Show me")
-        phone.answered()
+        phone.asked("Show me")
         assert page.locator(".hl-string").inner_text() == "'hi'"
         wide = "document.documentElement.scrollWidth <= 390"
         assert page.evaluate(wide)
         phone.shot("phone")
-        page.get_by_role("button", name="Tokens", exact=True).click()
+        press(page, "Tokens")
         page.locator(".row.tokens").first.wait_for()
         assert page.evaluate(wide)
         phone.shot("phone-tokens")
         desk = visit(url, viewport={"width": 1440, "height": 900}, color_scheme="dark")
         desk.open()
-        desk.ask("Show me")
-        desk.answered()
+        desk.asked("Show me")
         desk.page.locator(".row.same, .row.differs").first.wait_for()
         desk.shot("dark")
 
@@ -223,23 +217,104 @@ def test_at_any_width_a_message_can_be_written(visit: Visiting) -> None:
             assert box["x"] + box["width"] <= width
 
 
-def test_a_conversation_is_exported_and_imported(visit: Visiting, tmp_path: Path) -> None:
-    with serving(scripted(HELLO)) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Remember the albatross")
-        found.answered()
-        with page.expect_download() as saved:
-            page.get_by_label("Export").click()
-        saved.value.save_as(tmp_path / "kept.json")
-        page.once("dialog", lambda dialog: dialog.accept())
-        page.get_by_label("Delete").click()
-        page.get_by_text("See every token").wait_for()
-        with page.expect_file_chooser() as chooser:
-            page.get_by_role("button", name="Import").click()
-        chooser.value.set_files(tmp_path / "kept.json")
-        page.get_by_text("Hello there.").wait_for()
-        page.get_by_label("Search conversations").fill("albatross")
-        assert page.locator(".list li").count() == 1
-        page.get_by_label("Search conversations").fill("pelican")
-        assert page.locator(".list li").count() == 0
+def test_a_conversation_is_exported_and_imported(opened: Opened, tmp_path: Path) -> None:
+    found = opened(scripted(HELLO))
+    page = found.page
+    found.asked("Remember the albatross")
+    with page.expect_download() as saved:
+        page.get_by_label("Export").click()
+    saved.value.save_as(tmp_path / "kept.json")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_label("Delete").click()
+    page.get_by_text("See every token").wait_for()
+    choose_file(page, "Import", tmp_path / "kept.json")
+    page.get_by_text("Hello there.").wait_for()
+    page.get_by_label("Search conversations").fill("albatross")
+    assert page.locator(".list li").count() == 1
+    page.get_by_label("Search conversations").fill("pelican")
+    assert page.locator(".list li").count() == 0
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_the_picture_shows_an_answer_with_its_tokens(opened: Opened, shots: Path) -> None:
+    found = opened(
+        inference.load("tiny"),
+        Settings(python=sandbox_of_servers()),
+        viewport={"width": 1360, "height": 850},
+        color_scheme="light",
+    )
+    page = found.page
+    use(page, tools=("Python",))
+    answer = found.asked("What is 17 times 23?")
+    answer.get_by_text("Reasoning").first.click()
+    answer.get_by_text("Ran Python").click()
+    page.locator(".row.same").first.wait_for()
+    found.show_end()
+    page.locator(".t.final.text").last.hover()
+    found.shot("playground")
+    assert "391" in answer.inner_text()
+    assert (shots / "playground.png").stat().st_size < 300_000
+
+
+# The form of an answer
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"tags": {"type": "array", "maxItems": 3, "items": {"$ref": "#/$defs/tag"}}},
+    "required": ["tags"],
+    "additionalProperties": False,
+    "$defs": {"tag": {"enum": ["red", "green"]}},
+}
+
+
+def enforce(page: Any, schema: str) -> None:
+    press(page, "Setup")
+    page.get_by_label("JSON schema, enforced").fill(schema)
+
+
+def test_an_answer_of_the_model_follows_the_schema(opened: Opened) -> None:
+    found = opened(inference.load("tiny"))
+    page = found.page
+    enforce(page, json.dumps(SCHEMA))
+    page.get_by_text("The server enforces it").wait_for()
+    found.asked("Which colours?")
+    page.get_by_text("Follows the schema.").wait_for()
+    found.shot("schema")
+
+
+def test_an_answer_that_breaks_it_is_shown_with_the_place(opened: Opened) -> None:
+    wrong = json.dumps({"tags": ["red", "blue"]})
+    found = opened(scripted(f"<|channel|>final<|message|>{wrong}<|return|>"))
+    page = found.page
+    enforce(page, json.dumps(SCHEMA))
+    found.asked("Which colours?")
+    page.get_by_text("Does not follow the schema, at /tags/1").wait_for()
+    found.shot("schema-broken")
+
+
+def test_a_schema_that_cannot_be_enforced_is_explained_before_anything_is_sent(opened: Opened) -> None:
+    found = opened(scripted("<|channel|>final<|message|>1<|return|>"))
+    page = found.page
+    enforce(page, '{"type": "string", "pattern": "(?=a)b"}')
+    page.get_by_text("look-ahead").wait_for()
+    page.get_by_label("JSON schema, enforced").fill("{")
+    page.get_by_text("The schema of the answer is no valid JSON").wait_for()
+    found.ignore("400")
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ('{"tags": ["red"]}', {"valid": True}),
+        ('{"tags": "red"}', {"valid": False, "where": "/tags"}),
+        ('{"tags": [], "more": 1}', {"valid": False, "where": "/more", "why": "It is not allowed here."}),
+        ("{}", {"valid": False, "where": "/"}),
+        ('{"tags": [', {"valid": False, "where": ""}),
+    ],
+)
+def test_the_page_finds_where_a_text_leaves_a_schema(
+    opened: Opened, text: str, verdict: dict[str, Any]
+) -> None:
+    page = opened(scripted("<|channel|>final<|message|>1<|return|>")).page
+    check = "async ([text, schema]) => (await import('./web/lib/schema.js')).checked(text, schema)"
+    assert verdict.items() <= page.evaluate(check, [text, SCHEMA]).items()

@@ -3,86 +3,74 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from inference.registry import load
 from tests.doubles.serving import scripted, serving
+from tests.playground.conftest import Opened, Visiting, choose_file, press
 
 pytestmark = pytest.mark.browser
 
-Visiting = Callable[..., Any]
 NEXT = "<|end|><|start|>assistant"
 HELLO = f"<|channel|>analysis<|message|>Be kind.{NEXT}<|channel|>final<|message|>Hello.<|return|>"
 # A channel that Harmony does not know, and a type that the library takes for a recipient.
 SLIPS = f"<|channel|>opinion<|message|>Well.{NEXT}<|channel|>final json<|message|>Done.<|return|>"
 
 
-def test_slips_are_marked_and_explained(visit: Visiting) -> None:
-    with serving(scripted(SLIPS)) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Hi")
-        found.answered()
-        card = page.locator(".slip-card").first
-        card.wait_for()
-        assert "unknown channel" in card.inner_text()
-        assert "Read as an answer to the user" in card.inner_text()
-        assert page.locator(".t.slipped").count() == 1
-        page.locator(".row.differs").wait_for()
-        assert "to=json" in page.locator(".sides").last.inner_text()  # the library takes it for a recipient
-        found.shot("slips")
+def test_slips_are_marked_and_explained(opened: Opened) -> None:
+    found = opened(scripted(SLIPS))
+    page = found.page
+    found.asked("Hi")
+    card = page.locator(".slip-card").first
+    card.wait_for()
+    assert "unknown channel" in card.inner_text()
+    assert "Read as an answer to the user" in card.inner_text()
+    assert page.locator(".t.slipped").count() == 1
+    page.locator(".row.differs").wait_for()
+    assert "to=json" in page.locator(".sides").last.inner_text()  # the library takes it for a recipient
+    found.shot("slips")
 
 
-def test_the_library_s_error_is_shown(visit: Visiting) -> None:
-    with serving(scripted("<|channel|>final<|message|>One.<|end|>Two.<|return|>")) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Hi")
-        found.answered()
-        page.locator(".row.differs", has_text="stops at token").wait_for()
-        found.shot("library-error")
+def test_the_library_s_error_is_shown(opened: Opened) -> None:
+    found = opened(scripted("<|channel|>final<|message|>One.<|end|>Two.<|return|>"))
+    page = found.page
+    found.asked("Hi")
+    page.locator(".row.differs", has_text="stops at token").wait_for()
+    found.shot("library-error")
 
 
-def test_a_trace_is_saved_opened_elsewhere_and_replayed(visit: Visiting, tmp_path: Path) -> None:
+def test_a_trace_is_saved_opened_elsewhere_and_replayed(
+    visit: Visiting, opened: Opened, tmp_path: Path
+) -> None:
     path = tmp_path / "trace.json"
-    with serving(scripted(HELLO)) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Hi")
-        found.answered()
-        page.locator(".row.same").wait_for()
-        with page.expect_download() as saved:
-            page.get_by_role("button", name="Save trace").click()
-        saved.value.save_as(path)
+    found = opened(scripted(HELLO))
+    page = found.page
+    found.asked("Hi")
+    page.locator(".row.same").wait_for()
+    with page.expect_download() as saved:
+        press(page, "Save trace")
+    saved.value.save_as(path)
     with serving(load(f"scripted:{path}")) as url:
         other = visit(url)
         page = other.open()
-        with page.expect_file_chooser() as chooser:
-            page.get_by_role("button", name="Open a trace").click()
-        chooser.value.set_files(path)
+        choose_file(page, "Open a trace", path)
         page.locator(".row.same").wait_for()
         assert "Hello" in page.locator(".whole").inner_text()
         assert page.locator(".t.dropped").count() > 3  # the reasoning
         other.shot("opened-trace")
-        page.get_by_role("button", name="Close it").click()
-        other.ask("Hi")
-        assert "Hello." in other.answered().inner_text()
+        press(page, "Close it")
+        assert "Hello." in other.asked("Hi").inner_text()
 
 
-def test_other_files_are_no_traces(visit: Visiting, tmp_path: Path) -> None:
+def test_other_files_are_no_traces(opened: Opened, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text('{"format": "else"}')
-    with serving(scripted(HELLO)) as url:
-        page = visit(url).open()
-        with page.expect_file_chooser() as chooser:
-            page.get_by_role("button", name="Open a trace").click()
-        chooser.value.set_files(path)
-        page.get_by_role("alert").get_by_text("cannot be opened: it is no trace").wait_for()
+    page = opened(scripted(HELLO)).page
+    choose_file(page, "Open a trace", path)
+    page.get_by_role("alert").get_by_text("cannot be opened: it is no trace").wait_for()
 
 
 def test_fifty_thousand_tokens_are_drawn_as_they_come_into_sight(visit: Visiting, tmp_path: Path) -> None:
@@ -94,9 +82,7 @@ def test_fifty_thousand_tokens_are_drawn_as_they_come_into_sight(visit: Visiting
         path.write_text(json.dumps(trace))
         assert len(trace["responses"][0]["generations"][0]["tokens"]) > 50_000
         page = visit(url).open()
-        with page.expect_file_chooser() as chooser:
-            page.get_by_role("button", name="Open a trace").click()
-        chooser.value.set_files(path)
+        choose_file(page, "Open a trace", path)
         page.locator(".row.title").first.wait_for()
         assert page.locator(".row").count() < 200  # of thousands
         height = page.evaluate("document.querySelector('.virtual').scrollHeight")
@@ -146,15 +132,14 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_tokens_can_be_read(visit: Visiting, scheme: str) -> None:
+def test_all_tokens_can_be_read(opened: Opened, scheme: str) -> None:
     """Those that the next turn leaves out too: 4.5 is the contrast that WCAG asks of text."""
-    with serving(scripted(HELLO, SLIPS)) as url:
-        found = visit(url, color_scheme=scheme, viewport={"width": 1280, "height": 1400})
-        page = found.open()
-        for number in (1, 2):
-            found.ask("Hi")
-            found.answered(number)
-            page.locator(".row.same, .row.differs").first.wait_for()
-            lowest, token = page.evaluate(CONTRAST)
-            assert lowest >= 4.5, token
-        assert page.locator(".t.dropped").count() > 0
+    found = opened(scripted(HELLO, SLIPS), color_scheme=scheme, viewport={"width": 1280, "height": 1400})
+    page = found.page
+    for number in (1, 2):
+        found.ask("Hi")
+        found.answered(number)
+        page.locator(".row.same, .row.differs").first.wait_for()
+        lowest, token = page.evaluate(CONTRAST)
+        assert lowest >= 4.5, token
+    assert page.locator(".t.dropped").count() > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,20 +10,19 @@ from gpt_oss_server.settings import Settings
 from tests.doubles.apis.mcp_asking import ANSWER, call
 from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.echo_server import watched
+from tests.playground.conftest import Visiting, press
 
 pytestmark = pytest.mark.browser
-
-Visiting = Callable[..., Any]
 
 
 def with_server(found: Any, url: str, *, asks: bool) -> Any:
     page = found.open()
-    page.get_by_role("button", name="Setup").click()
-    page.get_by_role("button", name="Add a server").click()
+    press(page, "Setup")
+    press(page, "Add a server")
     page.get_by_label("Label").fill("echoes")
     page.get_by_label("Address").fill(url)
     page.get_by_label("Ask me before each call").set_checked(asks)
-    page.get_by_role("button", name="Tokens", exact=True).click()
+    press(page, "Tokens")
     return page
 
 
@@ -33,8 +31,7 @@ def test_tools_are_listed_and_called(visit: Visiting) -> None:
     with watched() as (server, seen), serving(script, Settings(allow_private_hosts=True)) as url:
         found = visit(url)
         page = with_server(found, server, asks=False)
-        found.ask("Say it")
-        answer = found.answered()
+        answer = found.asked("Say it")
         answer.get_by_text("Tools of echoes").click()
         assert "Says the same." in answer.locator(".hits").inner_text()
         answer.get_by_text("echoes: echo").click()
@@ -74,7 +71,6 @@ def test_a_tool_that_fails_is_shown_with_its_error(visit: Visiting) -> None:
     with watched() as (server, _), serving(script, Settings(allow_private_hosts=True)) as url:
         found = visit(url)
         with_server(found, server, asks=False)
-        found.ask("Try")
-        answer = found.answered()
+        answer = found.asked("Try")
         answer.get_by_text("echoes: fail").click()
         assert "the sea is calm" in answer.locator(".output.bad").inner_text()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.doubles.serving import scripted, serving
+from tests.playground.conftest import Opened, Visiting, choose_file
 
 pytestmark = pytest.mark.browser
 
@@ -46,22 +46,21 @@ HOSTILE = (
 )
 
 
-def test_a_corpus_of_attacks_renders_inert(visit: Callable[..., Any]) -> None:
+def test_a_corpus_of_attacks_renders_inert(opened: Opened) -> None:
     answers = [f"<|channel|>final<|message|>{attack}\n\nafter<|return|>" for attack in ATTACKS]
-    with serving(scripted(*answers)) as url:
-        found = visit(url)
-        page = found.open()
-        for number, _ in enumerate(ATTACKS, 1):
-            found.ask(f"Number {number}")
-            found.answered(number)
-        for link in page.locator(".message.assistant .block a", has_text="click").all():
-            assert not link.get_attribute("href")
-        assert page.evaluate("window.hit") is None
-        assert page.evaluate(HOSTILE) == 0
-        assert page.url == found.base
+    found = opened(scripted(*answers))
+    page = found.page
+    for number, _ in enumerate(ATTACKS, 1):
+        found.ask(f"Number {number}")
+        found.answered(number)
+    for link in page.locator(".message.assistant .block a", has_text="click").all():
+        assert not link.get_attribute("href")
+    assert page.evaluate("window.hit") is None
+    assert page.evaluate(HOSTILE) == 0
+    assert page.url == found.base
 
 
-def test_a_forged_trace_renders_inert(visit: Callable[..., Any], tmp_path: Any) -> None:
+def test_a_forged_trace_renders_inert(visit: Visiting, tmp_path: Any) -> None:
     evil = "<img src=x onerror=window.hit=1>"
     with serving(scripted(f"<|channel|>thoughts<|message|>{evil}<|return|>")) as url:
         answer = httpx.post(f"{url}/responses", json={"input": evil}).json()
@@ -70,9 +69,7 @@ def test_a_forged_trace_renders_inert(visit: Callable[..., Any], tmp_path: Any) 
         trace["responses"][0]["generations"][0]["slips"][0]["detail"] = evil
         (tmp_path / "t.json").write_text(json.dumps(trace))
         page = visit(url).open()
-        with page.expect_file_chooser() as chooser:
-            page.get_by_role("button", name="Open a trace").click()
-        chooser.value.set_files(tmp_path / "t.json")
+        choose_file(page, "Open a trace", tmp_path / "t.json")
         page.locator(".row.tokens").first.wait_for()
         page.evaluate("document.querySelector('.virtual').scrollTop = 1e9")
         page.locator(".slip-card").first.wait_for()

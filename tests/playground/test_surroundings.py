@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -12,10 +11,10 @@ from starlette.responses import JSONResponse
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
+from tests.playground.conftest import Opened, Visiting, press
 
 pytestmark = pytest.mark.browser
 
-Visiting = Callable[..., Any]
 THINKS = "<|channel|>analysis<|message|>Be kind.<|end|><|start|>assistant"
 HELLO = f"{THINKS}<|channel|>final<|message|>Hello.<|return|>"
 
@@ -58,47 +57,43 @@ class Guard:
 
 def give_key(page: Any, key: str = "sesame") -> None:
     page.get_by_label("The server requires a key").fill(key)
-    page.get_by_role("button", name="Use this key").click()
+    press(page, "Use this key")
 
 
 def without_refusals(found: Any) -> None:
     """Without a key, requests are refused, which the browser itself writes to its console."""
-    found.problems[:] = [each for each in found.problems if "401" not in each]
+    found.ignore("401")
 
 
 def test_behind_a_path_prefix(visit: Visiting) -> None:
     with serving(scripted(HELLO, HELLO), wrap=behind_prefix) as url:
         found = visit(url.removesuffix("/v1") + "/box/v1")
         page = found.open()
-        found.ask("Hi")
-        assert "Hello." in found.answered().inner_text()
+        assert "Hello." in found.asked("Hi").inner_text()
         page.locator(".row.same").wait_for()
-        page.get_by_role("button", name="Setup").click()
+        press(page, "Setup")
         page.get_by_label("Answers come over").select_option("WebSocket")
-        found.ask("Hi again")
-        assert "Hello." in found.answered(2).inner_text()
+        assert "Hello." in found.asked("Hi again", 2).inner_text()
 
 
-def test_with_a_key_that_stays_in_the_tab(visit: Visiting) -> None:
-    with serving(scripted(HELLO), wrap=Guard()) as url:
-        found = visit(url)
-        page = found.open()
-        page.get_by_role("status").get_by_text("Enter a key of this server").wait_for()
-        page.wait_for_function("document.activeElement.type === 'password'")
-        give_key(page, "wrong")
-        page.get_by_role("status").get_by_text("A key is missing.").wait_for()
-        give_key(page)
-        page.get_by_text("Chat with scripted").wait_for()
-        found.ask("Hi")
-        assert "Hello." in found.answered().inner_text()
-        stored = "JSON.stringify(localStorage) + document.cookie"
-        assert "sesame" not in page.evaluate(stored)
-        assert "sesame" in page.evaluate("JSON.stringify(sessionStorage)")
-        page.get_by_role("button", name="Setup").click()
-        page.get_by_role("button", name="Forget the key").click()
-        page.get_by_label("The server requires a key").wait_for()
-        assert "sesame" not in page.evaluate("JSON.stringify(sessionStorage)")
-        without_refusals(found)
+def test_with_a_key_that_stays_in_the_tab(opened: Opened) -> None:
+    found = opened(scripted(HELLO), wrap=Guard())
+    page = found.page
+    page.get_by_role("status").get_by_text("Enter a key of this server").wait_for()
+    page.wait_for_function("document.activeElement.type === 'password'")
+    give_key(page, "wrong")
+    page.get_by_role("status").get_by_text("A key is missing.").wait_for()
+    give_key(page)
+    page.get_by_text("Chat with scripted").wait_for()
+    assert "Hello." in found.asked("Hi").inner_text()
+    stored = "JSON.stringify(localStorage) + document.cookie"
+    assert "sesame" not in page.evaluate(stored)
+    assert "sesame" in page.evaluate("JSON.stringify(sessionStorage)")
+    press(page, "Setup")
+    press(page, "Forget the key")
+    page.get_by_label("The server requires a key").wait_for()
+    assert "sesame" not in page.evaluate("JSON.stringify(sessionStorage)")
+    without_refusals(found)
 
 
 def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
@@ -113,60 +108,56 @@ def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
         without_refusals(found)
 
 
-def test_with_a_key_over_websocket(visit: Visiting) -> None:
-    with serving(scripted(HELLO, HELLO), Settings(api_key=("sesame",))) as url:
-        found = visit(url)
-        page = found.open()
-        give_key(page)
-        page.get_by_text("Chat with scripted").wait_for()
-        page.get_by_role("button", name="Setup").click()
-        page.get_by_label("Answers come over").select_option("WebSocket")
-        with page.expect_websocket() as opened:
-            found.ask("Hi")
-        assert "sesame" not in opened.value.url
-        assert "Hello." in found.answered().inner_text()
-        without_refusals(found)
-
-
-def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(visit: Visiting) -> None:
-    guard = Guard()
-    with serving(scripted(HELLO, HELLO), wrap=guard) as url:
-        found = visit(url)
-        page = found.open()
-        give_key(page)
-        page.get_by_text("Chat with scripted").wait_for()
-        guard.key = "another"
+def test_with_a_key_over_websocket(opened: Opened) -> None:
+    found = opened(scripted(HELLO, HELLO), Settings(api_key=("sesame",)))
+    page = found.page
+    give_key(page)
+    page.get_by_text("Chat with scripted").wait_for()
+    press(page, "Setup")
+    page.get_by_label("Answers come over").select_option("WebSocket")
+    with page.expect_websocket() as socket:
         found.ask("Hi")
-        give_key(page, "another")
-        page.get_by_label("Regenerate").click()
-        page.locator(".answer", has_text="Hello.").wait_for()
-        without_refusals(found)
+    assert "sesame" not in socket.value.url
+    assert "Hello." in found.answered().inner_text()
+    without_refusals(found)
+
+
+def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(opened: Opened) -> None:
+    guard = Guard()
+    found = opened(scripted(HELLO, HELLO), wrap=guard)
+    page = found.page
+    give_key(page)
+    page.get_by_text("Chat with scripted").wait_for()
+    guard.key = "another"
+    found.ask("Hi")
+    give_key(page, "another")
+    page.get_by_label("Regenerate").click()
+    page.locator(".answer", has_text="Hello.").wait_for()
+    without_refusals(found)
 
 
 @pytest.mark.usefixtures("sandboxed")
-def test_files_that_python_wrote_are_saved_with_the_key(visit: Visiting) -> None:
+def test_files_that_python_wrote_are_saved_with_the_key(opened: Opened) -> None:
     code = "open('/mnt/data/tides \u00e4.csv', 'w').write('a,b')"
     python = f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
-    with serving(scripted(python, HELLO), Settings(python="bubblewrap"), wrap=Guard()) as url:
-        found = visit(url)
-        page = found.open()
-        give_key(page)
-        page.get_by_text("Chat with scripted").wait_for()
-        page.get_by_role("button", name="Setup").click()
-        page.get_by_label("Python").check()
-        found.ask("Write it")
-        found.answered()
-        with page.expect_download() as saved:  # a link would carry no key
-            page.get_by_role("button", name="tides \u00e4.csv").click()
-        assert saved.value.suggested_filename == "tides \u00e4.csv"
-        assert saved.value.path().read_text() == "a,b"
-        found.shot("python-file")
-        page.reload()
-        page.evaluate(OLDER)
-        page.reload()
-        page.get_by_role("button", name="Files that it wrote").click()
-        page.get_by_role("button", name="tides \u00e4.csv").wait_for()
-        without_refusals(found)
+    found = opened(scripted(python, HELLO), Settings(python="bubblewrap"), wrap=Guard())
+    page = found.page
+    give_key(page)
+    page.get_by_text("Chat with scripted").wait_for()
+    press(page, "Setup")
+    page.get_by_label("Python").check()
+    found.asked("Write it")
+    with page.expect_download() as saved:  # a link would carry no key
+        press(page, "tides \u00e4.csv")
+    assert saved.value.suggested_filename == "tides \u00e4.csv"
+    assert saved.value.path().read_text() == "a,b"
+    found.shot("python-file")
+    page.reload()
+    page.evaluate(OLDER)
+    page.reload()
+    press(page, "Files that it wrote")
+    page.get_by_role("button", name="tides \u00e4.csv").wait_for()
+    without_refusals(found)
 
 
 # Makes the answers that the browser keeps an hour older, so that their files are not listed by themselves.
@@ -182,33 +173,29 @@ OLDER = """() => {
 }"""
 
 
-def test_with_the_event_names_of_open_responses(visit: Visiting) -> None:
-    with serving(scripted(HELLO), Settings(event_names="open-responses")) as url:
-        found = visit(url)
-        page = found.open()
-        found.ask("Hi")
-        answer = found.answered()
-        answer.get_by_text("Reasoning").click()
-        assert page.locator(".fold.analysis .plain").inner_text() == "Be kind."
+def test_with_the_event_names_of_open_responses(opened: Opened) -> None:
+    found = opened(scripted(HELLO), Settings(event_names="open-responses"))
+    page = found.page
+    answer = found.asked("Hi")
+    answer.get_by_text("Reasoning").click()
+    assert page.locator(".fold.analysis .plain").inner_text() == "Be kind."
 
 
-def test_a_tool_that_the_server_lacks_is_explained_where_it_is_switched_on(visit: Visiting) -> None:
-    with serving(scripted(HELLO), Settings(browser="off", python="unsafe-local", debug_api="off")) as url:
-        found = visit(url)
-        page = found.open()
-        page.get_by_role("button", name="Setup").click()
-        page.get_by_label("Python", exact=True).check()
-        page.get_by_label("Browser", exact=True).check()
-        page.get_by_text("The browser is off. Start with --browser").wait_for()
-        assert page.locator(".setup .bad").count() == 1, "python is on"
-        page.get_by_label("Browser", exact=True).uncheck()
-        page.locator(".setup .bad").wait_for(state="detached")
-        found.problems = [each for each in found.problems if "status of 400" not in each]
+def test_a_tool_that_the_server_lacks_is_explained_where_it_is_switched_on(opened: Opened) -> None:
+    found = opened(scripted(HELLO), Settings(browser="off", python="unsafe-local", debug_api="off"))
+    page = found.page
+    press(page, "Setup")
+    page.get_by_label("Python", exact=True).check()
+    page.get_by_label("Browser", exact=True).check()
+    page.get_by_text("The browser is off. Start with --browser").wait_for()
+    assert page.locator(".setup .bad").count() == 1, "python is on"
+    page.get_by_label("Browser", exact=True).uncheck()
+    page.locator(".setup .bad").wait_for(state="detached")
+    found.ignore("status of 400")
 
 
-def test_the_embedded_model_is_asked_what_it_can_answer(visit: Visiting) -> None:
-    with serving(inference.load("tiny")) as url:
-        found = visit(url)
-        page = found.open()
-        page.get_by_role("button", name="What can you do?").click()
-        assert "I can chat a little" in found.answered().inner_text()
+def test_the_embedded_model_is_asked_what_it_can_answer(opened: Opened) -> None:
+    found = opened(inference.load("tiny"))
+    page = found.page
+    press(page, "What can you do?")
+    assert "I can chat a little" in found.answered().inner_text()

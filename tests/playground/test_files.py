@@ -1,0 +1,212 @@
+"""The pages and their files, without a browser: complete, small, as published, with no hole for scripts."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path, PurePosixPath
+
+import httpx
+import pytest
+
+from gpt_oss_server.playground.files import STATIC, SWAGGER, static_files
+from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
+
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+MOST_BYTES = 400_000  # of the playground
+MOST_OF_A_FILE, MOST_OF_A_PICTURE = 1_000_000, 300_000  # in the repository
+MOST_LINES = 300
+PICTURE = Path(__file__).parents[2] / "docs/images/playground.png"
+MODULES = sorted(name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/"))
+_IMPORT = re.compile(r'^(?:import|export)\b[^"\n]*"(\.[^"]+)";|^} from "(\.[^"]+)";', re.MULTILINE)
+
+
+def served(settings: Settings) -> Iterator[httpx.Client]:
+    with (
+        serving(scripted(HELLO), settings) as url,
+        httpx.Client(base_url=url.removesuffix("/v1"), timeout=60) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    yield from served(Settings())
+
+
+@pytest.fixture(scope="module")
+def without() -> Iterator[httpx.Client]:
+    """A server without the playground, of a model with a hostile name."""
+    yield from served(Settings(served_model_name=("<script>alert(1)</script>",), web="off"))
+
+
+class _Links(HTMLParser):
+    """What a page loads or links to."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.inline_scripts = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.links += [value for name in ("src", "href") if (value := values.get(name))]
+        self.inline_scripts += tag == "script" and "src" not in values
+
+
+# The playground's files
+
+
+def test_all_files_together_are_small() -> None:
+    assert sum(len(file.plain) for file in static_files().values()) <= MOST_BYTES
+
+
+def text_of(name: str) -> str:
+    return static_files()[name].plain.decode()
+
+
+def imports(name: str) -> list[str]:
+    """The modules that one imports."""
+    return [_joined(name, one or other) for one, other in _IMPORT.findall(text_of(name))]
+
+
+def _joined(name: str, relative: str) -> str:
+    parts: list[str] = []
+    for part in [*PurePosixPath(name).parent.parts, *relative.split("/")]:
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_are_short_and_import_each_other_only(name: str) -> None:
+    text = text_of(name)
+    assert text.count("\n") <= MOST_LINES
+    assert "http" not in "".join(re.findall(r"\bimport\b.*|\bfrom \".*", text))
+    assert text.startswith("// "), "it does not state what it is"
+    assert set(imports(name)) <= set(static_files())
+
+
+def test_every_module_is_used() -> None:
+    reached, waiting = set(), ["main.js"]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += imports(name)
+    assert set(MODULES) <= reached
+
+
+def test_vendored_files_are_those_that_were_published() -> None:
+    listed = json.loads((STATIC / "vendor/vendored.json").read_text())
+    vendored = {path.relative_to(STATIC / "vendor").as_posix() for path in STATIC.glob("vendor/**/*.js")}
+    assert {row["file"] for row in listed} == vendored
+    for row in listed:
+        content = (STATIC / "vendor" / row["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == row["sha256"], row["file"]
+        assert all(row[key] for key in ("package", "version", "license"))
+        assert all((STATIC / "vendor" / name).is_file() for name in row["license_files"])
+
+
+def test_the_page_has_no_inline_script_and_a_strict_policy(client: httpx.Client) -> None:
+    answer = client.get("/")
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\bon\w+=|style=", answer.text)
+    for link in _Links(answer.text).links:
+        assert not link.startswith(("/", "http")), "links are relative, for a path prefix"
+        assert client.get(f"/{link}").status_code == 200, link
+
+
+def test_files_are_compressed_and_requested_again_by_their_tag(client: httpx.Client) -> None:
+    plain = client.get("/web/main.js", headers={"accept-encoding": "identity"})
+    packed = client.get("/web/main.js", headers={"accept-encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert plain.content == packed.content == (STATIC / "main.js").read_bytes()
+    assert plain.headers["etag"] != packed.headers["etag"]
+    again = client.get("/web/main.js", headers={"if-none-match": packed.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"web/{name}" for name in ("vendor/vendored.json", "../files.py", "%2e%2e/files.py")),
+        *("web/vendor/htm.LICENSE", "web/"),
+        *(f"docs/{name}" for name in ("LICENSE", "vendored.json", "..%2frouter.py")),
+        "docs/swagger-ui-bundle.js.gz",
+    ],
+)
+def test_other_files_are_not_served(client: httpx.Client, path: str) -> None:
+    assert client.get(f"/{path}").status_code == 404
+
+
+def test_the_picture_of_the_readme_is_small() -> None:
+    content = PICTURE.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert len(content) < MOST_OF_A_PICTURE
+
+
+# The landing page and the API reference
+
+
+def test_web_off_removes_the_playground(without: httpx.Client) -> None:
+    for path in ("web/main.js", "web/css/base.css"):
+        answer = without.get(f"/{path}")
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
+
+
+def test_the_landing_page_names_the_model_the_api_and_the_reference(without: httpx.Client) -> None:
+    answer = without.get("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "From a terminal" in answer.text
+    assert "scripted" in answer.text
+    assert "<script" not in answer.text
+    assert "&lt;script&gt;alert(1)" in answer.text
+    assert f"{without.base_url}/v1" in answer.text
+    assert f"{without.base_url}/docs" in _Links(answer.text).links
+    assert without.head("/").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_load_nothing_from_elsewhere(without: httpx.Client, path: str) -> None:
+    answer = without.get(path)
+    page = _Links(answer.text)
+    assert page.inline_scripts == 0
+    for link in page.links:
+        if link != "data:,":
+            target = httpx.URL(str(without.base_url)).join(link)
+            assert target.host == httpx.URL(str(without.base_url)).host
+            assert without.get(target).status_code in (200, 503), link
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "http" not in policy
+
+
+def test_the_reference_describes_this_server_s_own_document(client: httpx.Client) -> None:
+    path = re.findall(r'data-document="([^"]+)"', client.get("/docs").text)[0]
+    assert "/v1/responses" in client.get(path).json()["paths"]
+
+
+def test_the_reference_s_files_are_those_that_were_published(client: httpx.Client) -> None:
+    vendored = json.loads((SWAGGER / "vendored.json").read_text())
+    assert (vendored["package"], vendored["license"]) == ("swagger-ui-dist", "Apache-2.0")
+    assert (SWAGGER / "LICENSE").is_file()
+    assert set(vendored["sha256"]) == {"swagger-ui-bundle.js", "swagger-ui.css"}
+    for name, sha256 in vendored["sha256"].items():
+        stored = (SWAGGER / f"{name}.gz").read_bytes()
+        assert len(stored) < MOST_OF_A_FILE
+        assert hashlib.sha256(gzip.decompress(stored)).hexdigest() == sha256
+        packed = client.get(f"/docs/{name}")  # httpx accepts gzip, and unpacks
+        plain = client.get(f"/docs/{name}", headers={"accept-encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert "content-encoding" not in plain.headers
+        assert packed.content == plain.content == gzip.decompress(stored)
