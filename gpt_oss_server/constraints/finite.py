@@ -19,12 +19,12 @@ def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
     for reference in judge.references:  # this list grows during the loop
         judge.has_value(resolve(root, reference))
     while True:
-        before = len(judge.found)
+        before = len(judge.finite)
         # In reverse order, because a chain of references then needs a single round: its end was met last.
         for reference in reversed(judge.references):
-            if reference not in judge.found and judge.has_value(resolve(root, reference)):
-                judge.found.add(reference)
-        if len(judge.found) == before:
+            if reference not in judge.finite and judge.has_value(resolve(root, reference)):
+                judge.finite.add(reference)
+        if len(judge.finite) == before:
             return judge.has_value(schema)
 
 
@@ -33,7 +33,7 @@ class _Judge:
         self._root = root
         self.references: list[str] = []  # in the order in which they were met
         self._known: set[str] = set()
-        self.found: set[str] = set()  # those with a value
+        self.finite: set[str] = set()  # those with a value
 
     def has_value(self, schema: Any) -> bool:
         if not isinstance(schema, dict):
@@ -49,40 +49,38 @@ class _Judge:
         if reference not in self._known:
             self._known.add(reference)
             self.references.append(reference)
-        return reference in self.found
+        return reference in self.finite
 
-    def _each(self, schemas: Iterable[Any]) -> list[bool]:
+    def _all(self, schemas: Iterable[Any]) -> list[bool]:
         """Checks every schema, without short-circuiting: the next round must know all their references."""
-        return [self.has_value(each) for each in schemas]
+        return list(map(self.has_value, schemas))
 
     def _cases(self, schema: Mapping[str, Any]) -> bool:
         for keyword in ("anyOf", "oneOf"):
-            if keyword in schema and not any(self._each(schema[keyword])):
+            if keyword in schema and not any(self._all(schema[keyword])):
                 return False
-        return all(self._each(schema.get("allOf", ())))
+        return all(self._all(schema.get("allOf", ())))
 
     def _types(self, schema: Mapping[str, Any]) -> bool:
-        given = schema.get("type")
-        types = {given} if isinstance(given, str) else set(given or ())
+        stated = schema.get("type")
+        types = {stated} if isinstance(stated, str) else set(stated or ())
         if not types or types - {"object", "array"}:
             return True
-        fitting = [self._one_type(schema, name) for name in types]
+        fitting = [self._object(schema) if name == "object" else self._array(schema) for name in types]
         return any(fitting)
 
-    def _one_type(self, schema: Mapping[str, Any], name: str) -> bool:
-        if name == "object":
-            return self._object(schema)
+    def _array(self, schema: Mapping[str, Any]) -> bool:
         first = schema.get("prefixItems", [])[: schema.get("minItems", 0)]
         more = [schema.get("items", True)] if schema.get("minItems", 0) > len(first) else []
-        return all(self._each([*first, *more]))
+        return all(self._all([*first, *more]))
 
     def _object(self, schema: Mapping[str, Any]) -> bool:
         """Counts the required properties, and optional ones up to `minProperties`."""
         properties, required = schema.get("properties", {}), schema.get("required", ())
-        own = {key: self.has_value(each) for key, each in properties.items()}
+        own = {key: self.has_value(value) for key, value in properties.items()}
         # It is not known here which pattern a name matches: any pattern with a value is enough.
         others = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties", True)]
-        has_others = any(self._each(others))
+        has_others = any(self._all(others))
         optional = sum(has for key, has in own.items() if key not in required)
         enough = has_others or len(required) + optional >= schema.get("minProperties", 0)
         return enough and all(own.get(key, has_others) for key in required)

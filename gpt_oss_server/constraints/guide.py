@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from gpt_oss_server.constraints.finite import has_finite_value
@@ -39,9 +39,9 @@ class Guides:
         self._left = _MOST
         self._text_left = _MOST_TEXT
 
-    def of(self, given: Mapping[str, Any]) -> JsonBody:
+    def of(self, schema: Mapping[str, Any]) -> JsonBody:
         """The body that the schema guides; any object where it cannot."""
-        text = json.dumps(given)
+        text = json.dumps(schema)
         if len(text) > min(_LONGEST, self._text_left) or not self._left:
             return ANY_OBJECT
         self._text_left -= len(text)
@@ -71,18 +71,15 @@ def _outline(schema: Any, *, closes: bool) -> Any:
     """
     if not isinstance(schema, dict):
         return schema
+    outline = partial(_outline, closes=closes)
     kept: dict[str, Any] = {word: schema[word] for word in _AS_THEY_ARE if word in schema}
-    for word in _SCHEMAS:
-        if word in schema:
-            kept[word] = _outline(schema[word], closes=closes)
-    for word in _LISTS_OF_SCHEMAS:
-        if word in schema:
-            kept[word] = [_outline(each, closes=closes) for each in schema[word]]
+    kept |= {word: outline(schema[word]) for word in _SCHEMAS if word in schema}
+    kept |= {word: list(map(outline, schema[word])) for word in _LISTS_OF_SCHEMAS if word in schema}
     for word in _NAMED_SCHEMAS:
         if word in schema:
-            kept[word] = {name: _outline(each, closes=closes) for name, each in schema[word].items()}
+            kept[word] = {name: outline(inner) for name, inner in schema[word].items()}
     if "oneOf" in schema and "anyOf" not in schema:
-        kept["anyOf"] = [_outline(each, closes=closes) for each in schema["oneOf"]]
+        kept["anyOf"] = list(map(outline, schema["oneOf"]))
     if "prefixItems" in schema:
         kept.pop("items", None)  # what holds for the items after the first ones holds for no other
     if "patternProperties" in schema:

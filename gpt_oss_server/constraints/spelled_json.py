@@ -127,7 +127,7 @@ class JsonValues:
             more = None if rest is False else Repeat(sequence(_COMMA, self._of(rest)))
             return _enclosed("[", first, "]", more)
         if rest is False or most == 0:
-            return _enclosed("[", [], "]")
+            return sequence("[", SPACE, "]")
         return self._list(self._of(rest), least, most)
 
     def _list(self, item: Node, least: int, most: int | None) -> Node:

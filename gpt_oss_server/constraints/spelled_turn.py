@@ -18,7 +18,7 @@ from gpt_oss_server.constraints.spelled_json import SPELT, JsonValues
 from gpt_oss_server.constraints.spelling.nodes import NOTHING, TEXT, Node, Token, Tree, choice, sequence
 from gpt_oss_server.constraints.spelling.notation import written
 from gpt_oss_server.constraints.spelling.regex import node_of_pattern
-from gpt_oss_server.constraints.spelling.rest import Rest, nodes_of
+from gpt_oss_server.constraints.spelling.rest import Rest, position_nodes
 from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, STOP_IDS, Encoding
 from inference.engine import EngineFailed
 from inference.grammar import GrammarState, Notation
@@ -90,8 +90,8 @@ class TurnSpelling:
         return self._followed().take_fitting(tokens)
 
     def positions(self) -> Sequence[Node]:
-        found = sorted((nodes_of(each) for each in self._followed().positions), key=len)
-        return [sequence(*nodes) if nodes else NOTHING for nodes in found]
+        positions = sorted(map(position_nodes, self._followed().positions), key=len)
+        return [sequence(*nodes) if nodes else NOTHING for nodes in positions]
 
     def rest(self, notation: Notation) -> str | None:
         positions = self.positions()

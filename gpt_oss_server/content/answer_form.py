@@ -17,8 +17,8 @@ from gpt_oss_server.content.biases import check_words, words_of_one_token
 from gpt_oss_server.content.dialect import FLAT, Dialect
 from gpt_oss_server.content.tools import ANY_OBJECT
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.harmony.declarations import ResponseFormat
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.render import ResponseFormat
 from gpt_oss_server.http.shared_fields import FormKind
 from gpt_oss_server.json_values import read_json_text
 

@@ -52,6 +52,16 @@ class ResponseFormat:
     description: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the developer message declares."""
+
+    instructions: str | None = None
+    tools: Sequence[FunctionTool] = ()
+    namespaces: Sequence[ToolNamespace] = ()
+    response_formats: Sequence[ResponseFormat] = ()
+
+
 def system_text(
     *,
     effort: Effort,
@@ -74,20 +84,16 @@ def system_text(
     return "\n\n".join(sections)
 
 
-def developer_text(
-    *,
-    instructions: str | None,
-    namespaces: Sequence[ToolNamespace] = (),
-    response_formats: Sequence[ResponseFormat] = (),
-) -> str:
+def developer_text(declared: Declared) -> str:
     """The text of the developer message, or an empty string if there is nothing to declare."""
     sections = []
-    if instructions:
-        sections.append(f"# Instructions\n\n{instructions}")
-    if namespaces:
+    if declared.instructions:
+        sections.append(f"# Instructions\n\n{declared.instructions}")
+    functions = [ToolNamespace(FUNCTIONS, tools=tuple(declared.tools))] if declared.tools else []
+    if namespaces := [*declared.namespaces, *functions]:
         sections.append(tools_section(namespaces))
-    if response_formats:
-        sections.append("\n\n".join(["# Response Formats", *map(_response_format, response_formats)]))
+    if declared.response_formats:
+        sections += ["# Response Formats", *map(_response_format, declared.response_formats)]
     return "\n\n".join(sections)
 
 

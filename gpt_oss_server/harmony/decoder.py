@@ -74,8 +74,6 @@ from gpt_oss_server.harmony.header import (
 )
 from gpt_oss_server.harmony.recipients import Recipients
 
-__all__ = ["Decoder", "Recipients"]
-
 _ENDS = {
     END: ClosedBy.END,
     RETURN: ClosedBy.RETURN,

@@ -9,16 +9,15 @@ know requests, items or engines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from gpt_oss_server.harmony import declarations
 from gpt_oss_server.harmony.declarations import (
     DEFAULT_IDENTITY,
     DEFAULT_KNOWLEDGE_CUTOFF,
-    FUNCTIONS,
+    Declared,
     Effort,
-    FunctionTool,
-    ResponseFormat,
     ToolNamespace,
 )
 from gpt_oss_server.harmony.encoding import (
@@ -33,8 +32,6 @@ from gpt_oss_server.harmony.encoding import (
 )
 from gpt_oss_server.harmony.events import Channel, ClosedBy, MessageFinished
 from gpt_oss_server.harmony.history import Layout, Segment, kept, split_leading_instructions
-
-__all__ = ["CallForm", "FunctionTool", "Renderer", "ResponseFormat", "ToolNamespace"]
 
 # Results that stand in for those that never come.
 CUT_OFF = "This call was cut off before it was complete, so it was not made."
@@ -85,32 +82,15 @@ class Renderer:
         )
         return Segment("system", self._message("system", text))
 
-    def developer(
-        self,
-        *,
-        instructions: str | None,
-        tools: Sequence[FunctionTool] = (),
-        namespaces: Sequence[ToolNamespace] = (),
-        response_formats: Sequence[ResponseFormat] = (),
-    ) -> Segment | None:
+    def developer(self, declared: Declared) -> Segment | None:
         """The developer message of a request, or None if there is nothing to declare."""
-        declared = [*namespaces, *([ToolNamespace(FUNCTIONS, tools=tuple(tools))] if tools else [])]
-        text = declarations.developer_text(
-            instructions=instructions, namespaces=declared, response_formats=response_formats
-        )
+        text = declarations.developer_text(declared)
         if not text:
             return None
-        return Segment("developer", self._message("developer", text), text=instructions)
+        return Segment("developer", self._message("developer", text), text=declared.instructions)
 
     def opening(
-        self,
-        system: Segment,
-        history: Sequence[Segment],
-        *,
-        instructions: str | None,
-        tools: Sequence[FunctionTool] = (),
-        namespaces: Sequence[ToolNamespace] = (),
-        response_formats: Sequence[ResponseFormat] = (),
+        self, system: Segment, history: Sequence[Segment], declared: Declared
     ) -> tuple[list[Segment], list[Segment]]:
         """The head of the prompt, with leading developer messages merged into it, and the remaining history.
 
@@ -118,13 +98,8 @@ class Renderer:
         that starts with developer items would show it two or three. The request's instructions come first.
         """
         leading, rest = split_leading_instructions(history)
-        merged = "\n\n".join(text for text in (instructions, *leading) if text)
-        developer = self.developer(
-            instructions=merged or None,
-            tools=tools,
-            namespaces=namespaces,
-            response_formats=response_formats,
-        )
+        merged = "\n\n".join(text for text in (declared.instructions, *leading) if text)
+        developer = self.developer(replace(declared, instructions=merged or None))
         return [system] if developer is None else [system, developer], rest
 
     # The conversation
@@ -134,7 +109,7 @@ class Renderer:
 
     def developer_message(self, text: str) -> Segment:
         """A developer or system item in the conversation, in the form that instructions had in training."""
-        body = declarations.developer_text(instructions=text)
+        body = declarations.developer_text(Declared(text))
         return Segment("developer", self._message("developer", body), text=text)
 
     def tools_message(self, section: str) -> Segment:

@@ -16,7 +16,7 @@ from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.constraints.binding import Binding
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.tools import RequestTools
-from gpt_oss_server.harmony.decoder import Recipients
+from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.work import Work

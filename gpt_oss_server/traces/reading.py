@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpt_oss_server.harmony.decoder import Decoder, Recipients
+from gpt_oss_server.harmony.decoder import Decoder
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import ClosedBy, HarmonyEvent, MessageFinished, Slip, SlipKind
+from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.harmony.strict import StrictReading, read_strictly
 
 

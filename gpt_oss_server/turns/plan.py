@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpt_oss_server.constraints.binding import Binding
-from gpt_oss_server.harmony.decoder import Recipients
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.models.limits import TurnLimits
 from inference.engine import Engine, Sampling

@@ -16,9 +16,10 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
+from gpt_oss_server.harmony.declarations import Declared, FunctionTool, ResponseFormat, ToolNamespace
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Layout, Segment, are_kept
-from gpt_oss_server.harmony.render import FunctionTool, Renderer, ResponseFormat, ToolNamespace
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.models.limits import default_output_limit
 from gpt_oss_server.settings import Settings
@@ -101,14 +102,8 @@ class Head:
     response_formats: Sequence[ResponseFormat] = ()
 
     def opened(self, history: Sequence[Segment]) -> _Opened:
-        return self.renderer.opening(
-            self.system,
-            history,
-            instructions=self.instructions,
-            tools=self.tools,
-            namespaces=self.namespaces,
-            response_formats=self.response_formats,
-        )
+        declared = Declared(self.instructions, self.tools, self.namespaces, self.response_formats)
+        return self.renderer.opening(self.system, history, declared)
 
     def layout(self, history: Sequence[Segment], *, all_reasoning: bool = False) -> Layout:
         return self.renderer.layout(*self.opened(history), all_reasoning=all_reasoning)

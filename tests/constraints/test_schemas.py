@@ -28,7 +28,7 @@ from tests.doubles.harmony.sampling import RandomModel, body, closing_tokens
 from tests.doubles.harmony.schemas import INTEGER, REFUSED, SCHEMAS, TEXT, Schema, closed
 
 PUBLIC: dict[str, Any] = json.loads(Path(__file__).with_name("public_schemas.json").read_text())["schemas"]
-SHARES = 16  # tests that can run in parallel
+SHARES = 8  # tests that can run in parallel
 ANSWERS = 3  # of each schema that is written here
 
 

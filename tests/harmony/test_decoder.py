@@ -15,7 +15,7 @@ from itertools import islice
 import openai_harmony
 import pytest
 
-from gpt_oss_server.harmony.decoder import Decoder, Recipients
+from gpt_oss_server.harmony.decoder import Decoder
 from gpt_oss_server.harmony.encoding import (
     CALL,
     CHANNEL,
@@ -30,6 +30,7 @@ from gpt_oss_server.harmony.encoding import (
     load_encoding,
 )
 from gpt_oss_server.harmony.events import ClosedBy, MessageFinished, SlipKind, TextDelta
+from gpt_oss_server.harmony.recipients import Recipients
 from tests.doubles.harmony.decoding import check_invariants, decode, messages_of, slips_of
 from tests.doubles.harmony.shapes import DECLARED, LEGAL, SHAPES, Message, Shape
 from tests.doubles.random_tests.seeds import seeds

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_server.harmony.declarations import Declared, FunctionTool, ResponseFormat, ToolNamespace
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.harmony.render import CallForm, FunctionTool, Renderer, ResponseFormat, ToolNamespace
+from gpt_oss_server.harmony.render import CallForm, Renderer
 from tests.doubles.harmony.decoding import decode, messages_of
 from tests.doubles.harmony.library import builtin_namespace
 from tests.doubles.harmony.shapes import DECLARED
@@ -49,6 +50,9 @@ WEATHER = FunctionTool(
 )
 
 
+FORMAT = ResponseFormat("answer", {"type": "object", "title": "é"}, "The answer as JSON.")
+
+
 def hello(renderer: Renderer) -> Prompt:
     return [renderer.system(effort="medium", date="2025-06-28")], [renderer.user("What is 2 + 2?")]
 
@@ -58,8 +62,7 @@ def functions(renderer: Renderer) -> Prompt:
     return renderer.opening(
         system,
         [renderer.developer_message("Answer in Norwegian."), renderer.user("Weather in Oslo?")],
-        instructions="You are a weather service.",
-        tools=[WEATHER, FunctionTool("now")],
+        Declared("You are a weather service.", [WEATHER, FunctionTool("now")]),
     )
 
 
@@ -86,10 +89,7 @@ def builtin_tools(renderer: Renderer) -> Prompt:
     head, _ = renderer.opening(
         renderer.system(effort="low", date=None, builtin_tools=tools, identity="You are Bo."),
         [],
-        instructions=None,
-        tools=[FunctionTool("f")],
-        namespaces=[mcp],
-        response_formats=[ResponseFormat("answer", {"type": "object", "title": "é"}, "The answer as JSON.")],
+        Declared(None, [FunctionTool("f")], [mcp], [FORMAT]),
     )
     return head, [
         renderer.user("Plot it.", name="ada"),

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai_harmony import Author, DeveloperContent, Message, Role, SystemContent
 
-from gpt_oss_server.harmony.declarations import Effort
+from gpt_oss_server.harmony.declarations import Declared, Effort, FunctionTool
 from gpt_oss_server.harmony.encoding import CALL, END, FIRST_SPECIAL, START, STOP_IDS, load_encoding
 from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment, kept
-from gpt_oss_server.harmony.render import CallForm, FunctionTool, Renderer
+from gpt_oss_server.harmony.render import CallForm, Renderer
 from tests.doubles.harmony.decoding import decode, messages_of
 from tests.doubles.harmony.library import builtin_namespace, rendered
 from tests.doubles.harmony.shapes import DECLARED, LEGAL, SHAPES, Shape
@@ -78,7 +78,7 @@ def test_the_developer_message_is_the_librarys() -> None:
         ]
     )
     developer = RENDERER.developer(
-        instructions="Be kind.\n", tools=[FunctionTool("f", "One\n\ntwo", parameters), FunctionTool("g")]
+        Declared("Be kind.\n", [FunctionTool("f", "One\n\ntwo", parameters), FunctionTool("g")])
     )
     assert developer is not None
     assert developer.tokens == rendered(Message.from_role_and_content(Role.DEVELOPER, content))
@@ -151,7 +151,7 @@ def test_a_users_text_is_always_text(text: str) -> None:
         RENDERER.developer_message(text),
         RENDERER.call(f"functions.{text}", text),
         RENDERER.tool_result(f"functions.{text}", text),
-        RENDERER.developer(instructions=text, tools=[FunctionTool("f", text, {"description": text})]),
+        RENDERER.developer(Declared(text, [FunctionTool("f", text, {"description": text})])),
     )
     for segment in filter(None, segments):
         special = [token for token in segment.tokens if token >= FIRST_SPECIAL]
@@ -302,7 +302,7 @@ def test_developer_messages_that_open_a_conversation_join_the_instructions() -> 
         RENDERER.user("hi"),
         RENDERER.developer_message("later"),
     ]
-    head, rest = RENDERER.opening(system, history, instructions="one", tools=[FunctionTool("f")])
+    head, rest = RENDERER.opening(system, history, Declared("one", [FunctionTool("f")]))
     assert head[0] is system
     assert rest == history[2:]
     assert text_of(head[1]) == (
@@ -313,8 +313,8 @@ def test_developer_messages_that_open_a_conversation_join_the_instructions() -> 
 
 def test_without_instructions_and_tools_there_is_no_developer_message() -> None:
     system = RENDERER.system(effort="low", date=None)
-    assert RENDERER.opening(system, [RENDERER.user("hi")], instructions=None)[0] == [system]
-    assert RENDERER.developer(instructions="") is None
+    assert RENDERER.opening(system, [RENDERER.user("hi")], Declared())[0] == [system]
+    assert RENDERER.developer(Declared("")) is None
 
 
 def test_closed_by_has_a_name_for_every_end() -> None:

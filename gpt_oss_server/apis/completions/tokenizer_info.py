@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpt_oss_server.harmony.declarations import Declared
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.prompt import thinking_of
 
@@ -50,7 +51,7 @@ def _template(work: Work) -> str:
     renderer, settings = model.renderer, model.settings
     thinking = thinking_of(settings.default_reasoning_effort, None, settings)
     system = renderer.system(effort=thinking.effort, date=work.date(), identity=settings.identity)
-    developer = renderer.developer(instructions=_GAP)
+    developer = renderer.developer(Declared(_GAP))
     assert developer is not None
     decode = model.encoding.decode
     return _TEMPLATE.format(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +89,16 @@ TEXT, JSON_TEXT = AnyText(), JsonText()
 
 
 def one_of(characters: str) -> Chars:
-    return Chars(tuple((ord(each), ord(each)) for each in characters))
+    return Chars(tuple((ord(character), ord(character)) for character in characters))
 
 
 def sequence(*parts: Node | str) -> Node:
-    return All(tuple(Literal(each) if isinstance(each, str) else each for each in parts if each != ""))
+    return All(tuple(Literal(part) if isinstance(part, str) else part for part in parts if part != ""))
 
 
 def choice(options: Sequence[Node | str]) -> Node:
-    found = tuple(Literal(each) if isinstance(each, str) else each for each in options)
-    return found[0] if len(found) == 1 else Choice(found)
+    nodes = tuple(Literal(option) if isinstance(option, str) else option for option in options)
+    return nodes[0] if len(nodes) == 1 else Choice(nodes)
 
 
 def choice_after(options: Sequence[tuple[str, Node]]) -> Node:
@@ -105,26 +106,23 @@ def choice_after(options: Sequence[tuple[str, Node]]) -> Node:
 
     Otherwise each token of a long list of names would be compared with all of them.
     """
-    found: list[Node] = []
+    nodes: list[Node] = []
     by_first: dict[str, list[tuple[str, Node]]] = {}
     for text, node in options:
         by_first.setdefault(text[:1], []).append((text, node))
     for first, same in by_first.items():
         if not first:
-            found += [node for _, node in same]
+            nodes += [node for _, node in same]
             continue
         shared = _beginning([text for text, _ in same])
-        found.append(sequence(shared, choice_after([(text[len(shared) :], node) for text, node in same])))
-    return choice(found)
+        nodes.append(sequence(shared, choice_after([(text[len(shared) :], node) for text, node in same])))
+    return choice(nodes)
 
 
 def _beginning(texts: Sequence[str]) -> str:
     """What all of them begin with."""
-    low, high = min(texts), max(texts)
-    length = next(
-        (at for at, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), len(low)
-    )
-    return low[:length]
+    shared = takewhile(lambda signs: len(set(signs)) == 1, zip(*texts, strict=False))
+    return "".join(signs[0] for signs in shared)
 
 
 def maybe(node: Node) -> Node:

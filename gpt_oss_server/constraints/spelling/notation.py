@@ -34,6 +34,7 @@ from inference.grammar import Notation
 
 _EMPTY = '""'
 _SIGN, _BAR = '"<"', "|"  # the name of a special token begins with both
+_SIGNS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 
 
 def written(tree: Tree, notation: Notation, *, bars: Mapping[int, str]) -> str:
@@ -61,9 +62,9 @@ class _Writer:
                 return _ranges(ranges)
             case All(parts):
                 written = [self._of(part) for part in self._until_end(parts)]
-                return " ".join(each for each in written if each != _EMPTY) or _EMPTY
+                return " ".join(part for part in written if part != _EMPTY) or _EMPTY
             case Choice(options):
-                return f"({' | '.join(dict.fromkeys(self._of(each) for each in options))})"
+                return f"({' | '.join(dict.fromkeys(map(self._of, options)))})"
             case Repeat(inner, least, most):
                 return self._repeated(inner, least, most)
             case Rule(name):
@@ -96,18 +97,10 @@ class _Writer:
         inner = self._of(node)
         if most == 0:
             return _EMPTY
-        match least, most:
-            case 1, 1:
-                return inner
-            case 0, 1:
-                sign = "?"
-            case 0, None:
-                sign = "*"
-            case 1, None:
-                sign = "+"
-            case _:
-                sign = f"{{{least},{'' if most is None else most}}}"
-        return f"({inner}){sign}"
+        if least == most == 1:
+            return inner
+        times = f"{{{least},{'' if most is None else most}}}"
+        return f"({inner}){_SIGNS.get((least, most), times)}"
 
     def _rule(self, name: str) -> str:
         if name not in self._names:
@@ -124,7 +117,7 @@ class _Writer:
         return "text"
 
     def _json_text(self) -> str:
-        plain = [token for token, text in self._bars.items() if _is_plain(text)]
+        plain = [token for token, text in self._bars.items() if all(ord(sign) in PLAIN for sign in text)]
         escape = self._of(ESCAPE)
         (*before, (first, last)), bar = PLAIN_UNSIGNED.ranges, ord(_BAR)
         after = (*before, (first, bar - 1), (bar + 1, last))
@@ -150,12 +143,8 @@ class _Writer:
         return f"Token({', '.join(map(str, tokens))})"
 
 
-def _is_plain(text: str) -> bool:
-    return all(ord(each) in PLAIN for each in text)
-
-
 def _quoted(text: str) -> str:
-    return f'"{"".join(_escaped(each) for each in text)}"'
+    return f'"{"".join(map(_escaped, text))}"'
 
 
 def _escaped(character: str) -> str:

@@ -76,12 +76,12 @@ class Rest:
         """
         if not self._positions:
             return len(tokens)
-        for place, token in enumerate(tokens):
+        for count, token in enumerate(tokens):
             state = self._decoder.getstate()
             after = self._after(token)
             if not after:
                 self._decoder.setstate(state)
-                return place
+                return count
             self._positions = after
         return len(tokens)
 
@@ -111,27 +111,27 @@ class Rest:
         return free | spelt
 
     def _after_character(self, positions: set[Position], character: str) -> set[Position]:
-        found: set[Position] = set()
+        after: set[Position] = set()
         for at in self._reached(positions):
             if at is None:
                 continue
             head, tail = at
             match head:
                 case Literal(text) if text[0] == character:
-                    found.add((Literal(text[1:]), tail) if len(text) > 1 else tail)
+                    after.add((Literal(text[1:]), tail) if len(text) > 1 else tail)
                 case Chars() if ord(character) in head:
-                    found.add(tail)
+                    after.add(tail)
                 case JsonText() if ord(character) in PLAIN:
-                    found.add(at)
+                    after.add(at)
                 case JsonText() if character == "\\":
-                    found |= self._after_character({(ESCAPE, (JSON_TEXT, tail))}, character)
+                    after |= self._after_character({(ESCAPE, (JSON_TEXT, tail))}, character)
                 case _:
                     pass
-        return found
+        return after
 
     def _reached(self, positions: Iterable[Position]) -> set[Position]:
         """The same positions, each with a node at its head that takes a character or a token."""
-        found: set[Position] = set()
+        reached: set[Position] = set()
         seen: set[Position] = set()
         waiting = list(positions)
         while waiting:
@@ -142,10 +142,10 @@ class Rest:
             if len(seen) > _MOST_POSITIONS:
                 return set()
             if at is None or isinstance(at[0], Literal | Chars | Token | AnyText | JsonText):
-                found.add(at)
+                reached.add(at)
             if at is not None:
                 waiting += self._opened(*at)
-        return found
+        return reached
 
     def _opened(self, head: Node, tail: Position) -> Iterator[Position]:
         match head:
@@ -170,9 +170,9 @@ class Rest:
                 return
 
 
-def nodes_of(position: Position) -> tuple[Node, ...]:
-    found: list[Node] = []
+def position_nodes(position: Position) -> tuple[Node, ...]:
+    nodes: list[Node] = []
     while position is not None:
         head, position = position
-        found.append(head)
-    return tuple(found)
+        nodes.append(head)
+    return tuple(nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from gpt_oss_server.harmony.decoder import Decoder, Recipients
+from gpt_oss_server.harmony.decoder import Decoder
 from gpt_oss_server.harmony.encoding import END, FIRST_SPECIAL, MESSAGE, STOP_IDS, Encoding
 from gpt_oss_server.harmony.events import (
     ClosedBy,
@@ -15,6 +15,7 @@ from gpt_oss_server.harmony.events import (
     Slip,
     TextDelta,
 )
+from gpt_oss_server.harmony.recipients import Recipients
 
 
 def decode(

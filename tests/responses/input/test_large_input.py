@@ -13,9 +13,10 @@ import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ContextLengthExceeded
+from gpt_oss_server.harmony.declarations import FunctionTool
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.harmony.render import FunctionTool, Renderer
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.turns.prompt import Head, fitted_layout
 from tests.doubles.apis.services import responses_service
 from tests.doubles.serving import scripted
