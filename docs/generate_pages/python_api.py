@@ -16,7 +16,7 @@ from generate_pages.markdown import NOTE
 from gpt_oss_server.app import create_app
 from gpt_oss_server.items.builder import ItemBuilder
 from gpt_oss_server.items.hosted import HostedTool
-from gpt_oss_server.stores.base import Store, StoredResponse
+from gpt_oss_server.stores.base import Conversations, Responses, Store, StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
 from inference.engine import Checked, Shared
@@ -65,7 +65,7 @@ _PARTS: tuple[_Part, ...] = (
         "Stores",
         "A store keeps responses and conversations. A new one passes `tests/contracts/store_contract.py`.",
         "read_a_store.py",
-        (Store, StoredResponse, Addition, MemoryStore),
+        (Store, Responses, Conversations, StoredResponse, Addition, MemoryStore),
     ),
     (
         "Tools",
