@@ -132,5 +132,5 @@ def test_a_container_is_given_longer_than_the_server_takes_to_stop() -> None:
 def test_the_metric_of_the_autoscaler_is_the_servers() -> None:
     values = yaml.safe_load(read(DEPLOY / "helm" / "gpt-oss-server" / "values.yaml"))
     prefix, _, name = values["autoscaling"]["waitingMetric"].partition("gpt_oss_")
-    sources = "".join(read(path) for path in (ROOT / "gpt_oss_server" / "ops").rglob("*.py"))
+    sources = "".join(read(path) for path in (ROOT / "gpt_oss_server" / "observe").rglob("*.py"))
     assert (prefix, f'"{name}"' in sources) == ("", True)

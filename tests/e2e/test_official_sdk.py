@@ -8,7 +8,6 @@ from typing import Any
 import openai
 import pytest
 
-from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.sdk import client_of
 from tests.doubles.lints import check_stream
@@ -289,7 +288,7 @@ def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:
         response = client.responses.create(model="scripted", input="Hi", tools=[TOOL])
         assert response.usage is not None
         assert counted.input_tokens == response.usage.input_tokens
-        compacted = client.responses.compact(LOCAL, model="scripted", previous_response_id=response.id)
+        compacted = client.responses.compact(model="scripted", previous_response_id=response.id)
         assert compacted.object == "response.compaction"
         assert compacted.output[-1].type == "compaction"
         assert compacted.usage.output_tokens > 0
