@@ -18,6 +18,7 @@ from tests.mutations.changes import changes
 
 SAMPLE = Path(__file__).with_name("sample.json")
 LEAST_POINTS = 6
+TELLING = 25  # characters: the only line with such a text is the one that is wanted
 WORD = re.compile(r"[^\W\d]\w*")
 DEFINITION = re.compile(r"(?:async def|def|class) (\w+)")
 
@@ -79,12 +80,14 @@ def _shape(line: str) -> str:
 
 def locate(mutation: Mutation, spots: Index) -> tuple[Spot, int, str] | None:
     """Where its line is now, and what replaces that, with the names that it has there."""
-    same = [
-        (_points(mutation.spot, spot), spot, number)
-        for spot, number in spots.get(_shape(mutation.spot.line), ())
-    ]
-    points, spot, number = max(same, key=lambda place: place[0], default=(0, mutation.spot, 0))
-    if points < LEAST_POINTS:
+    same = spots.get(_shape(mutation.spot.line), [])
+    exact = [place for place in same if place[0].line == mutation.spot.line]
+    points, spot, number = max(
+        ((_points(mutation.spot, spot), spot, number) for spot, number in same), default=(0, mutation.spot, 0)
+    )
+    if len(exact) == 1 and len(mutation.spot.line) >= TELLING:
+        spot, number = exact[0]
+    elif points < LEAST_POINTS:
         return None
     names = dict(zip(WORD.findall(mutation.spot.line), WORD.findall(spot.line), strict=True))
     return spot, number, WORD.sub(lambda word: names.get(word[0], word[0]), mutation.mutated)
