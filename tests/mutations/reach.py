@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import contextlib
 import json
 import os
 import signal
@@ -92,9 +91,9 @@ def run_forked(root: Path, checkout: Path, arguments: Sequence[str], plugin: Cal
         for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
             del sys.modules[name]
         os._exit(pytest.main([*OPTIONS, *arguments], plugins=[plugin()]))
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    os.killpg(child, signal.SIGKILL)  # what a killed test started
     _, status = os.waitpid(child, 0)
-    with contextlib.suppress(ProcessLookupError):  # what a killed test started
-        os.killpg(child, signal.SIGKILL)
     assert status != pytest.ExitCode.NO_TESTS_COLLECTED << 8, arguments
     return status
 
