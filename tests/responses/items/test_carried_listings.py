@@ -102,12 +102,3 @@ async def test_an_operators_list_is_shown_once_unless_it_changes(encoding: Encod
         first = await ask(tools=[tool()])
         second = await ask(tools=[tool()], previous_response_id=first["id"])
     assert (kinds(first), kinds(second)) == (["mcp_list_tools", "message"], ["message"])
-
-
-async def test_the_output_of_a_call_is_bounded(encoding: Encoding, url: str) -> None:
-    turns = (call("large", characters=3_000_000), ANSWER)
-    async with Asking(encoding, *turns, mcp=(f"echoes={url}",)) as ask:
-        response = await ask(tools=[tool()])
-    output = response["output"][1]["output"]
-    assert len(output) < 1_001_000
-    assert "characters left out" in output
