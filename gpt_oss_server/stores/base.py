@@ -187,10 +187,6 @@ class Conversations(_Owned, Protocol):
         """The history up to the conversation's end; its position may be the parent of a response."""
         ...
 
-    async def conversation_calls(self, conversation_id: str) -> History | None:
-        """The same without its segments: the calls that the conversation's items made, and which wait."""
-        ...
-
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         """Appends the parts and returns their items with their final ids; None: no such conversation.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -17,29 +18,31 @@ from tests.tools.python.conftest import needs_bubblewrap
 
 CALL = "<|channel|>analysis to=python code<|message|>{}<|call|>"
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
-WRITE = "open('/mnt/data/out.txt', 'w').write('made by the model')"
-READ = "print(open('/mnt/data/in.csv').read())"
-DIE = "import os, threading; threading.Timer(0.8, os._exit, (1,)).start()"
-STATE = "print(sorted(__import__('os').listdir('/mnt/data')))"
+CODE = {
+    "WRITE": "open('/mnt/data/out.txt', 'w').write('made by the model')",
+    "READ": "print(open('/mnt/data/in.csv').read())",
+    "DIE": "import os, threading; threading.Timer(0.8, os._exit, (1,)).start()",
+    "STATE": "print(sorted(__import__('os').listdir('/mnt/data')))",
+}
 TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+
+
+@contextmanager
+def served(*turns: Any, **settings: int) -> Iterator[OpenAI]:
+    needs_bubblewrap()
+    bounds = Settings(python="bubblewrap", browser="off", **settings)  # type: ignore[arg-type]
+    with serving(scripted(*turns, ANSWER), bounds) as url, OpenAI(base_url=url, api_key="unused") as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[OpenAI]:
-    needs_bubblewrap()
-    turns = [
-        *[
-            {"when": rf"{word}<\|end\|><\|start\|>assistant$", "text": CALL.replace("{}", code)}
-            for word, code in CODE.items()
-        ],
-        ANSWER,
-    ]
-    settings = Settings(python="bubblewrap", browser="off", max_body_bytes=1_000_000)
-    with serving(scripted(*turns), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
+    turns = (
+        {"when": rf"{word}<\|end\|><\|start\|>assistant$", "text": CALL.replace("{}", code)}
+        for word, code in CODE.items()
+    )
+    with served(*turns, max_body_bytes=1_000_000) as client:
         yield client
-
-
-CODE = {"WRITE": WRITE, "READ": READ, "STATE": STATE, "DIE": DIE}
 
 
 def next_tick() -> None:
@@ -47,11 +50,11 @@ def next_tick() -> None:
     time.sleep(0.02)
 
 
-def ask(client: OpenAI, word: str, previous: str | None = None) -> tuple[str, str, str]:
+def ask(client: OpenAI, word: str, previous: str | None = None, tools: Any = TOOLS) -> tuple[str, str, str]:
     """The response's id, the container, and what the code printed."""
     response = client.responses.create(
         input=word,
-        tools=TOOLS,
+        tools=tools,
         previous_response_id=previous,
         include=["code_interpreter_call.outputs"],
     )
@@ -62,7 +65,11 @@ def ask(client: OpenAI, word: str, previous: str | None = None) -> tuple[str, st
 
 
 def test_what_the_model_wrote_is_listed_and_downloaded(client: OpenAI) -> None:
-    _, container, _ = ask(client, "WRITE")
+    response, container, _ = ask(client, "WRITE")
+    found = client.containers.retrieve(container)
+    assert (found.id, found.object, found.status) == (container, "container", "running")
+    assert found.created_at == int(client.responses.retrieve(response).created_at)
+    assert found.created_at <= (found.last_active_at or 0)
     (file,) = client.containers.files.list(container).data
     assert (file.path, file.bytes, file.source) == ("/mnt/data/out.txt", 17, "assistant")
     assert (file.object, file.container_id) == ("container.file", container)
@@ -72,15 +79,6 @@ def test_what_the_model_wrote_is_listed_and_downloaded(client: OpenAI) -> None:
     assert content.read() == b"made by the model"
     assert content.response.headers["content-disposition"].startswith("attachment")
     assert content.response.headers["x-content-type-options"] == "nosniff"
-
-
-def test_a_container_is_retrieved(client: OpenAI) -> None:
-    response, container, _ = ask(client, "WRITE")
-    found = client.containers.retrieve(container)
-    assert (found.id, found.object, found.status) == (container, "container", "running")
-    assert found.created_at == int(client.responses.retrieve(response).created_at)
-    assert found.last_active_at is not None
-    assert found.last_active_at >= found.created_at
 
 
 @pytest.mark.parametrize("how", ["the SDK's form", "JSON"])
@@ -106,11 +104,8 @@ def test_the_model_reads_an_uploaded_file(client: OpenAI, how: str) -> None:
 def test_a_file_can_be_uploaded_before_the_first_call(client: OpenAI) -> None:
     container = client.containers.create(name="mine").id
     client.containers.files.create(container, file=("in.csv", b"x,y"))
-    tools: Any = [{"type": "code_interpreter", "container": container}]
-    response = client.responses.create(input="READ", tools=tools, include=["code_interpreter_call.outputs"])
-    call = response.output[0]
-    assert call.type == "code_interpreter_call"
-    assert (call.container_id, [each.logs for each in call.outputs or []]) == (container, ["x,y\n"])  # type: ignore[union-attr]
+    tools = [{"type": "code_interpreter", "container": container}]
+    assert ask(client, "READ", tools=tools)[1:] == (container, "x,y\n")
 
 
 def test_the_id_of_a_response_does_not_reveal_its_container(client: OpenAI) -> None:
@@ -123,14 +118,6 @@ def test_the_id_of_a_response_does_not_reveal_its_container(client: OpenAI) -> N
             client.containers.retrieve(guess)
         with pytest.raises((NotFoundError, BadRequestError)):
             client.responses.create(input="READ", tools=[{"type": "code_interpreter", "container": guess}])
-
-
-def test_nobody_lists_the_containers_of_others(client: OpenAI) -> None:
-    created = client.containers.create(name="private").id
-    _, used, _ = ask(client, "WRITE")
-    assert created in [each.id for each in client.containers.list()]
-    others = httpx.get(f"{client.base_url}containers", params={"limit": 100}).json()["data"]
-    assert not {created, used} & {each["id"] for each in others}
 
 
 def test_lists_come_in_pages(client: OpenAI) -> None:
@@ -149,6 +136,8 @@ def test_containers_are_listed_and_found_by_name(client: OpenAI) -> None:
     assert {each.id for each in created} <= set(ids)
     assert used not in ids, "a list has only what its reader created"
     assert len(ids) == len(set(ids))
+    others = httpx.get(f"{client.base_url}containers", params={"limit": 100}).json()["data"]
+    assert not {*ids, used} & {each["id"] for each in others}
     named = [each.id for each in client.containers.list(name="data", order="asc")]
     assert named == [created[0].id, created[2].id]
     client.containers.delete(created[0].id)
@@ -228,13 +217,7 @@ def test_any_request_can_name_a_container_without_a_conversation(client: OpenAI)
     client.containers.files.create(created.id, file=("in.csv", b"a,b"))
     tools: Any = [{"type": "code_interpreter", "container": created.id}]
     for _ in range(2):  # two conversations, one container
-        response = client.responses.create(
-            input="READ", tools=tools, include=["code_interpreter_call.outputs"], store=False
-        )
-        call = response.output[0]
-        assert call.type == "code_interpreter_call"
-        assert call.container_id == created.id
-        assert [each.logs for each in call.outputs or [] if each.type == "logs"] == ["a,b\n"]
+        assert ask(client, "READ", tools=tools)[1:] == (created.id, "a,b\n")
     chat: Any = client.chat.completions.create(
         model="scripted", messages=[{"role": "user", "content": "READ"}], tools=tools
     )
@@ -246,46 +229,34 @@ def test_any_request_can_name_a_container_without_a_conversation(client: OpenAI)
     assert gone.value.code == "container_not_found"
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"container": 3}, "tools[0].container"),
-        ({"container": "mine"}, "tools[0].container"),
-        ({"container": {"type": "auto", "file_ids": ["file-1"]}}, "tools[0].container.file_ids"),
-    ],
-    ids=str,
-)
-def test_an_unavailable_container_names_its_field(client: OpenAI, body: Any, param: str) -> None:
-    with pytest.raises(BadRequestError) as refused:
-        client.responses.create(input="READ", tools=[{"type": "code_interpreter", **body}])
-    assert refused.value.param == param
+AUTO = {"type": "auto", "file_ids": ["file-1"]}
+BAD_BODIES: list[tuple[dict[str, Any], str]] = [
+    ({"tools": [{"type": "code_interpreter", "container": 3}]}, "tools[0].container"),
+    ({"tools": [{"type": "code_interpreter", "container": "mine"}]}, "tools[0].container"),
+    ({"tools": [{"type": "code_interpreter", "container": AUTO}]}, "tools[0].container.file_ids"),
+    ({"file_ids": ["file-1"]}, "file_ids"),
+    ({"memory_limit": "64g"}, "memory_limit"),
+    ({"network_policy": {"type": "allowlist", "allowed_domains": ["x.org"]}}, "network_policy"),
+    ({"expires_after": {"anchor": "last_active_at", "minutes": 60}}, "expires_after.minutes"),
+    ({"name": 3}, "name"),
+]
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"file_ids": ["file-1"]}, "file_ids"),
-        ({"memory_limit": "64g"}, "memory_limit"),
-        ({"network_policy": {"type": "allowlist", "allowed_domains": ["x.org"]}}, "network_policy"),
-        ({"expires_after": {"anchor": "last_active_at", "minutes": 60}}, "expires_after.minutes"),
-        ({"name": 3}, "name"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("body", "param"), BAD_BODIES, ids=str)
 def test_an_unsupported_field_of_a_container_is_named(client: OpenAI, body: Any, param: str) -> None:
-    refused = httpx.post(f"{client.base_url}containers", json=body)
+    path = "responses" if "tools" in body else "containers"
+    refused = httpx.post(
+        f"{client.base_url}{path}", json={"input": "READ", **body} if "tools" in body else body
+    )
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
 
 
 def test_many_containers_are_refused_and_throw_out_no_files() -> None:
-    needs_bubblewrap()
-    settings = Settings(
-        python="bubblewrap", browser="off", python_max_sessions=3, python_max_sessions_per_client=2
-    )
-    with serving(scripted(ANSWER), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
+    with served(python_max_sessions=3, python_max_sessions_per_client=2) as client:
+        url = client.base_url
         first = client.containers.create(name="mine")
         client.containers.files.create(first.id, file=("in.csv", b"kept"))
-        statuses = [httpx.post(f"{url}/containers", json={"name": "x"}) for _ in range(70)]
+        statuses = [httpx.post(f"{url}containers", json={"name": "x"}) for _ in range(70)]
         refused = [answer for answer in statuses if answer.status_code == 429]
         assert len(refused) >= 67
         error = refused[-1].json()["error"]
@@ -296,20 +267,18 @@ def test_many_containers_are_refused_and_throw_out_no_files() -> None:
         content = client.containers.files.content.retrieve(file.id, container_id=first.id)
         assert content.read() == b"kept"
         client.containers.delete(first.id)
-        assert httpx.post(f"{url}/containers", json={"name": "x"}).status_code == 200
+        assert httpx.post(f"{url}containers", json={"name": "x"}).status_code == 200
 
 
 def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
-    needs_bubblewrap()
-    settings = Settings(
-        python="bubblewrap", browser="off", python_memory=130 * 1024**2, max_body_bytes=64 * 1024**2
-    )
-    with serving(scripted(ANSWER), settings) as url, OpenAI(base_url=url, api_key="unused") as client:
+    with served(python_memory=130 * 1024**2, max_body_bytes=64 * 1024**2) as client:
         container = client.containers.create(name="mine").id
         content = b"x" * 20_000_000
         answers = [
             httpx.post(
-                f"{url}/containers/{container}/files", files={"file": (f"{number}", content)}, timeout=60
+                f"{client.base_url}containers/{container}/files",
+                files={"file": (f"{number}", content)},
+                timeout=60,
             )
             for number in range(8)
         ]

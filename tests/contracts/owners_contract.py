@@ -26,7 +26,6 @@ class OwnersContract:
             assert await other.conversation_parts("conv_1") is None
             assert await other.conversation_page("conv_1", Wanted(1)) is None
             assert await other.conversation_item("conv_1", "msg_1") is None
-            assert await other.conversation_calls("conv_1") is None
             assert await other.input_page("resp_1", Wanted(1)) is None
             assert await other.conversation_history("conv_1") is None
             assert await other.append(append("conv_1", part("msg_2"))) is None

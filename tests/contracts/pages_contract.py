@@ -7,7 +7,6 @@ import itertools
 import pytest
 
 from gpt_oss_server.stores.base import ConversationPart, Store, StoredResponse
-from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.pages import UnknownItem, Wanted
 from tests.doubles.stored import append, conversation, item, known, part, turn
 from tests.doubles.stores.counted import counted
@@ -63,24 +62,6 @@ class PagesContract:
             assert await store.conversation_item("conv_1", name) == item(name)
         assert await store.conversation_item("conv_2", "m1") is None
         assert await store.conversation_item("conv_3", "m0") is None
-
-    async def test_the_calls_of_a_conversation_are_those_of_its_history(self, store: Store) -> None:
-        call = ("server.tool", "{}")
-        added = [
-            Addition(part("a").added.segments, {"call_1": "functions.f"}, {"mcpr_1": call, "mcpr_2": call}),
-            Addition(part("b" * 20_000).added.segments, {"call_2": "functions.g"}),
-            Addition(part("c").added.segments, answered=("mcpr_1",)),
-        ]
-        parts = [ConversationPart((item(str(place)),), each) for place, each in enumerate(added)]
-        await store.put_conversation(conversation("conv_1"), parts[:2])
-        await store.append(append("conv_1", parts[2]))
-        for _ in range(2):  # the history is in memory the second time
-            calls = known(await store.conversation_calls("conv_1"))
-            history = known(await store.conversation_history("conv_1"))
-            assert (calls.recipients, calls.approvals) == (history.recipients, history.approvals)
-            assert (calls.session, calls.position) == (history.session, history.position)
-            assert calls.segments == ()
-        assert await store.conversation_calls("conv_2") is None
 
     async def test_a_page_costs_what_it_contains(self, store: Store) -> None:
         reads = counted(store)

@@ -8,6 +8,7 @@ renders the other items of its part again. `append` builds a response's addition
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -122,10 +123,10 @@ class Conversations:
         if all(map(_concerns_no_call, items)):
             await self._find(conversation_id)
             return Past()
-        calls = await self._store.conversation_calls(conversation_id)
-        if calls is None:
+        history = await self._store.conversation_history(conversation_id)
+        if history is None:
             raise no_conversation(conversation_id)
-        return past_from(calls)
+        return past_from(replace(history, segments=()))
 
     async def _read(self, items: list[Any], past: Past) -> ConversationPart:
         for index, item in enumerate(items):

@@ -26,7 +26,7 @@ class ConnectionStore:
     def __init__(self, keep: Keep) -> None:
         self._below = keep.responses
         self._conversations = keep.conversations
-        self._own = MemoryStore(max_responses=MAX_RESPONSES, max_bytes=MAX_BYTES, max_age=float("inf"))
+        self._own = MemoryStore(max_responses=MAX_RESPONSES, max_bytes=MAX_BYTES, max_age=None)
 
     def of(self, owner: str) -> ConnectionStore:
         view = copy.copy(self)

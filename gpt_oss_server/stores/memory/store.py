@@ -18,8 +18,7 @@ from gpt_oss_server.stores.sql.database import Work
 from gpt_oss_server.stores.sql.migrations import migrate
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, sweep
-from gpt_oss_server.stores.sqlite.connections import SqliteTransaction, add_clock, roll_back
-from gpt_oss_server.stores.sqlite.problems import unavailable
+from gpt_oss_server.stores.sqlite.connections import SqliteTransaction, add_clock, roll_back, unavailable
 
 T = TypeVar("T")
 _PLACE = "memory"

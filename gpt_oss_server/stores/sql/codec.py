@@ -12,7 +12,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -87,13 +86,6 @@ def _set_fields(record: object, names: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value or value == ""}
 
 
-def decode_calls(beginning: bytes) -> Addition | None:
-    """The addition without its segments, from the first bytes of it; None if these do not suffice."""
-    [length] = _LENGTH.unpack_from(beginning)
-    end = _LENGTH.size + length
-    return None if len(beginning) < end else _calls_in(from_bytes(beginning[_LENGTH.size : end]))
-
-
 def decode_addition(content: bytes) -> Addition:
     [length] = _LENGTH.unpack_from(content)
     at = _LENGTH.size + length
@@ -105,12 +97,9 @@ def decode_addition(content: bytes) -> Addition:
             fields["tools"] = tuple(fields["tools"])
         segments.append(Segment(role, decode_tokens(content[at:end]), **fields))
         at = end
-    return replace(_calls_in(head), segments=tuple(segments))
-
-
-def _calls_in(head: dict[str, Any]) -> Addition:
     approvals = {key: (call[0], call[1]) for key, call in head.get("approvals", {}).items()}
-    return Addition((), head.get("recipients", {}), approvals, tuple(head.get("answered", ())))
+    answered = tuple(head.get("answered", ()))
+    return Addition(tuple(segments), head.get("recipients", {}), approvals, answered)
 
 
 def pack(parts: Sequence[bytes]) -> bytes:

@@ -24,7 +24,7 @@ _WATCH_SECONDS = 20.0  # for which announcements are made; a reader extends it a
 class Elsewhere:
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._news: dict[str, asyncio.Event] = {}  # by the key of a run that is read here
+        self.news: dict[str, asyncio.Event] = {}  # by the key of a run that is read here
         self._readers: Counter[str] = Counter()
 
     def start(self, wake: Callable[[], None]) -> None:
@@ -33,48 +33,48 @@ class Elsewhere:
         def hear(topic: str) -> None:
             if topic == runs.WORK:
                 wake()
-            elif (news := self._news.get(topic)) is not None:
+            elif (news := self.news.get(topic)) is not None:
                 news.set()
-                self._news[topic] = asyncio.Event()
+                self.news[topic] = asyncio.Event()
 
         self.database.listen(hear)
 
     @contextmanager
     def reading(self, run_id: str) -> Iterator[Watched]:
         key = key_of(run_id)
-        self._news.setdefault(key, asyncio.Event())
+        self.news.setdefault(key, asyncio.Event())
         self._readers[key] += 1
         try:
-            yield Watched(self.database, run_id, lambda: self._news[key])
+            yield Watched(self, run_id)
         finally:
             self._readers[key] -= 1
             if not self._readers[key]:
-                del self._readers[key], self._news[key]
+                del self._readers[key], self.news[key]
 
 
 class Watched:
     """One reader's view of a run."""
 
-    def __init__(self, database: Database, run_id: str, news: Callable[[], asyncio.Event]) -> None:
-        self._database = database
+    def __init__(self, elsewhere: Elsewhere, run_id: str) -> None:
+        self._elsewhere = elsewhere
         self._run_id = run_id
-        self._next_news = news
-        self._news = news()
         self._watched_at: float | None = None
+        self.before_look()
 
     def before_look(self) -> None:
         """What is announced from now on ends the next wait."""
-        self._news = self._next_news()
+        self._news = self._elsewhere.news[key_of(self._run_id)]
 
     async def wait(self) -> None:
         """Returns when it is time to look again."""
-        if not self._database.hears:
+        database = self._elsewhere.database
+        if not database.hears:
             await asyncio.sleep(_LOOK_SECONDS)
             return
         now = asyncio.get_running_loop().time()
         if self._watched_at is None or now - self._watched_at > _WATCH_SECONDS / 2:
             self._watched_at = now
-            await self._database.write(lambda tx: runs.watch(tx, self._run_id, _WATCH_SECONDS))
+            await database.write(lambda tx: runs.watch(tx, self._run_id, _WATCH_SECONDS))
             return  # what came before was not announced
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), _HEARD_SECONDS)

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gpt_oss_server.stores.chain import Addition, History, Position, UnknownParent, history_of
-from gpt_oss_server.stores.sql.codec import decode_addition, decode_calls
+from gpt_oss_server.stores.sql.codec import decode_addition
 from gpt_oss_server.stores.sql.database import Transaction
 
 T = TypeVar("T")
 _BYTES = 64 * 2**20  # of the links in memory, and of the histories, which share the links' segments
 _TIMES = 10  # as large in memory as in the table: a token takes 4 bytes there, and about 40 here
 _AT_ONCE = 256  # links of a chain that one query reads
-_BEGINNING = 16_384  # bytes of a link that hold its calls, nearly always
 _CHAIN = (
     "WITH RECURSIVE chain (position, parent, body, depth) AS ("
-    " SELECT links.position, links.parent, {body}, 1 FROM links WHERE links.position = ?"
-    " UNION ALL SELECT links.position, links.parent, {body}, chain.depth + 1"
+    " SELECT links.position, links.parent, links.body, 1 FROM links WHERE links.position = ?"
+    " UNION ALL SELECT links.position, links.parent, links.body, chain.depth + 1"
     " FROM chain JOIN links ON links.position = chain.parent WHERE chain.depth < ?"
     ") SELECT position, parent, body FROM chain"
 )
@@ -72,41 +71,11 @@ class Links:
             self._histories.keep(position, history, size)
         return history
 
-    def calls(self, tx: Transaction, position: int | None, session: str) -> History:
-        """The history of the chain that ends here without its segments, whose tokens are not even read."""
-        chain: list[Addition] = []
-        read: dict[int, tuple[int | None, Addition]] = {}
-        at = position
-        while at is not None:
-            if at not in read and (link := self._recent.find(at)) is not None:
-                read[at] = link.parent, link.added
-            if at not in read:
-                read = _read_calls(tx, at)
-            at, added = read[at]
-            chain.append(replace(added, segments=()))
-        named = None if position is None else str(position)
-        return history_of(reversed(chain), session=session, position=named)
-
     def _read(self, tx: Transaction, position: int) -> dict[int, Link]:
-        rows = tx.rows(_CHAIN.format(body="links.body"), position, _AT_ONCE)
         return {
-            position: self.remember(position, parent, decode_addition(body), len(body))
-            for position, parent, body in rows
+            at: self.remember(at, parent, decode_addition(body), len(body))
+            for at, parent, body in tx.rows(_CHAIN, position, _AT_ONCE)
         }
-
-
-def _read_calls(tx: Transaction, position: int) -> dict[int, tuple[int | None, Addition]]:
-    """Links of the chain that ends here, without segments: of each body, the beginning is read."""
-    sql = _CHAIN.format(body=f"substr(links.body, 1, {_BEGINNING})")
-    links: dict[int, tuple[int | None, Addition]] = {}
-    for at, parent, beginning in tx.rows(sql, position, _AT_ONCE):
-        added = decode_calls(beginning)
-        if added is None:
-            [[body]] = tx.rows("SELECT body FROM links WHERE position = ?", at)
-            added = decode_calls(body)
-        assert added is not None
-        links[at] = parent, added
-    return links
 
 
 class _Recent(Generic[T]):

@@ -118,10 +118,11 @@ class SqlStore:
         return await self._read(conversations.read_parts, conversation_id)
 
     async def conversation_history(self, conversation_id: str) -> History | None:
-        return await self._read(self._conversation, conversation_id, self._links.history)
+        def work(tx: Transaction, owner: str) -> History | None:
+            end = conversations.end_of_conversation(tx, owner, conversation_id)
+            return None if end is None else self._links.history(tx, end[0], conversation_id)
 
-    async def conversation_calls(self, conversation_id: str) -> History | None:
-        return await self._read(self._conversation, conversation_id, self._links.calls)
+        return await self._read(work)
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         appended = await self._write(conversations.append_parts, append)
@@ -155,12 +156,6 @@ class SqlStore:
 
     async def _write(self, work: Callable[[Transaction, str, *Ts], T], *args: *Ts) -> T:
         return await self.database.write(lambda tx: work(tx, self._owner, *args))
-
-    def _conversation(
-        self, tx: Transaction, owner: str, conversation_id: str, read: Callable[..., History]
-    ) -> History | None:
-        end = conversations.end_of_conversation(tx, owner, conversation_id)
-        return None if end is None else read(tx, end[0], conversation_id)
 
     def _remember(self, links: Sequence[Added]) -> None:
         for position, parent, added, size in links:

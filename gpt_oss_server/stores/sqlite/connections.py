@@ -1,6 +1,7 @@
-"""Connections to a file of SQLite, and transactions on them.
+"""Connections to SQLite, transactions on them, and what SQLite's errors mean for the user.
 
-Takes a path. Returns connections that commit only where a statement commits.
+Takes a path. Returns connections that commit only where a statement commits. Errors are sentences that name
+the file and what to do.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import SettingsError
 from gpt_oss_server.stores.sql.database import Row, Value, speller
 from gpt_oss_server.stores.sql.migrations import migrate
-from gpt_oss_server.stores.sqlite.problems import unusable
 
 _OLDEST = (3, 35, 0)  # the first with RETURNING
 _BUSY_SECONDS = 5.0
@@ -28,6 +29,18 @@ _spelt = speller(
         "{real}": "REAL",
     }
 )
+
+_WHY = {
+    sqlite3.SQLITE_FULL: "its disk is full. Free some space, or lower --store-max-age",
+    sqlite3.SQLITE_READONLY: "it cannot be written: the file or its folder is read-only. Change that",
+    sqlite3.SQLITE_PERM: "its permissions forbid it. Change them",
+    sqlite3.SQLITE_BUSY: "another process has locked it for too long. End that process",
+    sqlite3.SQLITE_LOCKED: "another process has locked it for too long. End that process",
+    sqlite3.SQLITE_CORRUPT: "it is damaged. Restore a backup, or name another file with --store sqlite:PATH",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database. Name another file with --store sqlite:PATH",
+    sqlite3.SQLITE_IOERR: "its disk reports an error",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that its folder exists and may be written",
+}
 
 
 class SqliteTransaction:
@@ -96,3 +109,26 @@ def roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         with suppress(sqlite3.Error):  # the error that led here is the one to report
             connection.execute("ROLLBACK")
+
+
+# --- errors ----------------------------------------------------------------------------------------
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary code; errors of the module itself have none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _sentence(place: object, error: sqlite3.Error) -> str:
+    return f"The store {place} failed: {_WHY.get(_code(error), f'SQLite reports: {error}')}."
+
+
+def unavailable(place: object, error: sqlite3.Error) -> StoreUnavailable:
+    return StoreUnavailable(_sentence(place, error))
+
+
+def unusable(place: object, error: sqlite3.Error | OSError) -> SettingsError:
+    """For a file that cannot be opened when the server starts."""
+    if isinstance(error, sqlite3.Error):
+        return SettingsError(_sentence(place, error))
+    return SettingsError(f"The store {place} cannot be opened: {error.strerror or error}.")

@@ -19,8 +19,13 @@ from typing import Any, TypeVar
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.sql.database import Work
-from gpt_oss_server.stores.sqlite.connections import SqliteTransaction, connect, create, roll_back
-from gpt_oss_server.stores.sqlite.problems import unavailable
+from gpt_oss_server.stores.sqlite.connections import (
+    SqliteTransaction,
+    connect,
+    create,
+    roll_back,
+    unavailable,
+)
 
 T = TypeVar("T")
 READERS = 4
