@@ -26,6 +26,7 @@ _CLASSES = {
 }
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
 _HEX = {"x": 2, "u": 4}
+_WITHIN_CLASS = ("[", "&&", "--", "~~")  # classes within a class, such as `[:alpha:]`, and what joins them
 _TIMES: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 Ranges = tuple[tuple[int, int], ...]
@@ -131,6 +132,8 @@ class _PatternReader:
         negates = self._takes("^")
         ranges: list[tuple[int, int]] = []
         while not self._takes("]"):
+            if self._pattern.startswith(_WITHIN_CLASS, self._at):
+                raise _Unreadable
             first = self._member()
             if first == _only(first[0][0]) and self._begins_range():
                 self._next()
