@@ -1,8 +1,9 @@
-"""The processor time of processes, from Linux's /proc. Imports the standard library alone."""
+"""The processor time of processes and threads, from Linux's /proc. Imports the standard library alone."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -25,5 +26,18 @@ def processor_seconds(pid: int) -> float:
 
 def seconds_of_one(pid: int) -> float:
     """That a process has used so far without its children, in user and system mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return _seconds(Path(f"/proc/{pid}"))
+
+
+def seconds_of_threads(pid: int) -> dict[int, float]:
+    """That each thread of a process has used so far, by its id; the first thread has the process's."""
+    found: dict[int, float] = {}
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            found[int(task.name)] = _seconds(task)
+    return found
+
+
+def _seconds(folder: Path) -> float:
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

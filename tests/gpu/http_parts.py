@@ -1,0 +1,204 @@
+"""The parts of a measurement over HTTP: each sends requests to the server and returns figures."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from tests.gpu.http_figures import (
+    Result,
+    cached_tokens,
+    figures,
+    first_tokens,
+    gaps,
+    input_tokens,
+    output_tokens,
+    spread,
+)
+from tests.gpu.http_requests import SCHEMA, Requests, verdict
+from tests.gpu.http_server import HOST, ROOT, Server
+
+HEAD_START = 0.7  # seconds for the client processes to start
+AFTER_LIMIT = 4.0  # seconds for them to report after the time limit
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    streams: tuple[int, ...]
+    processes: int
+    prompt: int
+    output: int
+    mixed: int  # prompts that arrive while others decode
+    mixed_longest: int
+    decoding: int  # streams that decode meanwhile
+    long_prompt: int
+
+
+FULL = Sizes((1, 8, 64), 4, 1000, 512, 64, 8000, 16, 10_000)
+SMALL = Sizes((1, 4, 8), 2, 100, 48, 8, 400, 4, 1_500)
+
+
+class Parts:
+    """`deadline`: when the current part must end, by the monotonic clock; set before each part."""
+
+    def __init__(self, server: Server, sizes: Sizes, seed: int = 1) -> None:
+        self.server, self.sizes, self.deadline = server, sizes, time.monotonic() + 60.0
+        self._draw, self._requests = random.Random(seed), Requests(seed)
+
+    def cold(self) -> dict[str, Any]:
+        """Measures the first request, then sends others that trigger all initialisation on first use."""
+        first = self._load([self._requests.completion(self.sizes.prompt, 16)])
+        for count in self.sizes.streams[1:]:
+            self._load([self._requests.completion(self._draw.randrange(4, 300), 12) for _ in range(count)])
+        self._load([self._requests.response(self.sizes.prompt, 12) for _ in range(4)])
+        return {
+            "first_request_ms": spread(first_tokens(first)),
+            "errors": [r["error"] for r in first if r["error"]],
+        }
+
+    def completions(self, count: int) -> dict[str, Any]:
+        sizes = self.sizes
+        return self._measured([self._requests.completion(sizes.prompt, sizes.output) for _ in range(count)])
+
+    def responses(self, count: int) -> dict[str, Any]:
+        sizes = self.sizes
+        return self._measured([self._requests.response(sizes.prompt, sizes.output) for _ in range(count)])
+
+    def leaving(self) -> dict[str, Any]:
+        """Clients disconnect in mid-stream; the engine must be free soon after."""
+        before = self.server.request("GET", "/health")["counters"]
+        jobs = [self._requests.completion(self.sizes.prompt, 100_000) | {"leave_after": 20} for _ in range(4)]
+        most = 0.0
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(self._load, jobs)
+            while not loading.done():
+                most = max(most, self.server.engine()["running"])
+                time.sleep(0.01)
+            results = loading.result()
+        left = max(result["ended"] for result in results)
+        freed = None
+        while freed is None and time.monotonic() < min(left + 10.0, self.deadline):
+            engine = self.server.engine()
+            if not engine["running"] + engine["waiting"]:
+                freed = time.monotonic()
+            time.sleep(0.01)
+        after = self.server.request("GET", "/health")["counters"]
+        return {
+            "clients_that_left": sum(result["left"] for result in results),
+            "most_running": most,
+            "is_free_again": freed is not None,
+            "free_within_s": None if freed is None else round(max(0.0, freed - left), 3),
+            "cancelled": after["cancelled"] - before["cancelled"],
+            "blocks_used_after": after["engine"]["kv_blocks_used"],
+        }
+
+    def structured(self, count: int) -> dict[str, Any]:
+        """Answers with a schema, then the same number of tokens without one. For the bias see `_bias`."""
+        bias = self._bias()
+        form = {"format": {"type": "json_schema", "name": "list", "schema": SCHEMA, "strict": True}}
+        fields = {"text": form, "logit_bias": bias}
+        jobs = [self._requests.response(200, 1500, **fields) | {"keep": True} for _ in range(count)]
+        bound = self._load(jobs)
+        length = max(map(output_tokens, bound))
+        free = self._load([self._requests.response(200, length, logit_bias=bias) for _ in range(count)])
+        verdicts = [verdict(result) for result in bound]
+        return {
+            "fit": sum(each == "fits" for each in verdicts),
+            "verdicts": sorted(set(verdicts))[:3],
+            "in_schema": figures(bound),
+            "without": figures(free),
+        }
+
+    def second_turn(self) -> dict[str, Any]:
+        turns = [self._two_turns() for _ in range(3)]
+        return {
+            "prompt_tokens": input_tokens(turns[-1][0]),
+            "first_token_ms": [[round(1e3 * t, 1) for t in first_tokens(turn)] for turn in turns],
+            "cached_tokens": [[cached_tokens(result) for result in turn] for turn in turns],
+            "errors": [result["error"] for turn in turns for result in turn if result["error"]],
+        }
+
+    def mixed(self) -> dict[str, Any]:
+        """Prompts with log-uniform lengths from 16 up arrive while other streams decode."""
+        sizes, draw = self.sizes, self._draw
+        decoding = [
+            self._requests.completion(sizes.prompt // 4, 100_000) | {"background": True}
+            for _ in range(sizes.decoding)
+        ]
+        lengths = [round(16 * (sizes.mixed_longest / 16) ** draw.random()) for _ in range(sizes.mixed)]
+        arriving = [
+            self._requests.completion(length, 16) | {"at": 1.5 + 2.0 * draw.random()} for length in lengths
+        ]
+        results = self._load(decoding + arriving)
+        old = [result for result in results if result["background"]]
+        new = [result for result in results if not result["background"] and result["times"]]
+        window = (min(r["start"] for r in new), max(r["times"][0] for r in new))
+        alone = (max(r["times"][0] for r in old), window[0])
+        return {
+            "prompts": len(lengths),
+            "prompt_tokens": sum(lengths),
+            "longest_prompt": max(lengths),
+            "answered": sum(result["error"] is None for result in new),
+            "errors": sorted({r["error"] for r in results if r["error"]})[:3],
+            "first_token_ms": spread(first_tokens(new)),
+            "seconds_until_last_first_token": round(window[1] - window[0], 3),
+            "gap_ms_of_those_that_decode": spread(gaps(old, window)),
+            "gap_ms_before": spread(gaps(old, alone)),
+        }
+
+    # Requests ------------------------------------------------------------------------------------------
+
+    def _bias(self) -> dict[str, float]:
+        """Makes `final` the first channel: a model with random weights would reason without end."""
+        tokens = self.server.request("POST", "/tokenize", {"prompt": "final"})["tokens"]
+        return {str(tokens[0]): 100.0}
+
+    def _two_turns(self) -> list[Result]:
+        first = self._load([self._requests.response(self.sizes.long_prompt, 16)])
+        job = self._requests.response(8, 16, previous_response_id=first[0]["id"])
+        return first + self._load([job])
+
+    # Load ---------------------------------------------------------------------------------------------
+
+    def _measured(self, jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Figures of a load, with the server's CPU time by thread."""
+        before = self.server.cpu_seconds()
+        results = self._load(jobs)
+        after = self.server.cpu_seconds()
+        spent = {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
+        others = sorted((round(s, 2) for name, s in spent.items() if name != "event loop"), reverse=True)
+        cpu = {"event_loop": round(spent.get("event loop", 0.0), 2), "other_threads": others[:3]}
+        return figures(results) | {"server_cpu_s": cpu}
+
+    def _load(self, jobs: Sequence[dict[str, Any]]) -> list[Result]:
+        count = min(len(jobs), self.sizes.processes)
+        begin = time.monotonic() + HEAD_START
+        limit = self.deadline - begin
+        if limit <= 0:
+            raise TimeoutError("No time is left for this load.")
+        plan = {"host": HOST, "port": self.server.port, "begin": begin, "limit": limit}
+        shares = [json.dumps(plan | {"jobs": jobs[at::count]}) for at in range(count)]
+        with ThreadPoolExecutor(count) as pool:
+            found = list(pool.map(self._one_process, shares))
+        return [result for part in found for result in part]
+
+    def _one_process(self, plan: str) -> list[Result]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.gpu.http_load"],
+            input=plan,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=max(0.0, self.deadline - time.monotonic()) + AFTER_LIMIT,
+        )
+        if done.returncode:
+            raise RuntimeError(f"A client process failed: {done.stderr[-600:]}")
+        found: list[Result] = json.loads(done.stdout)
+        return found
