@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.benchmarks.test_overhead import check_complete, completion, load
 from tests.doubles.postgres import Postgres, running_postgres
 from tests.doubles.server_process import serving
-from tests.doubles.stored import append, conversation, item, stored, turn
+from tests.doubles.stored import append, conversation, item, known, stored, turn
 
 pytestmark = pytest.mark.benchmark
 STREAMS, TOKENS, ROUNDS = 64, 400, 7
@@ -78,12 +77,17 @@ def test_streams_with_each_store(postgres: Postgres, encoding: Encoding, tmp_pat
         assert statistics.median(firsts[name]) - statistics.median(firsts["memory"]) < 0.005
 
 
+async def _begin(store: SqlStore, name: str, turns: int) -> None:
+    await store.put_conversation(conversation(name))
+    for number in range(turns):
+        await _turn(store, name, number)
+
+
 async def _turn(store: SqlStore, name: str, number: int) -> tuple[float, float]:
     """The seconds that a turn of a conversation takes to read its history and to write."""
     began = time.perf_counter()
-    history = await store.conversation_history(name)
+    history = known(await store.conversation_history(name))
     read = time.perf_counter()
-    assert history is not None
     segments = (Segment("user", tuple(range(1000, 1040))), Segment("assistant", tuple(range(1000, 1100))))
     given = turn(f"resp_{name}_{number}", history.position, segments=segments)
     part = ConversationPart((item(f"msg_{name}_{number}"),), Addition(segments))
@@ -94,22 +98,14 @@ async def _turn(store: SqlStore, name: str, number: int) -> tuple[float, float]:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_a_turn_of_a_long_conversation(kind: str, postgres: Postgres, tmp_path: Path) -> None:
     """Turns of the long conversation and of short ones alternate, so that other load disturbs both alike."""
-    database: Any = (
-        SqliteDatabase(tmp_path / "store.sqlite")
-        if kind == "sqlite"
-        else PostgresDatabase(postgres.new_database())
-    )
-    store = SqlStore(database)
-    await store.put_conversation(conversation("long"))
-    for number in range(TURNS):
-        await _turn(store, "long", number)
+    file = tmp_path / "store.sqlite"
+    store = SqlStore(SqliteDatabase(file) if kind == "sqlite" else PostgresDatabase(postgres.new_database()))
+    await _begin(store, "long", TURNS)
     early, late = [], []
     for number in range(COMPARED):
         short = f"short_{number // 10}"
         if number % 10 == 0:
-            await store.put_conversation(conversation(short))
-            for before in range(5):
-                await _turn(store, short, before)
+            await _begin(store, short, 5)
         early.append(await _turn(store, short, 5 + number % 10))
         late.append(await _turn(store, "long", TURNS + number))
     await store.close()
@@ -123,35 +119,27 @@ async def test_a_turn_of_a_long_conversation(kind: str, postgres: Postgres, tmp_
     assert writes[1] < 1.2 * writes[0]
 
 
-def test_a_large_database_starts_and_answers_fast(tmp_path: Path) -> None:
+async def test_a_large_database_starts_and_answers_fast(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
-    asyncio.run(_fill(path))
-
-    async def use() -> None:
-        began = time.perf_counter()
-        store = SqlStore(SqliteDatabase(path))
-        assert await store.get("resp_1") is not None
-        started = time.perf_counter() - began
-        times = []
-        for number in range(0, RESPONSES, RESPONSES // 500):
-            began = time.perf_counter()
-            assert await store.history(f"resp_{number}") is not None
-            times.append(time.perf_counter() - began)
-        print(
-            f"\n  {RESPONSES:,} responses: opened in {started * 1e3:.0f} ms, a history found in"
-            f" {statistics.median(times) * 1e3:.2f} ms (p50)"
-        )
-        await store.close()
-        assert started < 1
-        assert statistics.median(times) < 0.005
-
-    asyncio.run(use())
-
-
-async def _fill(path: Path) -> None:
     store = SqlStore(SqliteDatabase(path))
     for first in range(0, RESPONSES, 1_000):
-        await asyncio.gather(
-            *(store.put(stored(f"resp_{n}", tokens=100)) for n in range(first, first + 1_000))
-        )
+        names = (f"resp_{number}" for number in range(first, first + 1_000))
+        await asyncio.gather(*(store.put(stored(name, tokens=100)) for name in names))
     await store.close()
+    began = time.perf_counter()
+    store = SqlStore(SqliteDatabase(path))
+    assert await store.get("resp_1") is not None
+    started = time.perf_counter() - began
+    times = []
+    for number in range(0, RESPONSES, RESPONSES // 500):
+        began = time.perf_counter()
+        assert await store.history(f"resp_{number}") is not None
+        times.append(time.perf_counter() - began)
+    await store.close()
+    median = statistics.median(times)
+    print(
+        f"\n  {RESPONSES:,} responses: opened in {started * 1e3:.0f} ms, a history found in"
+        f" {median * 1e3:.2f} ms (p50)"
+    )
+    assert started < 1
+    assert median < 0.005

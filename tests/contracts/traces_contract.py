@@ -81,23 +81,23 @@ class TracesContract:
         prompt = [*_HEAD, *(token for segment in kept(seen) for token in segment.tokens), *_CUE]
         if prompts is not None:
             prompts.append(prompt)
-        said = (
+        generated = (
             Segment("assistant", _some(tokens), "analysis"),
             Segment("assistant", _some(tokens), "final"),
         )
-        transcript = Transcript(prompt, tokens=[token for segment in said for token in segment.tokens])
+        transcript = Transcript(prompt, tokens=[token for segment in generated for token in segment.tokens])
         name = f"resp_{number}"
         traces.begin(name, TraceRecord({"input": "Hi"}, {"id": name}, Recipients(), transcript))
         record = traces.finish(name, seen, len(_CUE))
         assert record is not None
-        given = turn(name, past and past.position, segments=(own, *said))
+        given = turn(name, past and past.position, segments=(own, *generated))
         if gone:
             await store.delete(f"resp_{number - 1}")
             try:
                 await store.put(given)
                 raise AssertionError("the parent was still there")
             except UnknownParent:
-                given = turn(name, None, segments=(*seen, *said))
+                given = turn(name, None, segments=(*seen, *generated))
         await store.put(replace(given, trace=packed(record, {"engine": {}})))
         traces.end(name)
         return record

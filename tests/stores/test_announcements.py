@@ -1,4 +1,4 @@
-"""Servers hear of each other's runs at once, and only where somebody reads them."""
+"""Servers hear of each other's runs immediately, and only where a client reads them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_reader_elsewhere_waits_for_announcements_and_not_by_looking(
         assert await end is None
 
 
-async def test_runs_that_nobody_reads_elsewhere_are_not_announced(
+async def test_runs_without_a_reader_elsewhere_are_not_announced(
     servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announced: list[str] = []

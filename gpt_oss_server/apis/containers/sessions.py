@@ -66,7 +66,7 @@ class Containers:
         session = _session(toolset, conversation)
         if session is None:
             raise ContainerNotFound(self._why_missing(container), param="container_id")
-        metadata = await self._metadata_of(session, conversation, caller)
+        metadata = await self._metadata_for(session, conversation, caller)
         toolset.toolbox.touch(conversation, _PYTHON)
         metadata.used = self._clock()
         return Container(container, session, metadata, self._clock)
@@ -116,7 +116,7 @@ class Containers:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
         return toolset
 
-    async def _metadata_of(self, session: PythonSession, conversation: str, caller: Caller) -> Metadata:
+    async def _metadata_for(self, session: PythonSession, conversation: str, caller: Caller) -> Metadata:
         metadata = self._metadata.get(session)
         if metadata is None:
             since = await self._stored_since(conversation, caller)
@@ -229,9 +229,9 @@ def _open_session(toolset: Toolset, conversation: str, caller: Caller) -> None:
     try:
         toolset.toolbox.open(conversation, _PYTHON, caller.tool_client)
     except TooManySessions as error:
-        whose = "You have" if error.of_owner else "All clients together have"
+        holder = "You have" if error.of_owner else "All clients together have"
         raise TooManyContainers(
-            f"{whose} as many containers as this server allows. Delete one, or try again later: a container "
+            f"{holder} as many containers as this server allows. Delete one, or try again later: a container "
             f"ends after {IDLE_MINUTES} minutes without use."
         ) from error
     except ToolUnavailable as error:

@@ -23,7 +23,7 @@ from gpt_oss_server.stores.sql.sizes import log_bytes, trace_bytes, used_bytes
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
-_FOUND = 2_000  # what one look finds: it counts or adds up whole tables, which takes long
+_PER_LOOK = 2_000  # entries: a look counts or adds up whole tables, which takes long
 _Key = tuple[int, str]  # kind and id
 _DELETIONS = (delete_response, delete_conversation, delete_completion, delete_ended, delete_trace)
 _RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE = range(len(_DELETIONS))
@@ -148,7 +148,7 @@ def _unheld(tx: Transaction) -> int:
 def _aged(kind: int, age: float, tx: Transaction) -> list[_Key]:
     table, column = _AGES[kind]
     sql = f"SELECT id FROM {table} WHERE {column} <= {{now}} - ? ORDER BY {column} LIMIT ?"
-    return [(kind, key) for [key] in tx.rows(sql, age, _FOUND)]
+    return [(kind, key) for [key] in tx.rows(sql, age, _PER_LOOK)]
 
 
 def _surplus(kind: int, most: int, tx: Transaction) -> list[_Key]:
@@ -157,7 +157,7 @@ def _surplus(kind: int, most: int, tx: Transaction) -> list[_Key]:
     if count <= most:
         return []
     sql = f"SELECT id FROM {table} ORDER BY {column} LIMIT ?"
-    return [(kind, key) for [key] in tx.rows(sql, min(count - most, _FOUND))]
+    return [(kind, key) for [key] in tx.rows(sql, min(count - most, _PER_LOOK))]
 
 
 def _excess(
@@ -171,7 +171,7 @@ def _excess(
     if excess <= 0:
         return []
     keys: list[_Key] = []
-    for _, kind, key, size in sorted(row for sql in oldest for row in tx.rows(sql, _FOUND))[:_FOUND]:
+    for _, kind, key, size in sorted(row for sql in oldest for row in tx.rows(sql, _PER_LOOK))[:_PER_LOOK]:
         if excess <= 0:
             break
         keys.append((kind, key))
