@@ -13,7 +13,7 @@ from typing import Protocol
 from gpt_oss_server.caller.limiter import Spending, no_spending
 from gpt_oss_server.caller.record import note_answer
 from gpt_oss_server.errors import ApiError, from_exception
-from gpt_oss_server.runs.observed import Api, Outcome, TurnStatus, outcome
+from gpt_oss_server.runs.observed import Api, Outcome, outcome
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work
@@ -100,9 +100,9 @@ class Life:
     def begins(self, turn: Transcript) -> None:
         self.observed.add(turn)
 
-    def ends(self, turn: Transcript, finish: Finish | None = None, status: TurnStatus | None = None) -> None:
-        """A turn has ended: with this `status`, or that of its finish and the run's error."""
-        self.observed.turn_ended(status or self.outcome(finish), turn.departures, self.error)
+    def ends(self, turn: Transcript, finish: Finish | None) -> None:
+        """A turn has ended, with the outcome of its finish and the run's error."""
+        self.observed.turn_ended(self.outcome(finish), turn.departures, self.error)
         self.log(turn)
 
     def log(self, turn: Transcript, part: str = "") -> None:

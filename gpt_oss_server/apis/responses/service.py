@@ -115,12 +115,13 @@ class ResponsesService:
         outlives: bool = False,
     ) -> Run:
         served, work = self.served, self.served.work(caller)
+        own = work.keep
         if store is not None:
             work = replace(work, keep=replace(work.keep, responses=store))
         response_id = work.ids("resp")
         keep, outlives = self._lasts(request, outlives=outlives)
         if keep or request.conversation is not None:
-            await check_stored(caller, served.stores.of(caller.owner))
+            await check_stored(caller, own)
         if generates:
             work.model.check_room()
         else:
