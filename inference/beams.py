@@ -93,12 +93,7 @@ class _Beams:
     """The state of a search between two steps of the engine."""
 
     def __init__(
-        self,
-        prompt: Sequence[int],
-        width: int,
-        length_penalty: float,
-        sampling: Sampling,
-        limit: int,
+        self, prompt: Sequence[int], width: int, length_penalty: float, sampling: Sampling, limit: int
     ) -> None:
         self._prompt = list(prompt)
         self._width = width
@@ -231,11 +226,7 @@ class BeamSearch:
         async with self._searching:
             if self._found is None:
                 self._found = await search(
-                    self._engine,
-                    prompt,
-                    sampling,
-                    width=self._width,
-                    length_penalty=self._length_penalty,
+                    self._engine, prompt, sampling, width=self._width, length_penalty=self._length_penalty
                 )
         return self._found
 

@@ -139,10 +139,7 @@ def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) 
     script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
     flags = ("--model", f"scripted:{script}", "--default-max-output-tokens", "none", "--python", "off")
     used: dict[str, list[float]] = {"off": [], "own": []}
-    with (
-        serving(*flags, "--metrics-names", "off") as off,
-        serving(*flags, "--metrics-names", "own") as own,
-    ):
+    with serving(*flags, "--metrics-names", "off") as off, serving(*flags, "--metrics-names", "own") as own:
         servers = {"off": off, "own": own}
         for turn in range(COMPARISONS + 1):
             for names in sorted(servers, reverse=bool(turn % 2)):

@@ -13,13 +13,7 @@ from inference.ops.pages import Pages
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
 from tests.doubles.random_tests.pairs import pairs
 
-BATCHES = [
-    [1],
-    [1, 1, 1],
-    [37],
-    [1, 1, 5, 40],
-    [3, 17, 16],
-]
+BATCHES = [[1], [1, 1, 1], [37], [1, 1, 5, 40], [3, 17, 16]]
 
 
 def on_cpu(pages: Pages) -> Pages:
