@@ -37,13 +37,9 @@ def completion(encoding: Encoding, text_tokens: int) -> list[int]:
 
 
 def load(host: str, port: int, streams: int, body: dict[str, Any]) -> Report:
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("client.py")), host, str(port), str(streams)],
-        input=json.dumps(body).encode(),
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=600,
-    )
+    command = [sys.executable, str(Path(__file__).with_name("client.py")), host, str(port), str(streams)]
+    sent = json.dumps(body).encode()
+    done = subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=True, timeout=600)
     report: Report = json.loads(done.stdout)
     return report
 
