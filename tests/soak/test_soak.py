@@ -178,10 +178,8 @@ def open_by(pid: int) -> Counter[str]:
 
 def leaked(before: Counter[str], after: Counter[str]) -> Counter[str]:
     """More than before; of the store's files, more than one connection for each of its threads."""
-    more = after - before
-    return Counter(
-        {path: n for path, n in more.items() if ".sqlite" not in path or after[path] > READERS + 1}
-    )
+    more = (after - before).items()
+    return Counter({path: n for path, n in more if ".sqlite" not in path or after[path] > READERS + 1})
 
 
 def report(
