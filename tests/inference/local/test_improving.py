@@ -58,9 +58,7 @@ async def engine(runner: ImprovingRunner) -> AsyncIterator[LocalEngine]:
     await engine.close()
 
 
-async def test_an_idle_engine_improves_its_runner(
-    engine: LocalEngine, runner: ImprovingRunner
-) -> None:
+async def test_an_idle_engine_improves_its_runner(engine: LocalEngine, runner: ImprovingRunner) -> None:
     runner.left = 3
     assert runner.calls == 0  # before it is used, it does nothing
     first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens

@@ -31,9 +31,8 @@ def runner_of(folder: Path, generations: int) -> TorchRunner:
 def part(runner: TorchRunner, slot: int, tokens: list[int], start: int, **more: Any) -> StepPart:
     table = list(range(1 + slot * BLOCKS, 1 + (slot + 1) * BLOCKS))
     sampling = Sampling(temperature=0.0, prompt_logprobs=0 if "scored" in more else None)
-    return StepPart(
-        slot, tokens, start, [table, table], **{"samples": 1, "picker": runner.picker(sampling), **more}
-    )
+    more = {"samples": 1, "picker": runner.picker(sampling), **more}
+    return StepPart(slot, tokens, start, [table, table], **more)
 
 
 def test_the_head_takes_few_rows_at_a_time_and_gives_each_generation_its_own(
