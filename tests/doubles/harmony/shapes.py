@@ -31,7 +31,8 @@ class Shape:
 # fmt: off
 _TOKENS = {
     "[a]": "<|start|>assistant", "[s]": "<|start|>", "[c]": "<|channel|>", "[m]": "<|message|>",
-    "[e]": "<|end|>", "[r]": "<|return|>", "[k]": "<|call|>", "[t]": "<|constrain|>", "[f]": " to=functions.f",
+    "[e]": "<|end|>", "[r]": "<|return|>", "[k]": "<|call|>", "[t]": "<|constrain|>",
+    "[f]": " to=functions.f",
 }
 # fmt: on
 _THOUGHT = ("analysis", None, None, "x", "end")
