@@ -10,8 +10,19 @@ import pytest
 from openai import OpenAI
 
 from tests.doubles.apis.asking import FINAL, NEXT, call
-from tests.doubles.apis.client_tools import COMMANDS, CRM, CUSTOM, EDIT, LOCAL, PATCH, SHELL, UPDATE
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL
+from tests.doubles.apis.client_tools import (
+    COMMANDS,
+    CRM,
+    CUSTOM,
+    EDIT,
+    LOCAL,
+    OSLO,
+    PARIS,
+    PATCH,
+    SHELL,
+    TOOL,
+    UPDATE,
+)
 from tests.doubles.apis.searched_tools import CALLS as ORDERS
 from tests.doubles.apis.searched_tools import FINDS, TOOLS
 from tests.doubles.serving import scripted, serving

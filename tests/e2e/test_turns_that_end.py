@@ -15,7 +15,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.contracts.embedded_model_contract import TIMER, WEATHER, function
-from tests.doubles.random_tests.pairs import pairs
+from tests.doubles.random_tests.seeds import pairs
 from tests.doubles.serving import serving
 
 REPETITION = 64

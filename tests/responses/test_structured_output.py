@@ -26,8 +26,7 @@ from gpt_oss_server.toolset.choice import wanted_of
 from inference.engine import Engine
 from inference.local.engine import load_local
 from tests.doubles.apis.services import responses_service
-from tests.doubles.engines.random_engine import RandomEngine
-from tests.doubles.harmony.sampling import allowed, closing_tokens
+from tests.doubles.harmony.sampling import RandomEngine, allowed, closing_tokens
 from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving

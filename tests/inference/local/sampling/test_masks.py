@@ -19,8 +19,8 @@ from inference.local.engine import LocalEngine, load_local
 from inference.local.sampling.masks import Masks
 from inference.local.sampling.sampler import Sampler
 from inference.options import EngineOptions
+from tests.doubles.engines.written import Recorded
 from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
-from tests.doubles.inference.recorded import Recorded
 
 CPU = torch.device("cpu")
 
