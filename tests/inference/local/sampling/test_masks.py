@@ -19,7 +19,7 @@ from inference.local.sampling.masks import Masks
 from inference.local.sampling.sampler import Sampler
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import generated
-from tests.doubles.inference.recorded import Recorded
+from tests.doubles.engines.written import Recorded
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from inference.engine import Sampling
 from inference.local.cuda.picker import CudaPicker, pick_rows
 from inference.local.sampling.sampler import Sampler
-from tests.doubles.inference.recorded import Recorded
+from tests.doubles.engines.written import Recorded
 
 SIZE = 64
 STOPS = frozenset({3, 5})
