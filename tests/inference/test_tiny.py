@@ -192,12 +192,8 @@ def test_the_cache_folder_follows_the_environment_and_its_error_names_the_variab
     monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
     with pytest.raises(CheckpointError, match="Set GPT_OSS_SERVER_CACHE"):
         tiny.checkpoint()
-    unknown = "~nobody-of-this-name/cache"
-    refused = {
-        unknown: f"GPT_OSS_SERVER_CACHE: {unknown} names no",
-        "/dev/null/x": "Set GPT_OSS_SERVER_CACHE",
-    }
-    for place, sentence in refused.items():
+    variable, unknown = "GPT_OSS_SERVER_CACHE", "~nobody-of-this-name/cache"
+    for place, sentence in ((unknown, f"{variable}: {unknown} names no"), ("/dev/null/x", f"Set {variable}")):
         monkeypatch.setenv(variable, place)
         with pytest.raises(CheckpointError, match=sentence):
             tiny.checkpoint()
