@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.mcp_asking import Asking
 from tests.doubles.tools.echo_server import Seen, watched
+
+Make = Callable[..., Api]
+Echoes = Callable[..., Asking]
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[Callable[..., Api]]:
+async def api() -> AsyncIterator[Make]:
     """Creates clients of apps in this process from an engine and settings, and closes them at the end."""
     made: list[Api] = []
 
@@ -22,18 +28,40 @@ async def api() -> AsyncIterator[Callable[..., Api]]:
         return made[-1]
 
     yield make
-    for each in made:
-        await each.client.aclose()
-        await each.service.close()
+    for client in made:
+        await client.client.aclose()
+        await client.service.close()
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[tuple[str, Seen]]:
+def mcp_server() -> Iterator[tuple[str, Seen]]:
     """An MCP server and its record of requests."""
-    with watched() as found:
-        yield found
+    with watched() as url_and_record:
+        yield url_and_record
 
 
 @pytest.fixture
-def url(place: tuple[str, Seen]) -> str:
-    return place[0]
+def url(mcp_server: tuple[str, Seen]) -> str:
+    return mcp_server[0]
+
+
+@pytest.fixture
+def seen(mcp_server: tuple[str, Seen]) -> Seen:
+    """What the MCP server saw since the test began."""
+    record = mcp_server[1]
+    record.calls = record.listings = 0
+    record.started.clear()
+    return record
+
+
+@pytest.fixture
+async def echoes(encoding: Encoding, url: str) -> AsyncIterator[Echoes]:
+    """Creates services with the MCP server as the operator's, or as one that requests may name."""
+    async with AsyncExitStack() as stack:
+
+        def make(*turns: str, **settings: Any) -> Asking:
+            if "allow_private_hosts" not in settings:
+                settings = {"mcp": (f"echoes={url}",), **settings}
+            return stack.push_async_exit(Asking(encoding, *turns, **settings))
+
+        yield make
