@@ -10,12 +10,25 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset.offered import Toolset
+from inference.engine import Engine
 from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.mcp_asking import Asking
+from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.mcp_asking import Asking as McpAsking
+from tests.doubles.tools.calculator import Calculator, Ready
 from tests.doubles.tools.echo_server import Seen, watched
+from tools.toolbox import Offer, Toolbox
 
 Make = Callable[..., Api]
-Echoes = Callable[..., Asking]
+Echoes = Callable[..., McpAsking]
+PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
+
+
+def with_tool(engine: Engine, tool: Any = None, timeout: float = 60) -> Asking:
+    """Requests to a service with one hosted tool, by default sums in place of python."""
+    return Asking(
+        engine=engine, tools=Ready(Toolset(Toolbox([Offer(tool or Calculator(), timeout=timeout)])))
+    )
 
 
 @pytest.fixture
@@ -59,9 +72,9 @@ async def echoes(encoding: Encoding, url: str) -> AsyncIterator[Echoes]:
     """Creates services with the MCP server as the operator's, or as one that requests may name."""
     async with AsyncExitStack() as stack:
 
-        def make(*turns: str, **settings: Any) -> Asking:
+        def make(*turns: str, **settings: Any) -> McpAsking:
             if "allow_private_hosts" not in settings:
                 settings = {"mcp": (f"echoes={url}",), **settings}
-            return stack.push_async_exit(Asking(encoding, *turns, **settings))
+            return stack.push_async_exit(McpAsking(encoding, *turns, **settings))
 
         yield make
