@@ -23,9 +23,8 @@ from gpt_oss_server.toolset.bound import HostedTools, ServerTools
 from gpt_oss_server.toolset.choice import wanted_of
 from inference.local.engine import load_local
 from tests.doubles.apis.asking import FINAL, Asking, call
-from tests.doubles.engines.random_engine import RandomEngine
-from tests.doubles.harmony.sampling import allowed, closing_tokens
-from tests.doubles.inference.smallest import write_smallest
+from tests.doubles.harmony.sampling import RandomEngine, allowed, closing_tokens
+from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.serving import serving
 from tools.tool import Declaration, Function
 
@@ -250,7 +249,7 @@ class City(BaseModel):
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_smallest(tmp_path_factory.mktemp("random"))
+    return write_random_checkpoint(tmp_path_factory.mktemp("random"), SMALLEST, seed=5)
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["random weights", "random tokens"])

@@ -11,9 +11,8 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import Asking
-from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
-from tests.doubles.apis.services import browsing_service
+from tests.doubles.apis.services import browsing_service, conversations_of
 from tests.doubles.serving import scripted
 from tests.responses.conftest import Echoes, Make
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.tools.echo_server import Seen
 from tests.responses.conftest import Echoes
 

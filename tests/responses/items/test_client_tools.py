@@ -22,14 +22,14 @@ from tests.doubles.apis.client_tools import (
     DIGITS,
     EDIT,
     FREE,
+    ITEMS,
     LOCAL,
     PATCH,
     SHELL,
     STREAMS,
     UPDATE,
 )
-from tests.doubles.apis.items import ITEMS
-from tests.doubles.snapshots import compare
+from tests.doubles.lints import compare
 
 EXITED = '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]'
 SNAPSHOTS = Path(__file__).parent / "snapshots"

@@ -11,7 +11,7 @@ from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, EDIT, FREE, LARK, LOCAL, SHELL
-from tests.doubles.engines.random_engine import RandomEngine
+from tests.doubles.harmony.sampling import RandomEngine
 
 IN_NAMESPACE = {"crm.find": lambda item: isinstance(json.loads(item["arguments"]), dict), "crm.note": bool}
 NUMBER = re.compile(r"\+?\d{3,15}(/\d+)?")
