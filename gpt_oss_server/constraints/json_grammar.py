@@ -14,12 +14,7 @@ from typing import Any
 from gpt_oss_server.constraints.finite import has_finite_value
 from gpt_oss_server.constraints.grammar import schema_json
 from gpt_oss_server.constraints.matcher import Grammars, first_line_and_cause
-from gpt_oss_server.constraints.schema_support import (
-    OF_THE_REST,
-    SchemaMalformed,
-    SchemaRefused,
-    read_schema,
-)
+from gpt_oss_server.constraints.schema_support import OF_THE_REST, SchemaMalformed, SchemaRefused, read_schema
 
 _SEARCH_SECONDS = 0.5  # an error without its place is better than a long search
 _HOME = "x-whole"

@@ -74,12 +74,7 @@ from gpt_oss_server.harmony.header import (
 )
 from gpt_oss_server.harmony.recipients import Recipients
 
-_ENDS = {
-    END: ClosedBy.END,
-    RETURN: ClosedBy.RETURN,
-    CALL: ClosedBy.CALL,
-    ENDOFTEXT: ClosedBy.RETURN,
-}
+_ENDS = {END: ClosedBy.END, RETURN: ClosedBy.RETURN, CALL: ClosedBy.CALL, ENDOFTEXT: ClosedBy.RETURN}
 _MARKS = {CHANNEL: Mark.CHANNEL, CONSTRAIN: Mark.CONSTRAIN}
 
 # Names of functions and of their namespaces have up to 64 characters each; anything longer is not a header.

@@ -20,16 +20,7 @@ from gpt_oss_server.harmony.declarations import (
     Effort,
     ToolNamespace,
 )
-from gpt_oss_server.harmony.encoding import (
-    CALL,
-    CHANNEL,
-    CONSTRAIN,
-    END,
-    MESSAGE,
-    START,
-    STOP_IDS,
-    Encoding,
-)
+from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, START, STOP_IDS, Encoding
 from gpt_oss_server.harmony.events import Channel, ClosedBy, MessageFinished
 from gpt_oss_server.harmony.history import Layout, Segment, kept, split_leading_instructions
 

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 class Observation:
     def __init__(
-        self,
-        settings: Settings,
-        tracers: TracerProvider | None = None,
-        meters: MeterProvider | None = None,
+        self, settings: Settings, tracers: TracerProvider | None = None, meters: MeterProvider | None = None
     ) -> None:
         """`tracers`, `meters`: where these go, instead of what the settings and the environment say."""
         self._metrics = None if settings.metrics_names == "off" else Metrics(settings.metrics_names)

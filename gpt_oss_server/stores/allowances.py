@@ -55,11 +55,9 @@ def _seconds_to_grow(amount: float, limit: int) -> float:
 class Allowances(Protocol):
     async def take(self, charges: Sequence[Charge]) -> list[Left]:
         """Makes all charges or none. Raises `Refused`."""
-        ...
 
     async def give_back(self, charges: Sequence[Charge]) -> None:
         """Adds the amounts to the allowances again; a negative one is used up in addition."""
-        ...
 
 
 @dataclass(slots=True)

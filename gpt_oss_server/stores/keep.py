@@ -21,7 +21,6 @@ from gpt_oss_server.stores.sealing import Sealer, server_sealer
 class StoredTraces(Protocol):
     async def get(self, response_id: str) -> bytes | None:
         """The packed trace of a response. Check first that the response belongs to the reader."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

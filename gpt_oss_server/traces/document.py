@@ -53,11 +53,7 @@ def origin_of(info: EngineInfo) -> dict[str, Any]:
             "harmony": harmony_library(),
             "python": platform.python_version(),
         },
-        "engine": {
-            "name": info.name,
-            "description": info.description,
-            "context_length": info.context_length,
-        },
+        "engine": {"name": info.name, "description": info.description, "context_length": info.context_length},
     }
 
 

@@ -35,10 +35,7 @@ class Measures:
         self._operation = histogram("client.operation.duration", "s", "The time of a request.", seconds)
         self._request = histogram("server.request.duration", "s", "The time of a request.", seconds)
         self._first = histogram(
-            "server.time_to_first_token",
-            "s",
-            "From the arrival to the first token.",
-            names.FIRST_TOKEN,
+            "server.time_to_first_token", "s", "From the arrival to the first token.", names.FIRST_TOKEN
         )
         self._per_token = histogram(
             "server.time_per_output_token", "s", "The mean time of a token after the first.", names.PER_TOKEN
