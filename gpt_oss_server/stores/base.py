@@ -1,8 +1,7 @@
-"""The contract of a store of responses and conversations.
+"""The contract of a store of responses and conversations, which `tests/contracts/store_contract.py` checks.
 
 Takes finished responses and conversations, each turn with its addition to the history. Returns them by id,
-the history up to any of them, and each item by its own id, until they are deleted or the store's bounds evict
-them. A new store passes `tests/contracts/store_contract.py`.
+the history up to any of them, and each item by its own id, until they are deleted or the bounds evict them.
 
 **Chains.** A turn is stored as its own segments and the position of its parent, so the cost of a write
 depends on the length of the turn, not of the history. Turns with the same parent are branches and share

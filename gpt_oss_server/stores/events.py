@@ -33,10 +33,7 @@ class EventLog(Protocol):
     """The events of one run, for readers."""
 
     def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
-        """Yields the events after number `after`, in batches, until the run ends.
-
-        Raises `EventsForgotten` if the next event is no longer kept.
-        """
+        """The events after number `after`, until the run ends. Raises `EventsForgotten` if some are gone."""
 
     async def check(self, after: int) -> None:
         """Raises `EventsForgotten` unless all events after number `after` are kept."""
@@ -77,10 +74,7 @@ class EventLogs(Protocol):
     async def begin(
         self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
-        """Raises `UnknownParent` where the store does not hold the parent.
-
-        Raises `TooManyRuns` where `most` runs of the owner have not ended.
-        """
+        """Raises `UnknownParent`, and `TooManyRuns` where `most` runs of the owner have not ended."""
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
@@ -123,10 +117,7 @@ class Claims(Protocol):
     """The runs that processes share: each belongs to one of them, for as long as that makes progress."""
 
     def start(self, wake: Callable[[], None]) -> None:
-        """From now on, calls `wake` in the event loop when there may be something to claim or to cancel.
-
-        It may miss something, so look from time to time nevertheless.
-        """
+        """`wake` is called in the event loop when there may be a run to claim or cancel; some are missed."""
 
     async def claim(self) -> Claimed | None:
         """Takes a run that has no process any more."""

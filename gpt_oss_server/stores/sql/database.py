@@ -64,10 +64,10 @@ class Database(Protocol):
 
     @property
     def hears(self) -> bool:
-        """Whether announcements arrive now. They may be lost, so readers look again nevertheless."""
+        """Whether announcements arrive now. Some may be lost."""
 
     def compact(self) -> None:
-        """Returns unused space to the disk. It takes as long as it takes, so only a command calls it."""
+        """Returns unused space to the disk. It may take long, so only a command calls it."""
 
     async def close(self) -> None:
         """Finishes what was already requested."""
