@@ -1,6 +1,5 @@
 """Prepares a client's JSON schema for enforcement, or refuses it with the place of the error.
 
-Takes a schema as it was sent. Returns one that llguidance enforces and that some finite answer fits.
 llguidance itself decides what `schema_support.py` cannot (is this pattern regular? do these cases overlap?).
 Its errors have no place; this module finds it by testing the schema's parts.
 """
@@ -68,8 +67,8 @@ def _loosened(grammars: Grammars, clean: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
-    found = grammars.problem(f"start: %json {schema_json(schema)}\n")
-    return None if found is None else _readable(found)
+    problem = grammars.problem(f"start: %json {schema_json(schema)}\n")
+    return None if problem is None else _readable(problem)
 
 
 def _culprit(grammars: Grammars, whole: dict[str, Any]) -> tuple[str, str] | None:
