@@ -33,9 +33,7 @@ class NetworkSettings:
         common=True,
     )
     max_body_bytes: int = setting(16 * 1024**2, size(), "The largest request body; larger ones get 413.")
-    max_choices: int = setting(
-        2048, whole("COUNT", 1), "The most choices of one request: prompts times `n` or `best_of`."
-    )
+    max_choices: int = setting(2048, whole("COUNT", 1), "The most choices of one request: prompts times `n`.")
     max_connections: int = setting(
         2048,
         whole("COUNT", 1),
