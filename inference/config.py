@@ -221,10 +221,8 @@ def _common(fields: Fields) -> dict[str, Any]:
 
 
 def _hugging_face_rope(fields: Fields) -> tuple[RopeConfig, int]:
-    """The rope, and the context that it extends to.
-
-    Older files have `rope_scaling` and `rope_theta`, newer ones `rope_parameters`.
-    """
+    """The rope, and the context that it extends to. Older files have `rope_scaling` and `rope_theta`, newer
+    ones `rope_parameters`."""
     older, newer = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
     raw = {**newer, **older}
     theta = Fields(raw).number("rope_theta", fields.number("rope_theta", 150_000.0))

@@ -68,10 +68,8 @@ class _Continuation:
         return Sampler(Sampling(temperature=temperature), len(logits)).sample(logits).token
 
     def _take(self, tokens: list[int], new_request: bool) -> tuple[int, KVCache]:
-        """The kept cache if these tokens continue it, else a new one.
-
-        A cache in use is not kept: a call that fails half-way must not leave one with unknown contents.
-        """
+        """The kept cache if these tokens continue it, else a new one. A cache in use is not kept: a call that
+        fails half-way must not leave one with unknown contents."""
         kept, self._kept = self._kept, None
         if kept is not None and not new_request:
             before, kv = kept

@@ -180,10 +180,8 @@ class _Call:
 
 
 def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float, bool], Any]:
-    """The function with a third positional argument, however it takes `new_request`, if it does.
-
-    A function that hides its parameters takes all.
-    """
+    """The function with a third positional argument, however it takes `new_request`, if it does. A function
+    that hides its parameters takes all."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

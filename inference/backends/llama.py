@@ -164,10 +164,8 @@ class LlamaWire(Wire):
         return list(answer["tokens"])
 
     async def _score(self, prompt: Sequence[int], token: int, count: int) -> TokenLogprob:
-        """The logprob of a token that leaves a character unfinished, for which the server shows none.
-
-        It shows the alternatives of any other token in its place, as they were before that was forced.
-        """
+        """The logprob of a token that leaves a character unfinished, for which the server shows none. It
+        shows the alternatives of any other token in its place, as they were before that was forced."""
         for among in (max(count, _ALTERNATIVES), 2**31 - 1):
             body = {
                 **_NEUTRAL,

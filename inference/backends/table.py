@@ -92,10 +92,8 @@ def load(
     progress: bool | None = None,
     options: EngineOptions | None = None,
 ) -> Engine:
-    """The engine of a model; with `progress` None a bar appears if stderr is a terminal.
-
-    `device` and `context` replace those of `options`.
-    """
+    """The engine of a model; with `progress` None a bar appears if stderr is a terminal. `device` and
+    `context` replace those of `options`."""
     options = options or EngineOptions()
     if device is not None:
         options = replace(options, device=device)

@@ -85,9 +85,7 @@ class DraftHead:
         asked: Tensor | None = None,
     ) -> Tensor:
         """Writes the keys and values of T pairs; returns the outputs of those that are asked for (None: all).
-
-        `pages` has the slots of all pairs, and the sequences of those asked for.
-        """
+        `pages` has the slots of all pairs, and the sequences of those asked for."""
         config, weights = self.config, self._weights
         x, residual = self._joined(tokens, features)
         cos, sin = self._rotations.at(positions)

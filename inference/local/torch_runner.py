@@ -172,10 +172,8 @@ def _outcome(part: StepPart, logits: Tensor) -> Outcome:
 
 
 def _sample(part: StepPart, sampler: Sampler, logits: Tensor, sampled: list[Sampled]) -> None:
-    """Samples a token for each row, until a draft differs from the token sampled before it.
-
-    So drafts change only the time that an answer takes, whatever the sampling.
-    """
+    """Samples a token for each row, until a draft differs from the token sampled before it. So drafts change
+    only the time that an answer takes, whatever the sampling."""
     drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
     for at, row in enumerate(logits):
         sample = sampler.sample(row)

@@ -127,11 +127,8 @@ def attention(
     key_positions: Tensor,
     window: int | None,
 ) -> Tensor:
-    """Attention of one sequence over contiguous keys.
-
-    query is T×N×D, keys and values K×L×D, sinks N; returns T×N·D. A query sees the keys up to its own
-    position and within the window.
-    """
+    """Attention of one sequence over contiguous keys. query is T×N×D, keys and values K×L×D, sinks N; returns
+    T×N·D. A query sees the keys up to its own position and within the window."""
     count, heads, size = query.shape
     grouped = query.view(count, keys.shape[0], -1, size).permute(1, 2, 0, 3)  # K × N/K × T × D
     sink = sinks.view(keys.shape[0], -1, 1, 1).to(query.dtype)

@@ -76,7 +76,6 @@ class MixtureWeights(Protocol):
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """x is T×H, chosen and shares T×k; returns T×H, the sums of the experts' outputs by their shares."""
-        ...
 
 
 def experts_block(
@@ -112,10 +111,8 @@ def swiglu(x: Tensor, limit: float, alpha: float) -> Tensor:
 
 
 def dequantise_mxfp4(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    """Converts MXFP4 rows to floats: blocks are … × B × 16 bytes, scales … × B; returns … × 32·B.
-
-    A byte holds two values, the low half first. Each block of 32 is scaled by 2^(scale − 127).
-    """
+    """Converts MXFP4 rows to floats: blocks are … × B × 16 bytes, scales … × B; returns … × 32·B. A byte
+    holds two values, the low half first. Each block of 32 is scaled by 2^(scale − 127)."""
     pairs = _pairs_by_byte(blocks.device)[blocks.int()]  # … × B × 16 × 2, float32
     exponents = (scales.int() - SCALE_BIAS)[..., None, None]
     return torch.ldexp(pairs, exponents).flatten(-3).to(dtype)

@@ -114,10 +114,8 @@ def pick(
 
 
 def largest(row: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest numbers of a row in descending order, and their indices.
-
-    They lie in the `count` blocks with the largest maxima: searching only those takes a third of the time.
-    """
+    """The `count` largest numbers of a row in descending order, and their indices. They lie in the `count`
+    blocks with the largest maxima: searching only those takes a third of the time."""
     covered = len(row) - len(row) % SMALL_BLOCK
     blocks = row[:covered].view(-1, SMALL_BLOCK)
     if count >= len(blocks):
@@ -137,10 +135,8 @@ def _weights(scaled: Tensor) -> Tensor:
 
 
 def _first_largest(logits: Tensor) -> int | None:
-    """The index of the first largest logit; None if it is not finite.
-
-    By blocks: argmax over all of them takes three times as long.
-    """
+    """The index of the first largest logit; None if it is not finite. By blocks: argmax over all of them
+    takes three times as long."""
     covered = len(logits) - len(logits) % BLOCK
     maxima = logits[:covered].view(-1, BLOCK).amax(1)
     if covered < len(logits):
@@ -152,10 +148,8 @@ def _first_largest(logits: Tensor) -> int | None:
 
 
 def _pick(weights: Tensor, point: float) -> int:
-    """The index at `point` (0 ≤ point < 1) of the weights laid end to end.
-
-    It finds the block first: running sums over the whole vocabulary cost three times as much.
-    """
+    """The index at `point` (0 ≤ point < 1) of the weights laid end to end. It finds the block first: running
+    sums over the whole vocabulary cost three times as much."""
     covered = len(weights) - len(weights) % BLOCK
     blocks = weights[:covered].view(-1, BLOCK).sum(1, dtype=torch.float64)
     sums = torch.cat((blocks, weights[covered:].sum(dtype=torch.float64).view(1))).cumsum(0)

@@ -41,10 +41,8 @@ _PROBE_IDS = [int(token) for token in _PROBE_TOKENS.split()]
 
 
 def load_remote(wires: Wires, urls: str, options: EngineOptions) -> RemoteEngine:
-    """The engine of the servers at `urls`, with commas between several. Raises `InferenceError`.
-
-    Of several wires, the one that recognises a server is taken.
-    """
+    """The engine of the servers at `urls`, with commas between several. Raises `InferenceError`. Of several
+    wires, the one that recognises a server is taken."""
     addresses = parse_addresses(urls, wires[0].kind)
     callers = [Caller(address, options) for address in addresses]
     with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop

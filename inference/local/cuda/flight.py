@@ -73,9 +73,7 @@ class CudaFlight:
 
     def __init__(self, pending: Sequence[Pending], tokens: Tensor, guesses: Tensor | None = None) -> None:
         """`pending` is in the order of the launched parts; the others are already being copied to the host.
-
-        `guesses`: a row for each part that has a `guess_row`.
-        """
+        `guesses`: a row for each part that has a `guess_row`."""
         self._pending, self._tokens, self._guesses = pending, tokens, guesses
         self._outcomes: list[Outcome] | None = None
         self._arrived: torch.cuda.Event | None = None

@@ -35,10 +35,8 @@ class Picker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
-    """One generation's part in a step.
-
-    A generation that decodes has one token, its newest; more if drafts follow it. A prompt has a chunk.
-    """
+    """One generation's part in a step. A generation that decodes has one token, its newest; more if drafts
+    follow it. A prompt has a chunk."""
 
     slot: int  # 0 ≤ slot < max_concurrent, fixed while the generation runs
     tokens: Sequence[int]
@@ -77,7 +75,6 @@ class Flight(Protocol):
 
     def outcomes(self) -> list[Outcome]:
         """Waits for the step; returns one outcome per part, in their order."""
-        ...
 
 
 class Runner(Protocol):
@@ -89,23 +86,18 @@ class Runner(Protocol):
     @property
     def ahead(self) -> int:
         """The number of steps that may be launched before reading an earlier one's outcomes; 0 on the CPU."""
-        ...
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Picker:
         """The state of the sampling of a new generation after `prompt`."""
-        ...
 
     def launch(self, parts: Sequence[StepPart]) -> Flight:
         """Starts a step. If it raises, the whole step failed; the same parts may be launched again."""
-        ...
 
     def improve(self) -> bool:
         """Spends a fraction of a second without steps on faster ones; returns whether to call it again."""
-        ...
 
     def problem(self) -> str | None:
         """After a failed step: why no further step can succeed, as a sentence; None if one may."""
-        ...
 
     def close(self) -> None: ...
 
