@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Sequence as Listed
 
 from inference.engine import EngineBusy, EngineClosed, EngineFailed, Finish, InferenceError
-from inference.failures import Failures
+from inference.failures import Failures, as_failure
 from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
-from inference.local.scheduling.step import Flight, Outcome, Runner, as_failure, right_drafts
+from inference.local.scheduling.step import Flight, Outcome, Runner, right_drafts
 
 # Seconds, for clients that are refused: about the time in which one generation of a full queue ends.
 RETRY_AFTER = 2.0

@@ -76,8 +76,8 @@ class GptOss:
     ) -> Tensor:
         """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows. Keeps
         the rows that `hidden` names."""
-        config = self.config
-        cos, sin = self._rotations.at(positions)
+        config, eps = self.config, self.config.norm_eps
+        rotation = self._rotations.at(positions)
         x = self.embed(tokens)
         for layer, weights in enumerate(self._weights.layers):
             if hidden is not None:
@@ -85,28 +85,12 @@ class GptOss:
             keys, values = memory.layers[layer]
             own = pages[self._kinds[layer]]
             query = self._ops.qkv(
-                x,
-                weights.attention_norm,
-                config.norm_eps,
-                weights.qkv,
-                weights.qkv_bias,
-                cos,
-                sin,
-                keys,
-                values,
-                own,
+                x, weights.attention_norm, eps, weights.qkv, weights.qkv_bias, *rotation, keys, values, own
             )
             attended = self._ops.paged_attention(query, keys, values, weights.sinks, own)
             x = self._ops.project_out(attended, weights.out, weights.out_bias, x)
-            x = self._ops.experts_block(
-                x,
-                weights.mlp_norm,
-                config.norm_eps,
-                weights.router,
-                weights.router_bias,
-                config.experts_per_token,
-                weights.experts,
-            )
+            router, chosen = (weights.router, weights.router_bias), config.experts_per_token
+            x = self._ops.experts_block(x, weights.mlp_norm, eps, *router, chosen, weights.experts)
         if hidden is not None:
             hidden.pass_by(config.layers, x)
         return x

@@ -1,10 +1,9 @@
 """The arithmetic of gpt-oss in plain PyTorch: the oracle that fused kernels must agree with.
 
-Takes and returns tensors. No op keeps state or knows layers, requests or checkpoints. A step of a batch is T
-rows, its sequences laid end to end; `pages` (pages.py) maps rows to sequences and locates keys and values.
-Shapes: T rows, L keys, H hidden, N heads, K KV heads, D head size, E experts, I intermediate, V vocabulary. A
-layer calls qkv, paged_attention, project_out and experts_block in this order; a step ends with head_logits,
-on the rows that are sampled from, and sample (sampling.py).
+No op keeps state or knows layers, requests or checkpoints. A step of a batch is T rows, its sequences laid
+end to end; `pages` maps rows to sequences and locates keys and values. Shapes: T rows, L keys, H hidden, N
+heads, K KV heads, D head size, E experts, I intermediate, V vocabulary. A layer calls qkv, paged_attention,
+project_out and experts_block; a step ends with head_logits, on the rows that are sampled from, and sample.
 """
 
 from __future__ import annotations

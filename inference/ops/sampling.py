@@ -4,9 +4,8 @@ Takes the logits and settings of rows and returns tokens and log-probabilities. 
 numbers: one uniform number per row, for any settings. It keeps no state and must not know requests.
 
 The order is: the repetition penalty, adjustments (logit_bias and the other penalties), the grammar's mask,
-temperature, min_p, top_k, top_p.
-The whole vocabulary is never sorted: that takes 16 ms for 201,088 logits, finding the best 64 of them 0.13
-ms, a pass over all of them 0.1 ms.
+temperature, min_p, top_k, top_p. The whole vocabulary is never sorted: that takes 16 ms for 201,088 logits,
+finding the best 64 of them 0.13 ms, a pass over all of them 0.1 ms.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def cache_folder() -> Path:
 
 def checkpoint() -> Path:
     """The folder of the embedded model; made first if it is missing or incomplete."""
-    folder = cache_folder() / f"tiny-{_key()}"
+    folder = cache_folder() / f"tiny-{LAYOUT}-{_sha256(COMPACT)[:12]}"
     if not _is_whole(folder):
         _make(folder)
     return folder
@@ -59,10 +59,6 @@ def _write(folder: Path) -> None:
     from inference.tiny.expand import write_expanded
 
     write_expanded(folder)
-
-
-def _key() -> str:
-    return f"{LAYOUT}-{_sha256(COMPACT)[:12]}"
 
 
 def _make(folder: Path) -> None:

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, TokenLogprob
+from inference.failures import as_failure
 from inference.local.cuda.picker import CudaPicker
-from inference.local.scheduling.step import Outcome, Sampled, StepPart, as_failure
+from inference.local.scheduling.step import Outcome, Sampled, StepPart
 
 NOT_FINITE = (
     "The model's logits are not finite: its weights are damaged, or logit_bias and the grammar forbid "
@@ -35,9 +36,7 @@ class Scores:
 
     def on_host(self) -> Scores:
         ranks = None if self.ranks is None else on_host(self.ranks)
-        tokens, own, values, ids = (
-            on_host(tensor) for tensor in (self.tokens, self.own, self.values, self.ids)
-        )
+        tokens, own, values, ids = map(on_host, (self.tokens, self.own, self.values, self.ids))
         return Scores(tokens, own, values, ids, ranks)
 
     def logprobs(self, top: int) -> list[TokenLogprob]:

@@ -7,14 +7,11 @@ on a GPU.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference.engine import EngineFailed, InferenceError, Sampling, TokenLogprob
-
-logger = logging.getLogger(__name__)
+from inference.engine import InferenceError, Sampling, TokenLogprob
 
 PENDING = -1
 """In place of a token that the running step will sample for this slot. Only if a runner works ahead."""
@@ -100,9 +97,3 @@ class Runner(Protocol):
         """After a failed step: why no further step can succeed, as a sentence; None if one may."""
 
     def close(self) -> None: ...
-
-
-def as_failure(error: BaseException) -> EngineFailed:
-    """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
-    logger.error("A generation failed.", exc_info=error)
-    return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
