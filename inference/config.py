@@ -1,8 +1,7 @@
-"""The shape of a gpt-oss model, read from either kind of config.json.
+"""The shape of a gpt-oss model, read from either kind of config.json: original/'s or Hugging Face's.
 
-Takes the parsed JSON of original/config.json or of a Hugging Face config.json and returns one frozen
-`ModelConfig`. It logs and ignores unknown keys: checkpoints gain keys all the time, and none has yet changed
-the arithmetic. It must not know tensors or weight files.
+It logs and ignores unknown keys: checkpoints gain keys all the time, and none has yet changed the arithmetic.
+It must not know tensors or weight files.
 """
 
 from __future__ import annotations

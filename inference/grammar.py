@@ -1,9 +1,8 @@
 """What an engine sees of a grammar: which tokens may come next.
 
-The caller makes a `Grammar` and passes it to `generate` in `Sampling.grammar`. An engine that enforces
-grammars (`EngineInfo.enforces_grammar`) starts it once per generation and requests a mask before every token.
-An engine must not know what a grammar is made of. An engine of another program cannot request masks: it takes
-the grammar as a text, if the grammar can be written in the notation that it reads (`EngineInfo.notation`).
+An engine that enforces grammars (`EngineInfo.enforces_grammar`) starts the one of `Sampling.grammar` once per
+generation and requests a mask before every token. An engine of another program takes the grammar as a text,
+if it can be written in the notation that it reads. An engine must not know what a grammar is made of.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The smallest interface to a model: all tokens so far in, the next one out.
+"""The smallest interface to a model, of OpenAI's reference server: all tokens so far in, the next one out.
 
-OpenAI's reference server defines this interface for its backends. It keeps the keys and values of the last
-call, so that a call that continues it costs one step. One conversation at a time; it must not know stop ids.
+It keeps the keys and values of the last call, so that a call that continues it costs one step. One
+conversation at a time; it must not know stop ids.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Serves a user's function that samples the next token.
+"""Serves a user's function that samples the next token: `infer_next_token(tokens, temperature, new_request)`.
 
-Takes an `infer_next_token(tokens, temperature, new_request) -> int` (or one without the last parameter) and
-returns an `Engine`. The function runs on a thread of its own, one generation after the other: such functions
-keep one conversation's cache, which tokens of another would evict every time.
+The last parameter may be missing. The function runs on a thread of its own, one generation after the other:
+such functions keep one conversation's cache, which tokens of another would evict every time.
 """
 
 from __future__ import annotations

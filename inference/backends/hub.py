@@ -1,8 +1,7 @@
-"""Fetches a checkpoint from the Hugging Face hub, or from its cache on this machine.
+"""Fetches a checkpoint from the Hugging Face hub, or from its cache on this machine: a folder for a repo id.
 
-Takes a repo id and returns a folder. It downloads the weights of one layout and their configs, not the copies
-in other formats that a repo may hold. It states what a download costs before it begins, and refuses one that
-the disk cannot hold; the hub's own progress bar shows the progress.
+It downloads the weights of one layout and their configs. It states what a download costs before it begins,
+and refuses one that the disk cannot hold; the hub's own progress bar shows the progress.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The shape of a draft head, read from the config.json of either published layout.
 
-Takes a parsed JSON object: that of the `speculators` package (`speculators_model_type`), whose decoder layer
-has an object of its own, or a Llama config with `LlamaForCausalLMEagle3`, as NVIDIA publishes it. Returns one
-frozen `DraftConfig`, or raises a sentence. It must not know tensors.
+That is the `speculators` package's (`speculators_model_type`), whose decoder layer has an object of its own,
+or a Llama config with `LlamaForCausalLMEagle3`, as NVIDIA publishes it. It must not know tensors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Loads a draft head for a model from a folder in either published layout.
 
-Takes a folder and the loaded model; returns a `DraftHead` on the model's device, or raises a sentence that
-states what does not fit. The layouts differ in names only: the layer is `layers.0` or `midlayer`, with or
-without `model.` before it. What a file leaves out (embedding, vocabulary) is the model's own.
+The layouts differ in names only: the layer is `layers.0` or `midlayer`, with or without `model.` before it.
+What a file leaves out (embedding, vocabulary) is the model's own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The engine's thread: repeatedly plans a step, launches it and hands out the sampled tokens.
 
-Takes sequences from the event loop and puts their tokens into their outboxes. The scheduler decides which
-sequences take part, the runner computes the step. A step that fails as a whole is repeated sequence by
-sequence, so that only the faulty one ends with the error.
+The scheduler decides which sequences take part, the runner computes the step. A step that fails as a whole is
+repeated sequence by sequence, so that only the faulty one ends with the error.
 """
 
 from __future__ import annotations

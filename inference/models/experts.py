@@ -1,9 +1,7 @@
-"""One layer's experts, converted to floats when a token needs them.
+"""One layer's experts, converted to floats when a token needs them; takes tokens, returns the weighted sums.
 
-Takes tokens and their experts and returns the weighted sums. The weights stay as stored (MXFP4 or bf16); an
-expert becomes floats when it is used. If the floats of all layers together are small (the embedded model),
-they are kept from the first use on, since unpacking them would cost more than the product, and packed in 16
-bits when there is time.
+The weights stay as stored (MXFP4 or bf16). If the floats of all layers together are small (the embedded
+model), they are kept from the first use on, and packed in 16 bits when there is time.
 """
 
 from __future__ import annotations

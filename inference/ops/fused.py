@@ -1,8 +1,8 @@
 """The ops of `reference` as kernels for a GPU: the same names, arguments and results.
 
-Takes and returns tensors, and writes in place what the reference writes in place. No op waits for the device,
-and shapes alone decide which kernel runs, so that a step of one shape can be recorded and replayed. Sums are
-taken in a fixed order: the same rows in a batch of the same shape give the same bits.
+No op waits for the device, and shapes alone decide which kernel runs, so that a step of one shape can be
+recorded and replayed. Sums are taken in a fixed order: the same rows in a batch of the same shape give the
+same bits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """From a name such as `llama:http://127.0.0.1:8080` to its engine, after checks.
 
 A server that has another vocabulary, tokenises otherwise or cannot return ids is refused at start, with a
-sentence that states what to change there. Of several servers, one has to be there; the others are checked
-when they answer.
+sentence that states what to change there. Of several servers, one has to be there.
 """
 
 from __future__ import annotations

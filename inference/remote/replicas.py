@@ -1,8 +1,7 @@
 """The servers that run one model: which of them serves a generation, and which rest after a failure.
 
-A generation goes to the server that read at least half of its prompt before, else to the one with the fewest
-generations. A server that failed rests, longer each time, and is probed until it answers; one that is full
-rests for as long as it states. It must not know wires or the meaning of tokens.
+A generation goes to the server that read at least half of its prompt before, else to the idlest. A server
+that failed rests, longer each time, and is probed until it answers; one that is full rests as it states.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The embedded model: an ordinary checkpoint folder in the user's cache, made at first use.
 
-Other modules call only `checkpoint()`, which returns a folder in the Hugging Face layout that any loader
-reads. The package's compact file expands into it (expand.py). The folder's name contains that file's hash:
-when the model changes, a new folder is made and older ones stay. The model card (README.md) states what the
-model can do, and which commit has the recipe that trained it.
+`checkpoint()` returns the folder. The package's compact file expands into it (expand.py); its name contains
+that file's hash, so that another model makes another folder. The model card (README.md) states what the model
+can do, and which commit has the recipe that trained it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A step in flight on a device, and how the host reads its results.
 
-Takes the tokens and log-probabilities of its rows, on the device, and returns outcomes once the copies have
-reached the host. The work that needs the tokens themselves follows then: grammars accept them, and drafts are
-compared with them.
+The work that needs the tokens themselves follows once they have reached the host: grammars accept them, and
+drafts are compared with them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Samples a step's tokens on the device, from the logits of its rows.
+"""Samples a step's tokens on the device, from the logits of its rows, and keeps the newest of each slot.
 
-Takes the parts in flight and the logits of the rows that they want, in their order; returns all tokens, not
-yet read, and keeps the newest of each slot for the next step. Parts that check drafts are sampled row by row
-where a token depends on the previous one through more than the model. It must not know the model.
+Parts that check drafts are sampled row by row where a token depends on the previous one through more than the
+model. It must not know the model.
 """
 
 from __future__ import annotations
