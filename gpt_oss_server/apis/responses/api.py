@@ -9,10 +9,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.responses.compact import compact as compacted_conversation
-from gpt_oss_server.apis.responses.refused import RefusedRun
+from gpt_oss_server.apis.responses.compaction import compact as compacted_conversation
 from gpt_oss_server.apis.responses.request import CompactResponse, CreateResponse, check_included
-from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.stream import error_event
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpt_oss_server.apis.responses.bind import bind
 from gpt_oss_server.apis.responses.continuing import Continuing
 from gpt_oss_server.apis.responses.past import (
     past_of,
     with_references,
 )
-from gpt_oss_server.apis.responses.prepare import PreparedResponse
-from gpt_oss_server.apis.responses.refused import RefusedRun
+from gpt_oss_server.apis.responses.prepare import PreparedResponse, bind
 from gpt_oss_server.apis.responses.request import (
     CreateResponse,
     check_included,
@@ -24,7 +22,7 @@ from gpt_oss_server.apis.responses.request import (
     without_compaction,
 )
 from gpt_oss_server.apis.responses.resource import new_response
-from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.stored import StoredResponses
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note
@@ -38,7 +36,6 @@ from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Responses
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog
-from inference.engine import EngineInfo
 
 _ANY_LENGTH = 2**40  # for counting: a context that every prompt fits
 
@@ -191,10 +188,9 @@ class ResponsesService:
 
     async def count(self, caller: Caller, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
-        request, info = without_compaction(await self.parsed(caller, body)), self.served.model.info
-        if request.truncation != "auto":
-            info = replace(info, context_length=_ANY_LENGTH)
-        prepared = await self.prepare(self.served.work(caller), request, info=info, counts=True)
+        request = without_compaction(await self.parsed(caller, body))
+        context = None if request.truncation == "auto" else _ANY_LENGTH
+        prepared = await self.prepare(self.served.work(caller), request, context=context, counts=True)
         await prepared.close()
         return prepared.length
 
@@ -224,10 +220,10 @@ class ResponsesService:
         request: CreateResponse,
         response_id: str = "",
         *,
-        info: EngineInfo | None = None,
+        context: int | None = None,
         **how: bool,
     ) -> PreparedResponse:
-        """`info` takes the place of the model's facts."""
+        """`context` takes the place of the model's."""
         work.model.check_name(request.model)
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
@@ -240,4 +236,4 @@ class ResponsesService:
         past = await past_of(request, work.keep)
         request, results = await with_references(request, store)
         past = replace(past, results=results)
-        return await bind(self.served, work, request, response_id, past, info=info, **how)
+        return await bind(self.served, work, request, response_id, past, context=context, **how)
