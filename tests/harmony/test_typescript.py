@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.typescript import to_typescript
-from tests.doubles.harmony.library import rendered
+from tests.doubles.harmony.decoding import rendered
 from tests.doubles.harmony.schemas import NULL, NUMBER, TEXT, array, integer, mapping, number, opened, text
 
 words = st.text("abcdefgh XYZ-_.,0123456789äß東", min_size=1, max_size=12).map(str.strip).filter(bool)

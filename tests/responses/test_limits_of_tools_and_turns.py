@@ -12,9 +12,9 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
-from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.lints import check_stream
 from tests.doubles.turns import TurnsEngine
 

@@ -11,11 +11,21 @@ from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
-from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, FREE, LARK, SHELL
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
+from tests.doubles.apis.client_tools import (
+    CRM,
+    CUSTOM,
+    DIGITS,
+    FREE,
+    LARK,
+    OSLO,
+    PARIS,
+    SHELL,
+    TOOL,
+    arguments,
+)
 from tests.doubles.conversations import encoded, mutated
-from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Calculator, Ready

@@ -13,8 +13,7 @@ from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
-from tests.doubles.apis.client_tools import FREE
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
+from tests.doubles.apis.client_tools import FREE, OSLO, PARIS, TOOL, arguments
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import Calculator, CalculatorSession, Ready

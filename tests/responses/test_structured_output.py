@@ -26,9 +26,8 @@ from gpt_oss_server.toolset.choice import wanted_of
 from inference.engine import Engine
 from inference.local.engine import load_local
 from tests.doubles.apis.services import responses_service
-from tests.doubles.engines.random_engine import RandomEngine
-from tests.doubles.harmony.sampling import allowed, closing_tokens
-from tests.doubles.inference.smallest import write_smallest
+from tests.doubles.harmony.sampling import RandomEngine, allowed, closing_tokens
+from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 from tools.tool import Declaration, Function
@@ -315,7 +314,7 @@ def test_the_sdk_receives_the_text_and_error_of_an_answer_that_does_not_fit() ->
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_smallest(tmp_path_factory.mktemp("random"))
+    return write_random_checkpoint(tmp_path_factory.mktemp("random"), SMALLEST, seed=5)
 
 
 def test_the_sdk_parses_an_answer_of_the_own_engine_with_random_weights(

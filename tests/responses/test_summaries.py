@@ -12,7 +12,7 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.parallel_calls import TOOL
+from tests.doubles.apis.client_tools import TOOL
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.summariser import ANSWER, SUMMARY, Summariser
 from tests.doubles.harmony.sampling import allowed

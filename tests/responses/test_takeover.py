@@ -14,7 +14,7 @@ from gpt_oss_server.apis.responses.continuing import Blueprint
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.base import Append, StoredResponse
-from tests.doubles.apis.conversations import conversations_of
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.takeovers import Making, Process

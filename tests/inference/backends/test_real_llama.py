@@ -21,7 +21,7 @@ from tests.contracts.engine_contract import GREEDY, EngineContract, generated
 from tests.contracts.greedy_contract import GreedyContract, builtin
 from tests.contracts.remote_contract import check_abandoned_ends
 from tests.contracts.spelled_contract import SpelledContract
-from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
+from tests.doubles.engines.live import exported, found_llama_server, llama_server
 
 __all__ = ["builtin"]  # a fixture
 PROGRAM = found_llama_server()

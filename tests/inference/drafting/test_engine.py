@@ -24,6 +24,7 @@ from inference.local.memory_plan import layer_kinds
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, Generated, becomes_idle, generated
 from tests.contracts.remote_contract import scores
+from tests.doubles.engines.written import Recorded
 from tests.doubles.inference.heads import (
     llama_config,
     speculators_config,
@@ -32,8 +33,7 @@ from tests.doubles.inference.heads import (
     write_right_head,
 )
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
-from tests.doubles.inference.recorded import Recorded
-from tests.doubles.random_tests.pairs import pairs
+from tests.doubles.random_tests.seeds import pairs
 
 RUNNERS = ["cpu", "gpu"]
 

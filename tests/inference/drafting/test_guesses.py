@@ -36,8 +36,7 @@ from tests.doubles.inference.heads import (
 )
 from tests.doubles.inference.plain_head import PlainHead
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
-from tests.doubles.random_tests.pairs import pairs
-from tests.doubles.random_tests.seeds import seeds
+from tests.doubles.random_tests.seeds import pairs, seeds
 
 CPU = torch.device("cpu")
 CONTEXT, SIZE = 120, 8

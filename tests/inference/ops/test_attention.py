@@ -11,7 +11,7 @@ from torch import Tensor
 from inference.ops import reference
 from inference.ops.pages import Pages
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
-from tests.doubles.random_tests.pairs import pairs
+from tests.doubles.random_tests.seeds import pairs
 
 BATCHES = [
     [1],

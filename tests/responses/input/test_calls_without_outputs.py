@@ -9,7 +9,7 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
-from tests.doubles.apis.conversations import conversations_of
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.serving import scripted
 
 ANSWER = FINAL.format("Hello!")

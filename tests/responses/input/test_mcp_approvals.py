@@ -10,8 +10,8 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, Asking, call, tool
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.tools.echo_server import Seen
 from tests.doubles.tools.plain_server import ONE_TOOL, PlainServer, plain_server, text
 from tests.doubles.waiting import until

@@ -8,8 +8,7 @@ import pytest
 
 from gpt_oss_server.json_values import without_lone_surrogates
 from tests.doubles.apis.asking import FINAL, Asking
-from tests.doubles.apis.client_tools import CRM, DIGITS, EDIT, LOCAL
-from tests.doubles.apis.items import ITEMS
+from tests.doubles.apis.client_tools import CRM, DIGITS, EDIT, ITEMS, LOCAL
 from tests.doubles.apis.odd_bodies import ODD, answer_or_sentence, places, with_odd
 
 TOOLS: list[dict[str, Any]] = [

@@ -14,8 +14,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Layout
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items import function_call
-from tests.doubles.apis.conversations import conversations_of
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import conversations_of, responses_service
 from tests.doubles.serving import scripted
 
 FINAL = "<|channel|>final<|message|>Hi<|return|>"

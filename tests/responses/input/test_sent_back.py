@@ -13,10 +13,9 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
-from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
-from tests.doubles.apis.services import browsing_service
+from tests.doubles.apis.services import browsing_service, conversations_of
 from tests.doubles.serving import scripted
 
 WEATHER: dict[str, Any] = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}

@@ -20,14 +20,14 @@ from tests.doubles.apis.client_tools import (
     DIGITS,
     EDIT,
     FREE,
+    ITEMS,
     LOCAL,
     PATCH,
     SHELL,
     STREAMS,
     UPDATE,
 )
-from tests.doubles.apis.items import ITEMS
-from tests.doubles.snapshots import compare
+from tests.doubles.lints import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

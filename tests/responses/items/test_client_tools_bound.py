@@ -12,7 +12,7 @@ from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, EDIT, FREE, LARK, LOCAL, SHELL
-from tests.doubles.engines.random_engine import RandomEngine
+from tests.doubles.harmony.sampling import RandomEngine
 
 
 async def calls_of(encoding: Encoding, tool: dict[str, Any], turns: int = 8) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, CALL, Asking, call, tool
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.tools.echo_server import Seen
 
 SECRETS = ("tok_5f2d8a11c0ffee", "key_77aa88bb99cc")

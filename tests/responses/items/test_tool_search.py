@@ -14,8 +14,8 @@ from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.tool_search import hide_deferred, search_here
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.searched_tools import CALLS, CRM, FINDS, PLAIN, SERVER, TOOLS, WEATHER
-from tests.doubles.engines.random_engine import RandomEngine
-from tests.doubles.snapshots import compare
+from tests.doubles.harmony.sampling import RandomEngine
+from tests.doubles.lints import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

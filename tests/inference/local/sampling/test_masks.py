@@ -19,8 +19,8 @@ from inference.local.engine import LocalEngine, load_local
 from inference.local.sampling.masks import Masks
 from inference.local.sampling.sampler import Sampler
 from inference.options import EngineOptions
-from tests.doubles.inference.recorded import Recorded
-from tests.doubles.inference.smallest import write_smallest
+from tests.doubles.engines.written import Recorded
+from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 
 CPU = torch.device("cpu")
 
@@ -111,7 +111,7 @@ def test_log_probabilities_are_the_models_own() -> None:
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_smallest(tmp_path_factory.mktemp("smallest"))
+    return write_random_checkpoint(tmp_path_factory.mktemp("smallest"), SMALLEST, seed=5)
 
 
 @pytest.fixture
