@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpt_oss_server.apis.responses.continuing import Continuing
 from gpt_oss_server.apis.responses.past import (
+    is_user_message,
     past_of,
+    past_user_messages,
     with_references,
 )
 from gpt_oss_server.apis.responses.prepare import PreparedResponse, bind
 from gpt_oss_server.apis.responses.request import (
     CreateResponse,
     check_included,
+    parse_compaction,
     parse_request,
     without_compaction,
 )
@@ -193,6 +197,20 @@ class ResponsesService:
         prepared = await self.prepare(self.served.work(caller), request, context=context, counts=True)
         await prepared.close()
         return prepared.length
+
+    async def compact(self, caller: Caller, body: object) -> dict[str, Any]:
+        """The API's object: the user's messages and a compaction of all else."""
+        request, work = await self.parsed(caller, body, parse_compaction), self.served.work(caller)
+        work.model.check_room()
+        messages = await past_user_messages(request, work.keep)
+        prepared = await self.prepare(work, request, compacts=True)
+        messages += [item for item in prepared.items if is_user_message(item)]
+        assert prepared.compaction is not None
+        spending = await prepared.reserve(caller, request.max_output_tokens)
+        try:
+            return await prepared.compaction.answer(work, messages, spending)
+        finally:
+            await prepared.close()
 
     async def run_in_background(self, run: Run) -> EventLog:
         """Runs it to the end, even if nobody reads the log."""
