@@ -1,7 +1,6 @@
 """The parts of a schema's translation that are not types: references, comments, literals.
 
-Takes schemas and texts, returns schemas and comment lines. Text from the schema can never end a comment or a
-string early. It must not know how types are written.
+Text from the schema can never end a comment or a string early. It must not know how types are written.
 """
 
 from __future__ import annotations

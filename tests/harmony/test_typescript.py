@@ -41,8 +41,7 @@ scalars = st.one_of(
     st.lists(words, max_size=2).map(lambda examples: text(examples=examples)),
 )
 arrays = st.one_of(
-    st.just(array()),
-    st.sampled_from(["string", "number", "boolean"]).map(lambda kind: array({"type": kind})),
+    st.just(array()), st.sampled_from(["string", "number", "boolean"]).map(lambda kind: array({"type": kind}))
 )
 
 
@@ -131,11 +130,7 @@ BETTER: list[tuple[str, Any, str]] = [
         '{\nn?: string | null, // format: "date"\n}',
     ),
     ("bounds of items", opened(n=array(text(maxLength=3))), "{\nn?: string[], // items maxLength: 3\n}"),
-    (
-        "lines in a description",
-        opened(n=text(description="one\ntwo")),
-        "{\n// one\n// two\nn?: string,\n}",
-    ),
+    ("lines in a description", opened(n=text(description="one\ntwo")), "{\n// one\n// two\nn?: string,\n}"),
     (
         "described variants of anyOf take a line each",
         opened(n={"anyOf": [text(description="d"), NULL]}),

@@ -71,9 +71,7 @@ async def test_a_turn_whose_parent_is_deleted_meanwhile_is_stored_with_its_whole
     await service.close()
 
 
-async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(
-    encoding: Encoding,
-) -> None:
+async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(encoding: Encoding) -> None:
     engine = ReplayEngine(encoding.encode_special(FINAL), context_length=600)
     service = responses_service(engine, Settings(), encoding=encoding)
     response: dict[str, Any] = {"id": None}
