@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import inference.backends.scripted
-from gpt_oss_server.apis.responses.blueprint import Blueprint
+from gpt_oss_server.apis.responses.continuing import Blueprint
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.base import Append, StoredResponse

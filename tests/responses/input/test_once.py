@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.responses import request
-from gpt_oss_server.apis.responses.refused import RefusedRun
+from gpt_oss_server.apis.responses.run import RefusedRun
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ContextLengthExceeded
