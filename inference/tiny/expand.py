@@ -18,7 +18,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from inference.tiny import COMPACT
 from inference.tiny.codes import (
     EDGES,
     MEANING,
@@ -36,6 +35,7 @@ from inference.tiny.codes import (
     spelling_features,
 )
 
+COMPACT = Path(__file__).parent / "tiny.safetensors"
 # At the temperature of the second: the second choice of so small a model is rarely right.
 CONFIGS = ("config.json", "generation_config.json")
 _PART = 8192  # tokens
