@@ -31,15 +31,16 @@ async def prompt_of(*messages: Any) -> str:
     return service.served.model.encoding.decode(await service.prompt(LOCAL, body))
 
 
-WITHOUT: list[list[Any]] = [
-    [asked("a")],
-    [asked("a"), USER],
-    [asked("a", "b"), result("a", "1")],
-    [asked("a"), result("a", "1"), asked("b"), USER],
-]
-
-
-@pytest.mark.parametrize("messages", WITHOUT, ids=range(len(WITHOUT)))
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [asked("a")],
+        [asked("a"), USER],
+        [asked("a", "b"), result("a", "1")],
+        [asked("a"), result("a", "1"), asked("b"), USER],
+    ],
+    ids=range(4),
+)
 async def test_a_call_without_a_result_is_refused_as_at_openai(messages: list[Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"must be followed by tool messages .* response messages: [ab]"):
         await prompt_of(*messages)
@@ -57,15 +58,13 @@ async def test_of_two_results_the_last_counts_and_an_id_may_return() -> None:
     assert [text in prompt for text in ("one", "two", "three")] == [False, True, True]
 
 
-async def test_a_result_may_name_its_function_in_place_of_its_call() -> None:
-    assert "sunny" in await prompt_of(asked("a"), {"role": "tool", "name": "f", "content": "sunny"})
+async def test_a_result_may_name_its_function_and_arguments_may_be_an_object() -> None:
+    call = asked("a", arguments={"city": "Zürich"})
+    prompt = await prompt_of(call, {"role": "tool", "name": "f", "content": "sunny"})
+    assert '<|message|>{"city":"Zürich"}<|call|>' in prompt
+    assert "sunny" in prompt
 
 
 async def test_a_call_that_awaits_approval_needs_no_result() -> None:
     request = {"server_label": "echoes", "name": "f"}
     assert "Weather?" in await prompt_of(asked("a", mcp_approval_request=request), USER)
-
-
-async def test_arguments_may_be_an_object() -> None:
-    prompt = await prompt_of(asked("a", arguments={"city": "Zürich"}), result("a", "x"))
-    assert '<|message|>{"city":"Zürich"}<|call|>' in prompt

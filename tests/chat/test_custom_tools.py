@@ -30,17 +30,13 @@ CHOICE = {"type": "custom", "custom": {"name": "say"}}
 async def test_the_stream_of_a_custom_call() -> None:
     chunks = await chunks_of(replaying(CALL.format("good morning")), tools=[SAY])
     # The SDK's chunk type knows only calls of functions; its completion type knows both kinds.
-    message = check_chunks(chunks, sdk_types=False)["choices"][0]
+    (choice,) = check_chunks(chunks, sdk_types=False)["choices"]
     compare(SNAPSHOTS / "custom_call.jsonl", chunks)
-    (call,) = message["message"]["tool_calls"]
-    assert call["custom"] == {"name": "say", "input": "good morning"}
-    assert message["finish_reason"] == "tool_calls"
-
-
-async def test_a_completion_without_streaming_holds_the_same_call() -> None:
-    completion = await completion_of(replaying(CALL.format("good morning")), tools=[SAY, TOOL])
-    (call,) = message_of(completion)["tool_calls"]
-    assert (call["type"], call["custom"]["input"]) == ("custom", "good morning")
+    (call,) = choice["message"]["tool_calls"]
+    assert (call["type"], call["custom"]) == ("custom", {"name": "say", "input": "good morning"})
+    assert choice["finish_reason"] == "tool_calls"
+    whole = await completion_of(replaying(CALL.format("good morning")), tools=[SAY, TOOL])
+    assert message_of(whole)["tool_calls"][0]["custom"] == call["custom"]
 
 
 async def test_an_input_that_does_not_match_is_an_error() -> None:
@@ -69,26 +65,19 @@ async def test_a_custom_call_and_its_result_are_rendered_as_history() -> None:
     assert "<|start|>functions.say to=assistant<|channel|>commentary<|message|>Said.<|end|>" in prompt
 
 
+FORMAT = "tools[0].custom.format.grammar"
+
+
+def custom(**grammar: str) -> dict[str, Any]:
+    named = {"name": "a", "format": {"type": "grammar", "grammar": grammar}}
+    return {"type": "custom", "custom": named}
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"type": "custom", "name": "say"}, "tools[0].custom"),
     ({"type": "custom", "custom": {}}, "tools[0].custom.name"),
-    (
-        {
-            "type": "custom",
-            "custom": {"name": "a", "format": {"type": "grammar", "grammar": {"syntax": "x"}}},
-        },
-        "tools[0].custom.format.grammar.syntax",
-    ),
-    (
-        {
-            "type": "custom",
-            "custom": {
-                "name": "a",
-                "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "(a"}},
-            },
-        },
-        "tools[0].custom.format.grammar.definition",
-    ),
+    (custom(syntax="x"), f"{FORMAT}.syntax"),
+    (custom(syntax="regex", definition="(a"), f"{FORMAT}.definition"),
     ({"type": "shell"}, "tools"),
     ({"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "find"}]}, "tools"),
 ]

@@ -13,14 +13,11 @@ USER: dict[str, Any] = {"role": "user", "content": "Weather?"}
 
 def calls(**cities: str) -> dict[str, Any]:
     made = [
-        {
-            "id": name,
-            "type": "function",
-            "function": {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'},
-        }
+        {"name": "get_weather", "arguments": f'{{"city":"{city}"}}', "call_id": name}
         for name, city in cities.items()
     ]
-    return {"role": "assistant", "content": None, "tool_calls": made}
+    called = [{"id": call.pop("call_id"), "type": "function", "function": call} for call in made]
+    return {"role": "assistant", "content": None, "tool_calls": called}
 
 
 def result(call_id: str, text: str) -> dict[str, Any]:
@@ -28,10 +25,8 @@ def result(call_id: str, text: str) -> dict[str, Any]:
 
 
 async def prompt_of(*messages: dict[str, Any]) -> str:
-    run = await service_of(replaying("<|channel|>final<|message|>Hi<|return|>")).start(
-        LOCAL, {"messages": messages}
-    )
-    return load_encoding().decode(run._prepared.prompt)
+    service = service_of(replaying("<|channel|>final<|message|>Hi<|return|>"))
+    return load_encoding().decode(await service.prompt(LOCAL, {"messages": messages}))
 
 
 async def test_hosted_calls_stay_in_the_prompt_until_an_answer() -> None:

@@ -8,13 +8,11 @@ import httpx
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.api_client import events_in
 from tests.doubles.apis.chat_asking import chunks_of
 from tests.doubles.serving import scripted, serving
 
-SHORT, LONG = (
-    "<|channel|>final<|message|>Hi<|return|>",
-    "<|channel|>final<|message|>One, two, three<|return|>",
-)
+SHORT, LONG = (f"<|channel|>final<|message|>{text}<|return|>" for text in ("Hi", "One, two, three"))
 OPTIONS = {"include_usage": True, "continuous_usage_stats": True}
 
 
@@ -35,9 +33,7 @@ def test_a_chunk_of_a_completion_counts_its_own_choice(encoding: Encoding, promp
     body: dict[str, Any] = {"prompt": prompts, "n": 2, "max_tokens": 5, "stream": True}
     with serving(scripted("one two three four five six seven")) as url:
         answer = httpx.post(f"{url}/completions", json={**body, "stream_options": OPTIONS})
-    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
-    chunks = [httpx.Response(200, text=line).json() for line in lines]
-    *parts, last = chunks
+    *parts, last = events_in(answer.text.replace("data: [DONE]", ""))
     for chunk in parts:
         (choice,) = chunk["choices"]
         if choice["finish_reason"] is not None:

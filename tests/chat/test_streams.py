@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.settings import Settings
 from tests.doubles.apis.chat_asking import (
     CALL,
     HELLO,
+    HI,
     NEXT,
     TOOL,
     check_chunks,
@@ -35,6 +37,8 @@ SCHEMA: dict[str, Any] = {
 }
 WHOLE = THINKS + PREAMBLE + CALL
 
+LAST = {"role": "assistant", "reasoning": "A greeting.", "content": "Hello,"}
+BEGUN = {"messages": [*HI["messages"], LAST]}
 STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": (HELLO, {}),
     "usage": (HELLO, {"stream_options": {"include_usage": True}}),
@@ -60,17 +64,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
         " world!<|return|>",
         {"response_prefix": "Hello,", "stream_options": {"include_usage": True}},
     ),
-    "prefill_echoed": (
-        " world!<|return|>",
-        {
-            "messages": [
-                {"role": "user", "content": "hi"},
-                {"role": "assistant", "reasoning": "A greeting.", "content": "Hello,"},
-            ],
-            "continue_final_message": True,
-            "echo": True,
-        },
-    ),
+    "prefill_echoed": (" world!<|return|>", {**BEGUN, "continue_final_message": True, "echo": True}),
 }
 
 
@@ -91,24 +85,18 @@ async def test_a_completion_without_streaming_equals_the_stream(name: str) -> No
     assert streamed["choices"] == whole["choices"]
 
 
-async def test_three_choices_of_one_request() -> None:
+async def test_choices_and_log_probabilities() -> None:
     chunks = await chunks_of(scripted(HELLO, THINKS + HELLO, CALL), n=3, tools=[TOOL])
     completion = check_chunks(chunks)
     compare(SNAPSHOTS / "three_choices.jsonl", chunks)
     assert [choice["index"] for choice in completion["choices"]] == [0, 1, 2]
-
-
-async def test_log_probabilities() -> None:
     chunks = await chunks_of(scripted(THINKS + HELLO), logprobs=True, top_logprobs=1)
-    completion = check_chunks(chunks)
+    scores = check_chunks(chunks)["choices"][0]["logprobs"]["content"]
     compare(SNAPSHOTS / "logprobs.jsonl", chunks)
-    scores = completion["choices"][0]["logprobs"]["content"]
     assert bytes(byte for entry in scores for byte in entry["bytes"]).decode() == "Hello 東京 🧠!"
 
 
 async def test_the_operator_chooses_the_field_of_the_reasoning() -> None:
-    from gpt_oss_server.settings import Settings
-
     for field in ("reasoning", "reasoning_content"):
         settings = Settings(chat_reasoning_field=field)
         message = (await completion_of(replaying(THINKS + HELLO), settings))["choices"][0]["message"]
@@ -116,8 +104,6 @@ async def test_the_operator_chooses_the_field_of_the_reasoning() -> None:
 
 
 async def test_the_operator_or_the_request_chooses_the_field_of_preambles() -> None:
-    from gpt_oss_server.settings import Settings
-
     settings = Settings(chat_preamble_field="reasoning")
     message = (await completion_of(replaying(WHOLE), settings, tools=[TOOL]))["choices"][0]["message"]
     assert (message["content"], message["reasoning"]) == (None, "A greeting.\n\nI look.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
@@ -14,11 +16,15 @@ from tools.tool import Declaration
 BROWSER = Declaration("browser", "", ())
 
 
-def first_cursor(encoding: Encoding, *segments: Segment) -> int:
-    hosted = HostedTools(Kinds.of(), declarations=(BROWSER,), options={"browser": {"filters": {}}})
+def resumed(encoding: Encoding, *segments: Segment, **more: Any) -> dict[str, Any]:
+    hosted = HostedTools(Kinds.of(), **more)
     hosted.resume_from(segments, encoding)
-    cursor: int = hosted.progress.resumed["browser"]["first_cursor"]
-    return cursor
+    return dict(hosted.progress.resumed)
+
+
+def first_cursor(encoding: Encoding, *segments: Segment) -> int:
+    more: dict[str, Any] = {"declarations": (BROWSER,), "options": {"browser": {"filters": {}}}}
+    return int(resumed(encoding, *segments, **more)["browser"]["first_cursor"])
 
 
 @pytest.mark.parametrize("newest", [0, 7, 42, 999, 123_456, 999_999_999])
@@ -46,7 +52,5 @@ def test_only_results_of_the_browser_count(encoding: Encoding) -> None:
 
 
 def test_without_a_browser_no_cursor_is_set(encoding: Encoding) -> None:
-    hosted = HostedTools(Kinds.of())
     result = Renderer(encoding).tool_result("browser.open", "[3] A page", channel="analysis")
-    hosted.resume_from([result], encoding)
-    assert not hosted.progress.resumed
+    assert not resumed(encoding, result)

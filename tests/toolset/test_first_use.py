@@ -32,17 +32,10 @@ def test_mcps_packages_are_imported_by_a_function_of_its_own_for_a_thread() -> N
     assert bind._connect().__name__ == "connect_servers"
 
 
-@pytest.fixture
-def created(monkeypatch: pytest.MonkeyPatch) -> dict[int, matcher.Grammars]:
-    """No grammars yet, as in a new process."""
-    fresh: dict[int, matcher.Grammars] = {}
-    monkeypatch.setattr(matcher, "_created", fresh)
-    return fresh
-
-
-async def test_grammars_are_prepared_at_start_for_any_engine(created: dict[int, matcher.Grammars]) -> None:
-    engine = scripted("<|channel|>final<|message|>Yes.<|return|>")
-    app = create_app(engine, Settings(python="off", browser="off"))
+async def test_grammars_are_prepared_at_start_for_any_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    created: dict[int, matcher.Grammars] = {}  # none yet, as in a new process
+    monkeypatch.setattr(matcher, "_created", created)
+    app = create_app(scripted("<|return|>"), Settings(python="off", browser="off"))
     async with app.router.lifespan_context(app):
         for thread in threading.enumerate():
             if thread.name == "grammars":

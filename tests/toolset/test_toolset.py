@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from tests.doubles.tools.small_tools import Sums
 from tools.mcp.serve import ServedTool
 
 
+def settings(port: int) -> Settings:
+    return Settings(python="off", browser="off", tool_server=(f"http://127.0.0.1:{port}/mcp",))
+
+
 def offered(made: toolset.Toolset) -> set[str]:
     return {declaration.namespace for declaration in made.toolbox.declarations}
 
@@ -24,10 +29,7 @@ async def test_a_tool_server_that_starts_later_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
-    settings = Settings(
-        python="off", browser=f"local:{tmp_path}", tool_server=(f"http://127.0.0.1:{port}/mcp",)
-    )
-    maker = ToolsetMaker(settings)
+    maker = ToolsetMaker(replace(settings(port), browser=f"local:{tmp_path}"))
     made = await maker.ready()
     assert "python" in made.refusals
     assert "python" not in offered(made)
@@ -56,8 +58,7 @@ async def test_only_one_request_retries_a_hanging_tool_server_and_waits_for_it(
         attempts += 1
         await asyncio.sleep(30)
 
-    settings = Settings(python="off", browser="off", tool_server=(f"http://127.0.0.1:{free_port()}/mcp",))
-    maker = ToolsetMaker(settings)
+    maker = ToolsetMaker(settings(free_port()))
     await maker.ready()
     monkeypatch.setattr(ToolsetMaker, "_connect_missing", hangs)
     monkeypatch.setattr(toolset, "_RETRY_WAIT", 0.01)

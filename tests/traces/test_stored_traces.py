@@ -26,21 +26,19 @@ from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from gpt_oss_server.turns.watch import MeasuredSpan
 from tests.doubles.serving import scripted, serving
 from tests.doubles.stored import stored
-from tests.traces.test_traces import CALL, HELLO, TOOL, created, trace_of
+from tests.traces.test_traces import CALL, HELLO, code_of_no_trace, created, trace_of, two_turns
 
 
 def test_a_trace_is_the_same_after_a_restart_until_its_response_is_deleted(tmp_path: Path) -> None:
     settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}")
     with serving(scripted(CALL, HELLO), settings) as url:
-        first = created(url, tools=[TOOL], top_logprobs=2)
-        output = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "2"}
-        second = created(url, previous_response_id=first["id"], input=[output], tools=[TOOL])
+        first, second = two_turns(url)
         before = trace_of(url, second, "?conversation=true")
     with serving(scripted(HELLO), settings) as url:  # another engine: the trace names that of the response
         assert trace_of(url, second, "?conversation=true") == before
         assert len(before["responses"]) == 2
         httpx.delete(f"{url}/responses/{second['id']}")
-        assert httpx.get(f"{url}/responses/{second['id']}/trace").status_code == 404
+        assert code_of_no_trace(url, second)
         assert trace_of(url, first)["responses"] == before["responses"][:1]
 
 
@@ -51,7 +49,7 @@ def test_a_response_that_another_server_deletes_has_no_trace_here(tmp_path: Path
         assert trace_of(there, response) == trace_of(here, response)
         httpx.delete(f"{there}/responses/{response['id']}")
         for url in (here, there):
-            assert httpx.get(f"{url}/responses/{response['id']}/trace").status_code == 404
+            assert code_of_no_trace(url, response)
 
 
 def test_a_store_keeps_no_traces_where_clients_may_read_none(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.apis.chat.answers import answered_by, answers_of
 from gpt_oss_server.apis.chat.consents import Consents, EarlierCall, ran_here, segments_of
-from gpt_oss_server.content.pairing import in_order_of_calls
+from gpt_oss_server.content.pairing import Unpaired, in_order_of_calls, unpaired
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.validation import json_text, json_type, text_field
 from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.json_values import dicts_of
 
 Message = Mapping[str, Any]
 _NO_WORD = re.compile(r"[^\w.-]+")
@@ -71,8 +71,8 @@ class ReadMessages:
         answer = last_answer(self.segments)
         self.segments = [
             segment
-            for place, segment in enumerate(self.segments)
-            if place > answer or place not in self.executed
+            for index, segment in enumerate(self.segments)
+            if index > answer or index not in self.executed
         ]
 
 
@@ -89,8 +89,8 @@ def read_messages(
     conversation = ReadMessages(renderer, kinds, consents=Consents(servers, missing, messages))
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
-    answers = answers_of(messages)
-    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=answered_by)
+    answers = _answers(messages)
+    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
     for index, message in placed:
         if index in answers.replaced:
             continue
@@ -113,23 +113,67 @@ def read_messages(
 def _ids_of_calls(message: Any) -> list[str]:
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    return [each for each in ids if isinstance(each, str)]
+    return [call_id for call_id in ids if isinstance(call_id, str)]
+
+
+def _answers(messages: Sequence[Any]) -> Unpaired:
+    """Results that a later one replaces, and calls without a result, by the place of their message."""
+    pairs = unpaired(
+        messages, calls=lambda each: [[call] for call in _called_names(each)], answers=_answered_by
+    )
+    named = {message["name"]: index for index, message in enumerate(messages) if _answers_by_name(message)}
+    unanswered = dict[int, tuple[str, ...]]()
+    for index, ids in pairs.unanswered.items():
+        names = _called_names(messages[index])
+        if left := tuple(each for each in ids if named.get(names[each], -1) < index):
+            unanswered[index] = left
+    replaced = (index for index in pairs.replaced if messages[index].get("approve") is None)
+    return Unpaired(frozenset(replaced), unanswered)
+
+
+def _answered_by(message: Any) -> str | None:
+    """The id of the call that a message answers, if it names one."""
+    call = message.get("tool_call_id") if _is_result(message) else None
+    return call if isinstance(call, str) else None
+
+
+def _answers_by_name(message: Any) -> bool:
+    return _is_result(message) and _answered_by(message) is None and isinstance(message.get("name"), str)
+
+
+def _is_result(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") == "tool"
+
+
+def _called_names(message: Any) -> dict[str, str]:
+    """The names of the called functions by the id of the call. A call that awaits approval is none."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return {}
+    calls = [call for call in dicts_of(message.get("tool_calls")) if "mcp_approval_request" not in call]
+    return {call["id"]: _name(call) for call in calls if isinstance(call.get("id"), str)}
+
+
+def _name(call: Mapping[str, Any]) -> str:
+    called = call.get("function") or call.get("custom")
+    return str(called.get("name")) if isinstance(called, dict) else ""
 
 
 def _before_calls(messages: Sequence[Any]) -> list[bool]:
     """For each message, whether a call follows in the same run of assistant messages: it is a preamble."""
-    found, call_follows = [], False
+    flags, call_follows = [], False
     for message in reversed(messages):
-        found.append(call_follows)
+        flags.append(call_follows)
         if not isinstance(message, dict) or message.get("role") != "assistant":
             call_follows = False
         elif message.get("tool_calls") or message.get("function_call"):
             call_follows = True
-    return found[::-1]
+    return flags[::-1]
 
 
 def _users(messages: Sequence[Any]) -> set[str | None]:
-    of_users = [each for each in messages if isinstance(each, dict) and each.get("role") == "user"]
+    of_users = [
+        message for message in messages if isinstance(message, dict) and message.get("role") == "user"
+    ]
     return {_word(message.get("name")) for message in of_users}
 
 
@@ -219,8 +263,8 @@ def _call(call: Any, where: str) -> EarlierCall:
         raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
     call_id = text_field(call, "id", where)
     if call.get("type") == "custom":
-        name, given = _function(call.get("custom"), f"{where}.custom", "input")
-        return EarlierCall(call_id, f"functions.{name}", given, None)
+        name, text = _function(call.get("custom"), f"{where}.custom", "input")
+        return EarlierCall(call_id, f"functions.{name}", text, None)
     name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
     return EarlierCall(call_id, f"functions.{name}", arguments, "json")
 

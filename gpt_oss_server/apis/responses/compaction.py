@@ -11,20 +11,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
+from gpt_oss_server.apis.responses.resource import shown_usage
+from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.constraints.binding import Binding
-from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed
+from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed, from_inference
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.items.compaction import Compacted
+from gpt_oss_server.items.builder import Item
+from gpt_oss_server.items.compaction import Compacted, compaction_item
 from gpt_oss_server.models.limits import TurnLimits
+from gpt_oss_server.runs.usage import usage_of_turns
+from gpt_oss_server.runs.work import Work
+from gpt_oss_server.turns.debug import log_turn
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import Head
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
-from inference.engine import Engine, Sampling
+from inference.engine import Engine, InferenceError, Sampling
 
 _SUMMARY_REQUEST = """\
 This conversation has grown too long and will be replaced by a summary, which you write now. You will go on \
@@ -72,14 +79,35 @@ class Compaction:
             raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
         return Compacted(self.instructions, self.user_messages, summary)
 
+    async def answer(self, work: Work, messages: list[Item], spending: Spending) -> dict[str, Any]:
+        """The API's object: the user's messages and the compaction, to send in place of the conversation."""
+        model, response_id = work.model, work.ids("resp")
+        transcript = Transcript(self.prompt)
+        try:
+            compacted = await self.make(transcript, model.engine, model.encoding, model.renderer)
+        except InferenceError as error:
+            raise from_inference(error) from error
+        finally:
+            usage = usage_of_turns([transcript])
+            spending.settle(usage.total)
+            name, with_text = f"{response_id} compaction", model.settings.log_prompts
+            log_turn(name, model.encoding, transcript, with_text=with_text)
+        return {
+            "id": response_id,
+            "object": "response.compaction",
+            "created_at": int(work.clock()),
+            "output": [*messages, compaction_item(work.ids, compacted, work.keep.sealer)],
+            "usage": shown_usage(usage),
+        }
+
 
 def _summary_in(messages: Sequence[MessageFinished]) -> str:
     """The answer or, if there is none, the text that the model wrote in another channel."""
     to_user = [message for message in messages if message.header.recipient is None]
     for channel in ("final", "commentary", "analysis"):
         texts = [message.text.strip() for message in to_user if message.header.channel == channel]
-        if found := "\n\n".join(text for text in texts if text):
-            return found
+        if text := "\n\n".join(text for text in texts if text):
+            return text
     return ""
 
 
@@ -89,7 +117,7 @@ def room_for_summary(context: int) -> int:
 
 def summary_limit(history: Sequence[Segment], context: int) -> int:
     """The most tokens of the summary: about as many as it replaces, and a few sentences at least."""
-    replaced = sum(len(each.tokens) for each in kept(history) if each.role != "developer")
+    replaced = sum(len(segment.tokens) for segment in kept(history) if segment.role != "developer")
     return min(room_for_summary(context), max(replaced, _LEAST_SUMMARY))
 
 
@@ -101,14 +129,14 @@ def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tupl
     request = head.renderer.user(_SUMMARY_REQUEST)
     shown = kept(history)
     room = context - room_for_summary(context)
-    needed = [each for each in shown if each.role == "developer" or each.stands_for]
+    needed = [segment for segment in shown if segment.role == "developer" or segment.stands_for]
     left = room - head.layout([*needed, request]).length
     if left < 0:
         raise ContextLengthExceeded(
             "The instructions, tools and earlier summaries alone leave no room to compact the conversation.",
             param="input",
         )
-    chosen: set[int] = {id(each) for each in needed}
+    chosen: set[int] = {id(segment) for segment in needed}
     for segment in reversed(shown):
         if id(segment) not in chosen and len(segment.tokens) <= left:
             chosen.add(id(segment))
@@ -118,21 +146,23 @@ def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tupl
 
 
 def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:
-    return tuple(each.text for each in history if each.role == "developer" and each.text is not None)
+    return tuple(
+        segment.text for segment in history if segment.role == "developer" and segment.text is not None
+    )
 
 
 def user_messages_in(history: Sequence[Segment], encoding: Encoding, room: int) -> tuple[str, ...]:
     """As many of the user's newest messages as fit, and at least the beginning of the newest."""
     left = min(room // SHARE, _MOST_OF_USER)
-    found: list[str] = []
+    messages: list[str] = []
     for segment in reversed(history):
         if segment.role != "user" or segment.stands_for:
             continue
         body = segment.tokens[segment.tokens.index(MESSAGE) + 1 : -1]
         if len(body) > left:
-            if not found:
-                found.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
+            if not messages:
+                messages.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
             break
-        found.append(encoding.decode(body))
+        messages.append(encoding.decode(body))
         left -= len(body)
-    return tuple(reversed(found))
+    return tuple(reversed(messages))

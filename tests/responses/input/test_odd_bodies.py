@@ -20,13 +20,9 @@ TOOLS: list[dict[str, Any]] = [
     EDIT,
     {"type": "tool_search", "execution": "client", "description": "x", "parameters": {"type": "object"}},
 ]
+TEXTS = [{"type": "input_text", "text": "x"}]
 OF_AGENTS: list[dict[str, Any]] = [  # the SDK does not know these
-    {
-        "type": "agent_message",
-        "author": "a",
-        "recipient": "b",
-        "content": [{"type": "input_text", "text": "x"}],
-    },
+    {"type": "agent_message", "author": "a", "recipient": "b", "content": TEXTS},
     {"type": "configuration_update", "reasoning": {"effort": "low"}},
 ]
 CHOICES = ({"type": "custom", "name": "dial"}, {"type": "function", "name": "find", "namespace": "crm"})
