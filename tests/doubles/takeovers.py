@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
@@ -65,14 +64,8 @@ class Process:
             SqlStore(database, guard=held.guard), self.logs, SqlCompletions(database), claims=self.logs
         )
         given = Settings(python="off", **settings)
-        self.service: ResponsesService = responses_service(
-            engine,
-            given,
-            encoding=encoding,
-            stores=self.stores,
-            clock=lambda: NOW,
-            tools=ToolsetMaker(given),
-        )
+        parts: dict[str, Any] = {"encoding": encoding, "stores": self.stores, "clock": lambda: NOW}
+        self.service = responses_service(engine, given, tools=ToolsetMaker(given), **parts)
 
     async def run_to_its_end(self, **body: Any) -> tuple[Appended, list[dict[str, Any]]]:
         run = await self.service.start(LOCAL, {"input": "Hi", "background": True, **body})
