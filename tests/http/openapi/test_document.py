@@ -88,17 +88,11 @@ def test_query_parameters_are_described(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("post", "/v1/responses", {"input": "Hi"}),
-        ("post", "/v1/responses", {"input": 7}),
-        ("post", "/v1/responses/input_tokens", {"input": "Hi"}),
-        ("post", "/v1/conversations", {}),
-        ("post", "/v1/chat/completions", CHAT),
-        ("post", "/v1/completions", {"prompt": "Hi"}),
-        ("post", "/tokenize", {"prompt": "Hi"}),
-        ("post", "/detokenize", {"tokens": [1]}),
-        ("get", "/v1/models", None),
-        ("get", "/v1/containers", None),
-        ("get", "/health", None),
+        *(("post", path, {"input": "Hi"}) for path in ("/v1/responses", "/v1/responses/input_tokens")),
+        *(("post", path, {"prompt": "Hi"}) for path in ("/v1/completions", "/tokenize")),
+        *(("post", "/v1/conversations", {}), ("post", "/v1/chat/completions", CHAT)),
+        *(("post", "/detokenize", {"tokens": [1]}), ("post", "/v1/responses", {"input": 7})),
+        *(("get", path, None) for path in ("/v1/models", "/v1/containers", "/health")),
     ],
 )
 def test_answers_match_the_document(

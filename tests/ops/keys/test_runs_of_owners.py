@@ -52,9 +52,8 @@ async def test_whoever_continues_a_run_serves_it_with_the_limits_and_tools_of_it
 
 
 async def test_a_continued_run_is_its_owners(tmp_path: Path) -> None:
-    settings = Settings(
-        store=f"sqlite:{tmp_path / 'store.sqlite'}", api_key_file=key_file(tmp_path), python="off"
-    )
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    settings = Settings(store=store, api_key_file=key_file(tmp_path), python="off")
     first = Api(scripted(LONG, tokens_per_second=200), settings)
     body = {"input": "Hi", "background": True}
     begun = (await first.client.post("/responses", json=body, headers={"X-Api-Key": ALICE})).json()

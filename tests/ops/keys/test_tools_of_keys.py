@@ -14,12 +14,8 @@ from tests.doubles.serving import scripted
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 WEB = {"type": "web_search"}
-MCP = {
-    "type": "mcp",
-    "server_label": "x",
-    "server_url": "http://127.0.0.1:9/mcp",
-    "require_approval": "never",
-}
+MCP = {"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:9/mcp"}
+MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
 @pytest.fixture
@@ -28,19 +24,13 @@ def api(tmp_path: Path) -> Api:
     keys.write_text("sk-none tools=none\nsk-python tools=python\nsk-web tools=browser\nsk-all\n")
     pages = tmp_path / "pages"
     pages.mkdir()
-    return Api(
-        scripted(HELLO),
-        Settings(
-            api_key_file=str(keys), python="unsafe-local", browser=f"local:{pages}", allow_private_hosts=True
-        ),
-    )
+    tools = {"python": "unsafe-local", "browser": f"local:{pages}", "allow_private_hosts": True}
+    return Api(scripted(HELLO), Settings(api_key_file=str(keys), **tools))  # type: ignore[arg-type]
 
 
 async def status(api: Api, key: str, path: str, **body: Any) -> tuple[int, str | None]:
     answer = await api.client.post(path, json=body, headers={"Authorization": f"Bearer {key}"})
-    return answer.status_code, answer.json().get("error", {}).get(
-        "code"
-    ) if answer.status_code >= 400 else None
+    return answer.status_code, (answer.json().get("error") or {}).get("code")
 
 
 REFUSED = (403, "tool_not_allowed")
@@ -57,8 +47,7 @@ async def test_a_hosted_tool_is_for_the_keys_that_may_use_it(
     for key in ("sk-none", "sk-python", "sk-web", "sk-all"):
         expected = (200, None) if key in allowed else REFUSED
         assert await status(api, key, "/responses", input="Hi", tools=[tool]) == expected
-        messages = [{"role": "user", "content": "Hi"}]
-        assert await status(api, key, "/chat/completions", messages=messages, tools=[tool]) == expected
+        assert await status(api, key, "/chat/completions", messages=MESSAGES, tools=[tool]) == expected
 
 
 async def test_servers_of_requests_are_for_the_keys_that_may_use_mcp(api: Api) -> None:
@@ -68,18 +57,14 @@ async def test_servers_of_requests_are_for_the_keys_that_may_use_mcp(api: Api) -
 
 
 async def test_other_ways_to_a_tool_are_closed_too(api: Api) -> None:
-    assert await status(api, "sk-web", "/containers", name="data") == REFUSED
-    messages = [{"role": "user", "content": "Hi"}]
-    kwargs = {"builtin_tools": ["python"]}
-    assert (
-        await status(api, "sk-web", "/chat/completions", messages=messages, chat_template_kwargs=kwargs)
-        == REFUSED
-    )
-    assert (
-        await status(api, "sk-python", "/chat/completions", messages=messages, web_search_options={})
-        == REFUSED
-    )
-    assert await status(api, "sk-none", "/responses/input_tokens", input="Hi", tools=[CODE]) == REFUSED
+    builtin = {"messages": MESSAGES, "chat_template_kwargs": {"builtin_tools": ["python"]}}
+    for key, path, body in (
+        ("sk-web", "/containers", {"name": "data"}),
+        ("sk-web", "/chat/completions", builtin),
+        ("sk-python", "/chat/completions", {"messages": MESSAGES, "web_search_options": {}}),
+        ("sk-none", "/responses/input_tokens", {"input": "Hi", "tools": [CODE]}),
+    ):
+        assert await status(api, key, path, **body) == REFUSED
 
 
 async def test_a_search_that_a_client_offers_to_every_server_is_left_out(api: Api) -> None:
@@ -89,8 +74,7 @@ async def test_a_search_that_a_client_offers_to_every_server_is_left_out(api: Ap
 
 
 async def test_the_sentence_names_the_tool(api: Api) -> None:
-    answer = await api.client.post(
-        "/responses", json={"input": "Hi", "tools": [CODE]}, headers={"X-Api-Key": "sk-none"}
-    )
-    assert "may not use the tool python" in answer.json()["error"]["message"]
-    assert answer.json()["error"]["param"] == "tools"
+    body, key = {"input": "Hi", "tools": [CODE]}, {"X-Api-Key": "sk-none"}
+    error = (await api.client.post("/responses", json=body, headers=key)).json()["error"]
+    assert "may not use the tool python" in error["message"]
+    assert error["param"] == "tools"

@@ -26,12 +26,7 @@ async def test_one_keys_many_requests_do_not_hold_up_anothers_one(tmp_path: Path
     working = asyncio.Event()  # all requests wait, and some have been answered
 
     async def send(url: str, key: str) -> None:
-        body: dict[str, Any] = {
-            "input": "Count.",
-            "max_output_tokens": 6,
-            "ignore_eos": True,
-            "store": False,
-        }
+        body: dict[str, Any] = {"input": "Count.", "max_output_tokens": 6, "ignore_eos": True, "store": False}
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         async with httpx.AsyncClient(timeout=300) as client:
             answer = await client.post(f"{url}/responses", json=body, headers=headers)

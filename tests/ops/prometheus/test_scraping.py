@@ -42,11 +42,15 @@ def queries() -> Iterator[tuple[str, str]]:
             yield panel["title"], expression
 
 
+def promtool(*words: str, text: str = "") -> str:
+    """What it prints, without an error."""
+    done = subprocess.run([tool("promtool"), *words], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
 def alerts() -> dict[str, str]:
-    listed = subprocess.run(
-        [tool("promtool"), "check", "rules", str(RULES)], capture_output=True, text=True, check=False
-    )
-    assert listed.returncode == 0, listed.stderr
+    promtool("check", "rules", str(RULES))
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
 
@@ -133,23 +137,12 @@ def test_promtool_accepts_the_figures_of_a_server_under_load(
     index: int, loaded: tuple[Prometheus, list[str]]
 ) -> None:
     own = "\n".join(line for line in scraped_at(loaded[1][index]).text.splitlines() if "vllm:" not in line)
-    done = subprocess.run(
-        [tool("promtool"), "check", "metrics"], input=own + "\n", capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert promtool("check", "metrics", text=own + "\n") == ""
 
 
 def test_alerts_go_off_when_they_should_and_not_before() -> None:
-    cases = Path(__file__).with_name("alerts_test.yml")
-    done = subprocess.run(
-        [tool("promtool"), "test", "rules", str(cases)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("test", "rules", str(Path(__file__).with_name("alerts_test.yml")))
 
 
 def test_the_example_configuration_is_valid() -> None:
-    config = DEPLOY / "prometheus" / "prometheus.yml"
-    done = subprocess.run(
-        [tool("promtool"), "check", "config", str(config)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("check", "config", str(DEPLOY / "prometheus" / "prometheus.yml"))
