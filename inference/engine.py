@@ -112,8 +112,7 @@ class EngineInfo:
     # How grammars must be written for it, if it takes them as text. It obeys those that can be written so; a
     # server checks what they leave free.
     notation: Notation | None = None
-    # Whether it obeys `Sampling.prompt_logprobs`. The scores of such an engine are a distribution's, and its
-    # next token depends on the prompt alone, so that beam search works on it.
+    # Whether it obeys `Sampling.prompt_logprobs`. The scores of such an engine are a distribution's.
     scores_prompts: bool = False
     replays: bool = False  # its output ignores the prompt: a turn cannot be interrupted and resumed
     is_demo: bool = False  # the embedded model, which can do only what it was trained to show

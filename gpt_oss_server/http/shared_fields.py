@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number, optional
 from gpt_oss_server.http.unserved import NEVER, NotServed
 
@@ -168,13 +168,7 @@ class ChoiceFields(Body):
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = optional(
         "The number of choices. Their seeds are `seed`, `seed + 1`, and so on."
     )
-    best_of: Annotated[Integer, Field(ge=1)] | None = optional(
-        "The number of beams. Without `use_beam_search`, only the value of `n` is served."
-    )
-    use_beam_search: Boolean | None = optional("Searches for the likeliest answers instead of sampling them.")
-    length_penalty: Annotated[Number, Field(ge=-10, le=10)] | None = optional(
-        "Beam search: the power of the length by which a candidate's score is divided."
-    )
+    best_of: Annotated[Integer, Field(ge=1)] | None = optional("Only the value of `n` is served.")
     stop: str | list[str] | None = optional("Texts at which the answer ends. The answer leaves them out.")
     include_stop_str_in_output: Boolean | None = optional(
         "The answer keeps the text, or the token, that ended it."
@@ -247,6 +241,11 @@ class TurnFields(Body):
     @property
     def debug(self) -> bool:
         return bool((self.metadata or {}).get(_DEBUG))
+
+
+def check_best_of(request: ChoiceFields) -> None:
+    if request.best_of not in (None, request.n or 1):
+        raise UnsupportedField("`best_of` must equal `n`: every choice is returned.", param="best_of")
 
 
 def check_stops(stops: tuple[str, ...]) -> None:

@@ -41,6 +41,7 @@ NotServed = Mapping[str, tuple[Accepted, str]]
 
 _SAMPLED = "Use temperature, top_p, top_k or min_p."
 _PENALISED = "Use repetition_penalty, presence_penalty or frequency_penalty."
+_NO_BEAMS = "Use n to sample several answers."
 _NO_LORA = "This server runs one model without adapters."
 _BIAS = "Use logit_bias; -100 forbids a token."
 _HARMONY = "Prompts are always in the Harmony format."
@@ -65,7 +66,9 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "max_length": (NEVER, "Use the API's own limit of output tokens."),
     "n_predict": (only(-1), "Use the API's own limit of output tokens."),
     "do_sample": (TRUE, "For greedy sampling use temperature 0."),
-    "num_beams": (only(1), "Use use_beam_search with best_of, in Chat Completions or plain completions."),
+    "num_beams": (only(1), _NO_BEAMS),
+    "use_beam_search": (FALSE, _NO_BEAMS),
+    "length_penalty": (only(1), _NO_BEAMS),
     "repeat_penalty": (only(1), _PENALISED),
     "rep_pen": (only(1), _PENALISED),
     "penalty_range": (only(0, -1), _PENALISED),

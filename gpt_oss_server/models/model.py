@@ -90,10 +90,9 @@ class Model:
         """
         make_ready(self.encoding, after=0.0 if self.info.enforces_grammar else _UNHURRIED)
 
-    async def bound(self, wanted: Wanted, *, by_grammar: bool = True) -> Binding:
+    async def bound(self, wanted: Wanted) -> Binding:
         """How this engine binds a turn to the form that the request requires."""
-        enforces = by_grammar and self.info.enforces_grammar
-        notation = self.info.notation if by_grammar else None
+        enforces, notation = self.info.enforces_grammar, self.info.notation
         if not wanted.binds and not enforces and notation is None:
             return Binding()
         guides = self.settings.guide_arguments

@@ -91,7 +91,6 @@ async def bind_and_lay_out(
     *,
     limit: int | None,
     conversation: str = "",
-    by_grammar: bool = True,
     finish: Callable[[P], Awaitable[P]] | None = None,
 ) -> P:
     """Reads the tools, binds them, lays the prompt out, and binds the turn to its form.
@@ -106,6 +105,6 @@ async def bind_and_lay_out(
     )
     async with binding as hosted:
         laid = await in_thread_if_large(size, lambda: lay_out(tools, hosted), *parts)
-        bound = await work.model.bound(laid.wanted, by_grammar=by_grammar)
+        bound = await work.model.bound(laid.wanted)
         laid = replace(laid, binding=bound)
         return laid if finish is None else await finish(laid)

@@ -47,7 +47,7 @@ class NetworkSettings:
         2048,
         whole("COUNT", 1),
         "Network",
-        "The most choices of one request: prompts times `n` or `best_of`.",
+        "The most choices of one request: prompts times `n`.",
     )
     max_connections: int = setting(
         2048,

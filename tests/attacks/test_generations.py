@@ -1,4 +1,4 @@
-"""Requests for very much work: choices, beams, and shares of the engine."""
+"""Requests for very much work: choices and shares of the engine."""
 
 from __future__ import annotations
 
@@ -41,17 +41,6 @@ def test_millions_of_choices(server: Attacked) -> None:
     while active(server):
         assert time.monotonic() < deadline, "choices go on without their client"
         time.sleep(0.2)
-
-
-def test_wide_and_long_beams(server: Attacked) -> None:
-    for fields, status in (
-        ({"n": 32, "max_tokens": 10_000}, 400),
-        ({"n": 2, "max_tokens": 4, "length_penalty": 2**64}, 400),
-        ({"n": 32, "max_tokens": 3_000}, 0),
-    ):
-        with under_probe(server, f"beams {fields}"):
-            wait = 8 if status == 0 else 120
-            assert complete(server, wait=wait, prompt="Once", use_beam_search=True, **fields) in (status, 200)
 
 
 def test_one_client_does_not_starve_another(server: Attacked) -> None:

@@ -1,4 +1,4 @@
-"""Beams, prompt scores and token ids: extensions of OpenAI's API, most of which need a scoring engine."""
+"""Prompt scores and token ids: extensions of OpenAI's API, most of which need a scoring engine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.chat_asking import (
-    TOOL,
     check_chunks,
     chunks_of,
     completion_of,
-    message_of,
     replaying,
     service_of,
 )
@@ -41,69 +39,12 @@ async def text_completion(engine: Any, **body: Any) -> dict[str, Any]:
     return await (await start(LOCAL, body, service_of(engine).served)).wait()
 
 
-async def test_a_beam_search_gives_the_likeliest_answers_in_order(encoding: Encoding) -> None:
-    body: dict[str, Any] = {"use_beam_search": True, "n": 3, "length_penalty": 0, "tools": [TOOL]}
-    whole = await completion_of(forking(encoding), **body)
-    assert [choice["finish_reason"] for choice in whole["choices"]] == ["stop", "tool_calls", "stop"]
-    assert message_of(whole) == {
-        "role": "assistant",
-        "content": "Hello!",
-        "refusal": None,
-        "reasoning": "Hm.",
-        "reasoning_content": "Hm.",
-    }
-    assert message_of(whole, 1)["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"city":"Oslo"}'}
-    assert message_of(whole, 2)["content"] == "Good day!"
-    lengths = [len(encoding.encode_special(text)) for text in (BEST, CALL, GOOD)]
-    assert whole["usage"]["completion_tokens"] == sum(lengths)
-    streamed = check_chunks(await chunks_of(forking(encoding), **body))
-    assert [choice["message"]["content"] for choice in streamed["choices"]] == ["Hello!", None, "Good day!"]
-
-
-async def test_more_beams_than_choices_and_their_scores(encoding: Encoding) -> None:
-    engine = forking(encoding, best=0.2, good=0.8)
-    whole = await completion_of(engine, use_beam_search=True, best_of=4, logprobs=True, top_logprobs=2)
-    assert message_of(whole)["content"] == "Good day!"
-    scores = whole["choices"][0]["logprobs"]["content"]
-    assert [entry["token"] for entry in scores] == ["Good", " day", "!"]
-    assert all(len(entry["top_logprobs"]) == 2 for entry in scores)
-    assert {sampling.logprobs for sampling in engine.samplings} == {8}
-
-
-async def test_a_beam_that_violates_the_form_is_an_error(encoding: Encoding) -> None:
-    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
-    with pytest.raises(ApiError, match="does not fit"):
-        await completion_of(forking(encoding, good=1.0), use_beam_search=True, response_format=form)
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"n": 33}, "n"),
-        ({"n": 2, "best_of": 1}, "best_of"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"presence_penalty": 1}, "presence_penalty"),
-        ({"reasoning_effort": "none"}, "use_beam_search"),
-        ({"length_penalty": "long"}, "length_penalty"),
-    ],
-    ids=str,
-)
-async def test_fields_that_exclude_a_beam_search(
-    encoding: Encoding, body: dict[str, Any], param: str
-) -> None:
-    with pytest.raises(ApiError) as refused:
-        await completion_of(forking(encoding), use_beam_search=True, **body)
-    assert (refused.value.param, refused.value.status) == (param, 400)
-
-
-@pytest.mark.parametrize("body", [{"use_beam_search": True}, {"prompt_logprobs": 0}], ids=str)
-async def test_an_engine_without_scores_refuses_the_field(body: dict[str, Any]) -> None:
-    [field] = body
-    chat, plain = completion_of(scripted(HELLO), **body), text_completion(scripted("x"), prompt="a", **body)
-    for answer in (chat, plain):
+async def test_an_engine_without_scores_refuses_the_field() -> None:
+    chat = completion_of(scripted(HELLO), prompt_logprobs=0)
+    for answer in (chat, text_completion(scripted("x"), prompt="a", prompt_logprobs=0)):
         with pytest.raises(ApiError, match="scripted") as refused:
             await answer
-        assert (refused.value.param, refused.value.code) == (field, "unsupported_parameter")
+        assert (refused.value.param, refused.value.code) == ("prompt_logprobs", "unsupported_parameter")
 
 
 async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
@@ -125,13 +66,6 @@ async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["prompt_logprobs"] == scores
     assert all("prompt_logprobs" not in chunk for chunk in chunks[:-1])
-
-
-async def test_the_scores_of_the_prompt_with_a_beam_search(encoding: Encoding) -> None:
-    engine = forking(encoding)
-    whole = await completion_of(engine, prompt_logprobs=0, use_beam_search=True, n=2, tools=[TOOL])
-    assert len(whole["prompt_logprobs"]) == len(engine.prompt)
-    assert sum(sampling.prompt_logprobs is not None for sampling in engine.samplings) == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -210,7 +144,7 @@ async def test_tokens_that_split_a_character_are_spelt_as_bytes(encoding: Encodi
         assert (len(top), top[token]) == (3, score)
 
 
-@pytest.mark.parametrize("more", [{}, {"use_beam_search": True}, {"prompt_logprobs": 1}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"prompt_logprobs": 1}], ids=str)
 async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more: dict[str, Any]) -> None:
     """An engine without room for all choices runs them one after the other."""
     narrow = Settings(max_concurrent=1, max_waiting=0)
@@ -236,22 +170,12 @@ async def test_only_the_prompt_s_scores(encoding: Encoding) -> None:
     assert refused.value.param == "max_tokens"
 
 
-async def test_plain_text_by_beams_with_ids_and_scores_of_the_prompt(encoding: Encoding) -> None:
-    whole = await text_completion(
-        forking(encoding, best=0.6, good=0.4),
-        prompt=[5, 6],
-        use_beam_search=True,
-        n=2,
-        length_penalty=0,
-        max_tokens=50,
-        return_token_ids=True,
-        prompt_logprobs=0,
-    )
-    first, second = whole["choices"]
-    assert first["token_ids"] == encoding.encode_special(BEST)
-    assert second["token_ids"] == encoding.encode_special(GOOD)
-    assert first["prompt_token_ids"] == second["prompt_token_ids"] == [5, 6]
-    for choice in (first, second):
-        assert choice["prompt_logprobs"][0] is None
-        assert choice["prompt_logprobs"][1]["6"]["logprob"] == -1.0
-        assert choice["finish_reason"] == "stop"
+async def test_plain_text_with_ids_and_scores_of_the_prompt(encoding: Encoding) -> None:
+    fields: dict[str, Any] = {"max_tokens": 50, "return_token_ids": True, "prompt_logprobs": 0}
+    whole = await text_completion(forking(encoding, good=1.0), prompt=[5, 6], **fields)
+    [choice] = whole["choices"]
+    assert choice["token_ids"] == encoding.encode_special(GOOD)
+    assert choice["prompt_token_ids"] == [5, 6]
+    assert choice["prompt_logprobs"][0] is None
+    assert choice["prompt_logprobs"][1]["6"]["logprob"] == -1.0
+    assert choice["finish_reason"] == "stop"

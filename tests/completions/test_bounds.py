@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-import httpx
 import pytest
 
 from gpt_oss_server.apis.completions.api import start
@@ -35,9 +34,8 @@ async def run_of(engine: Any, settings: Settings | None = None, **body: Any) -> 
         {"prompt": ["a"] * 20_000, "n": 128},
         {"prompt": ["a"] * 17, "n": 128},
         {"prompt": [[1]] * 2_049},
-        {"prompt": ["a"] * 65, "n": 1, "best_of": 32, "use_beam_search": True},
     ],
-    ids=["millions", "n", "prompts", "beams"],
+    ids=["millions", "n", "prompts"],
 )
 async def test_too_many_choices_are_refused(body: dict[str, Any]) -> None:
     engine = TableEngine(range(9), seed=1)
@@ -101,26 +99,6 @@ async def test_a_client_that_leaves_ends_all_choices_and_begins_no_more(stream: 
         await leave_in_the_middle(f"{url}/completions", body, engine, generations=4)
         await asyncio.sleep(0.5)
         assert engine.active == 0
-
-
-def test_a_large_length_penalty_is_a_400() -> None:
-    engine = TableEngine((1, 2, 3), seed=3)
-    with serving(engine) as url:
-        for penalty in (2**64, -(2**64), 1e300):
-            body = {"prompt": [1], "n": 2, "use_beam_search": True, "length_penalty": penalty}
-            answer = httpx.post(f"{url}/completions", json=body)
-            assert answer.status_code == 400, answer.text
-            assert answer.json()["error"]["param"] == "length_penalty"
-
-
-async def test_beams_and_their_prompt_have_a_bound_together() -> None:
-    engine = TableEngine(range(9), seed=1, context=1_000_000)
-    fields: dict[str, Any] = {"n": 32, "use_beam_search": True}
-    with pytest.raises(InvalidRequest, match="at most 3,996") as refused:
-        await run_of(engine, prompt=[1] * 100, max_tokens=4_000, **fields)
-    assert refused.value.param == "use_beam_search"
-    with pytest.raises(InvalidRequest, match="no room"):
-        await run_of(engine, prompt=[1] * 5_000, max_tokens=1, **fields)
 
 
 async def test_a_priority_needs_the_operators_consent() -> None:

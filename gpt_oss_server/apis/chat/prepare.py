@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpt_oss_server.apis.chat.engines import Engines, check_beams_alone
 from gpt_oss_server.apis.chat.messages import Begun, ReadMessages, read_messages
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.wanted import Wanted
@@ -20,9 +19,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.runs.prepared import Prepared
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
-from gpt_oss_server.turns.beams import check_beams_fit
 from gpt_oss_server.turns.prompt import (
     Head,
     Thinking,
@@ -33,13 +30,14 @@ from gpt_oss_server.turns.prompt import (
     thinking_of,
     with_verbosity,
 )
-from inference.engine import Sampling
+from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
+from inference.engine import EngineInfo, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedChat(Prepared):
     request: CreateChatCompletion
-    engines: Engines
+    scored: ScoredPrompt | None  # the engine of the first choice, which scores the prompt for all
 
     def sampling_of(self, choice: int) -> Sampling:
         """Gives each choice its own seed; otherwise all choices would be the same."""
@@ -53,32 +51,34 @@ def prepare(
     hosted: HostedTools,
     form: tuple[AnswerFormat, Wanted],
     *,
-    engines: Engines,
     work: Work,
 ) -> PreparedChat:
     answer, wanted = form
     model = work.model
+    top = request.prompt_logprobs
+    scored = None if top is None else scored_prompt(model.engine, top, "prompt_logprobs")
     settings, renderer = model.settings, model.renderer
-    conversation = _read(request, engines, hosted, renderer)
+    conversation = _read(request, model.info, hosted, renderer)
     prefill = _prefill(_begun(request, conversation.begun, wanted), renderer)
     approved = tuple(conversation.consents.approved)
     if approved:
         _check_approved_run_once(request, begun=bool(prefill))
-    thinking = _thinking(request, hosted, engines, settings)
+    thinking = thinking_of(
+        request.effort or settings.default_reasoning_effort, request.reasoning_budget, settings
+    )
     bounds = thinking.budget is not None
     wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param=request.begin_param)
     head = _head(request, thinking, answer, tools, hosted, work)
-    context = engines.info.context_length - len(prefill)
+    context = model.info.context_length - len(prefill)
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, model.encoding)
     length = len(prompt) + len(prefill)
-    sampling = _sampling(request, engines, work, length)
-    check_beams_fit(engines.beams, length, request.limit)
+    sampling = _sampling(request, work, length)
     if not (prefill or approved):
-        prefill = begun_call(wanted, engines.info, renderer)
+        prefill = begun_call(wanted, model.info, renderer)
     return PreparedChat(
         request=request,
-        engines=engines,
+        scored=scored,
         prompt=prompt,
         prefill=prefill,
         sampling=sampling,
@@ -92,11 +92,11 @@ def prepare(
 
 
 def _read(
-    request: CreateChatCompletion, engines: Engines, hosted: HostedTools, renderer: Renderer
+    request: CreateChatCompletion, info: EngineInfo, hosted: HostedTools, renderer: Renderer
 ) -> ReadMessages:
     if request.truncate_prompt_tokens is None:
         parts = (request.messages, request.tools, request.response_format)
-        check_can_fit(engines.info.context_length, "messages", *parts)
+        check_can_fit(info.context_length, "messages", *parts)
     return read_messages(
         request.messages,
         renderer,
@@ -107,10 +107,10 @@ def _read(
     )
 
 
-def _sampling(request: CreateChatCompletion, engines: Engines, work: Work, prompt: int) -> Sampling:
+def _sampling(request: CreateChatCompletion, work: Work, prompt: int) -> Sampling:
     return sampling_of(
         request,
-        engines.info,
+        work.model.info,
         work.model.settings,
         work.caller,
         prompt=prompt,
@@ -119,16 +119,6 @@ def _sampling(request: CreateChatCompletion, engines: Engines, work: Work, promp
         logprobs=request.scores,
         debug=request.debug,
     )
-
-
-def _thinking(
-    request: CreateChatCompletion, hosted: HostedTools, engines: Engines, settings: Settings
-) -> Thinking:
-    effort = request.effort or settings.default_reasoning_effort
-    thinking = thinking_of(effort, request.reasoning_budget, settings)
-    if engines.beams is not None:
-        check_beams_alone(hosted, thinking)
-    return thinking
 
 
 def _head(

@@ -30,6 +30,7 @@ from gpt_oss_server.http.shared_fields import (
     FormFields,
     GenerationFields,
     TurnFields,
+    check_best_of,
     check_metadata,
     check_stops,
     check_stream_options,
@@ -43,7 +44,6 @@ from gpt_oss_server.http.unserved import (
     NotServed,
     only,
 )
-from gpt_oss_server.turns.beams import check_best_of
 
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,

@@ -147,10 +147,10 @@ class ChatRun:
         hosted = prepared.hosted.in_conversation(f"{self._id}_{index}")
         transcript = Transcript(prepared.prompt)
         own = replace(prepared, hosted=hosted, sampling=prepared.sampling_of(index))
-        plan = own.plan(
-            self._work.model.sampling_from(prepared.engines.of(index)),
-            shows_stop=bool(self.request.include_stop_str_in_output),
-        )
+        model = self._work.model
+        if prepared.scored is not None and index == 0:
+            model = model.sampling_from(prepared.scored)
+        plan = own.plan(model, shows_stop=bool(self.request.include_stop_str_in_output))
         turn = Turn(plan, transcript)
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 
@@ -255,7 +255,7 @@ class ChatRun:
         return [chunk] if wanted else []
 
     async def _scores_of_prompt(self) -> list[Any] | None:
-        scored, top = self._prepared.engines.scored, self.request.prompt_logprobs
+        scored, top = self._prepared.scored, self.request.prompt_logprobs
         if scored is None or top is None:
             return None
         return await asyncio.to_thread(scored.as_json, self._speller(), top)  # a long prompt takes a while

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpt_oss_server.apis.chat.engines import engines_of
 from gpt_oss_server.apis.chat.prepare import PreparedChat, prepare
 from gpt_oss_server.apis.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.apis.chat.run import ChatRun
@@ -58,11 +57,10 @@ class ChatService:
     async def _prepare(self, work: Work, request: CreateChatCompletion) -> PreparedChat:
         model = work.model
         model.check_name(request.model)
-        engines = engines_of(request, model.engine)
 
         def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedChat:
             form = read_form(request, tools, hosted, model.encoding)
-            return prepare(request, tools, hosted, form, engines=engines, work=work)
+            return prepare(request, tools, hosted, form, work=work)
 
         return await bind_and_lay_out(
             work,
@@ -71,6 +69,4 @@ class ChatService:
             lay_out,
             (request.messages, request.tools, request.functions, request.response_format),
             limit=request.max_tool_calls,
-            # A beam search ranks by score; a check of the finished beams replaces the grammar.
-            by_grammar=engines.beams is None,
         )

@@ -72,13 +72,13 @@ async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
     def encode() -> list[list[int]]:
         if isinstance(request.prompt, str) and request.truncate_prompt_tokens is None:
             check_can_fit(info.context_length, "prompt", request.prompt)
-        most = served.settings.max_choices // max(request.n or 1, request.best_of or 1)
+        most = served.settings.max_choices // (request.n or 1)
         prompts = prompts_of(request.prompt, model.encoding, info.vocab_size, most)
         return [truncated(prompt, request, info.context_length) for prompt in prompts]
 
     prompts = await in_thread_if_large(size, encode, request.prompt)
     grammar = await grammar_of(request, model)
-    choices = len(prompts) * max(request.n or 1, request.best_of or 1)
+    choices = len(prompts) * (request.n or 1)
     most = choices * info.context_length
     spending = await caller.reserve(sum(map(len, prompts)), choices * request.limit, most)
     completion_id = work.ids("cmpl").replace("_", "-", 1)

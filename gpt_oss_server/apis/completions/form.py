@@ -24,10 +24,6 @@ async def grammar_of(request: CreateCompletion, model: Model) -> Grammar | None:
     if not wanted.binds:
         return None
     param, info = wanted.param, model.info
-    if request.use_beam_search:
-        raise UnsupportedField(
-            f"`{param}` has no effect in a beam search of a plain completion. Leave one out.", param=param
-        )
     if not info.enforces_grammar:
         raise UnsupportedField(
             f"`{param}` needs an engine that enforces grammars, which the model {info.name!r} does not. "

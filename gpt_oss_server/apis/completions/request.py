@@ -20,6 +20,7 @@ from gpt_oss_server.http.shared_fields import (
     ChoiceFields,
     FormFields,
     GenerationFields,
+    check_best_of,
     check_stops,
     check_stream_options,
 )
@@ -32,7 +33,6 @@ from gpt_oss_server.http.unserved import (
     only,
 )
 from gpt_oss_server.http.validation import json_type
-from gpt_oss_server.turns.beams import check_best_of
 
 _EXAMPLE = '{"prompt": "Once upon a time"}'
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default for this API
@@ -103,7 +103,7 @@ def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int, most
         raise InvalidRequest("`prompt` is empty: send a text or token ids.", param="prompt")
     if len(given) > most:
         raise InvalidRequest(
-            f"`prompt` has {len(given):,} prompts, but with this `n` (or `best_of`) a request may have "
+            f"`prompt` has {len(given):,} prompts, but with this `n` a request may have "
             f"{most:,} at most. Send them in several requests.",
             param="prompt",
         )

@@ -24,14 +24,12 @@ from gpt_oss_server.runs.observed import outcome
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.turns.beams import beam_search, check_beams_fit
 from gpt_oss_server.turns.merged import merged
 from gpt_oss_server.turns.prompt import sampling_of
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
 from gpt_oss_server.turns.stops import StopFilter
 from gpt_oss_server.turns.watch import MeasuredSpan, generating, with_trace
-from inference.beams import BeamSearch
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 from inference.grammar import Grammar
 
@@ -56,7 +54,7 @@ class _Choice:
     prompt: Sequence[int]
     sampling: Sampling
     engine: Engine
-    scored: ScoredPrompt | None  # scores the prompt; it is `engine`, or a beam search samples from it
+    scored: ScoredPrompt | None  # the engine, where it scores the prompt
     ids: list[int] = field(default_factory=list)  # sampled since the last chunk
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
@@ -103,10 +101,7 @@ class CompletionRun:
             logprobs=request.logprobs,
         )
         self._sampling = replace(self._sampling, grammar=grammar)
-        self._scored(work.model.engine)  # raises, like the next, where the engine cannot serve the request
-        search = beam_search(request, work.model.engine)
-        for prompt in prompts:
-            check_beams_fit(search, len(prompt), request.max_tokens)
+        self._scored()  # raises where the engine cannot serve the request
         self._life = Life(
             served,
             work,
@@ -155,34 +150,23 @@ class CompletionRun:
         return self._life.ignored
 
     def _choices_of(self, position: int) -> Iterator[_Choice]:
-        """The choices of one prompt, each made when it begins. One beam search yields all of them."""
+        """The choices of one prompt, each made when it begins."""
         prompt, count = self._prompts[position], self.request.n or 1
         room = self._model.info.context_length - len(prompt)
         most = min(self._sampling.max_tokens or room, room)
         least = min(self._sampling.min_tokens, most)
         sampling = replace(self._sampling, max_tokens=most, min_tokens=least)
         hidden = own_stops(sampling, shown=bool(self.request.include_stop_str_in_output))
-        search, of_beams = self._beams_of(prompt)
         for number in range(count):
             index = position * count + number
-            if search is not None:
-                engine = search.engine(number)
-                yield _Choice(index, position, prompt, sampling, engine, of_beams, hidden=hidden)
-                continue
-            scored = self._scored(self._model.engine)
+            scored = self._scored()
             seed = None if sampling.seed is None else sampling.seed + index
             own = replace(sampling, seed=seed)
             engine = scored or self._model.engine
             yield _Choice(index, position, prompt, own, engine, scored, hidden=hidden)
 
-    def _beams_of(self, prompt: Sequence[int]) -> tuple[BeamSearch | None, ScoredPrompt | None]:
-        if not self.request.use_beam_search:
-            return None, None
-        scored = self._scored(self._model.engine)
-        return beam_search(self.request, scored or self._model.engine), scored
-
-    def _scored(self, engine: Engine) -> ScoredPrompt | None:
-        request = self.request
+    def _scored(self) -> ScoredPrompt | None:
+        request, engine = self.request, self._model.engine
         if request.echo and request.logprobs is not None:
             return scored_prompt(engine, max(request.logprobs, request.prompt_logprobs or 0), "logprobs")
         top = request.prompt_logprobs
