@@ -1,7 +1,4 @@
-"""Which extra of this project installs a missing package.
-
-Takes the error of an import; returns a sentence for the operator. Pure.
-"""
+"""Which extra of this project installs a missing package: takes an import's error, returns a sentence."""
 
 from __future__ import annotations
 

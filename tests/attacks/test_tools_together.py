@@ -15,6 +15,8 @@ from tests.doubles.server_process import serving
 from tests.doubles.tools import echo_server
 from tests.tools.python.conftest import bubblewrap
 
+OPEN = '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>'
+CITED = "<|channel|>final<|message|>Done【0†L0-L1】.<|return|>"
 CONVERSATIONS = 20
 TRIES = 6  # other load may disturb a try; one quiet try shows the server's speed
 MOST_SECONDS = 0.1
@@ -38,14 +40,8 @@ def script(folder: Path) -> str:
         after("BROWSE", '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'),
         after("COMPUTE", "<|channel|>analysis to=python code<|message|>sum(range(10_000))<|call|>"),
         after("ECHO", '<|channel|>commentary to=echoes.echo json<|message|>{"text":"hi"}<|call|>'),
-        after(
-            r"<\|start\|>browser\.search to=",
-            '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>',
-        ),
-        after(
-            r"<\|start\|>(browser\.open|python|echoes\.echo) to=",
-            "<|channel|>final<|message|>Done【0†L0-L1】.<|return|>",
-        ),
+        after(r"<\|start\|>browser\.search to=", OPEN),
+        after(r"<\|start\|>(browser\.open|python|echoes\.echo) to=", CITED),
     ]
     path = folder / "script.json"
     path.write_text(json.dumps({"turns": turns, "tokens_per_second": RATE}))

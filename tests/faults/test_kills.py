@@ -50,10 +50,7 @@ def script(folder: Path) -> str:
     return f"scripted:{path}"
 
 
-SCRIPTED: list[dict[str, Any]] = [
-    {"input": "search", "tools": [{"type": "web_search"}]},
-    {"input": "plain"},
-]
+SCRIPTED: list[dict[str, Any]] = [{"input": "search", "tools": [{"type": "web_search"}]}, {"input": "plain"}]
 EMBEDDED: list[dict[str, Any]] = [
     {"input": "Tell me a long story about the sea.", "temperature": 0, "max_output_tokens": 300},
     {"input": "Count to fifty.", "temperature": 1, "seed": 7, "max_output_tokens": 300},
@@ -201,9 +198,7 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("engine", ["scripted", "embedded"])
-async def test_two_servers_over_postgres_one_of_which_is_killed(
-    engine: str, postgres_url: str, tmp_path: Path
-) -> None:
+async def test_two_servers_one_of_which_is_killed(engine: str, postgres_url: str, tmp_path: Path) -> None:
     bodies = SCRIPTED if engine == "scripted" else EMBEDDED
     model = script(tmp_path) if engine == "scripted" else "tiny"
     pages = ("--browser", f"local:{tmp_path / 'pages'}") if engine == "scripted" else ()

@@ -199,7 +199,7 @@ def test_values_that_could_break_a_request_are_left_out(value: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "session", "expected"), [({}, None, None), ({}, "k", "k"), ({"x-session-id": "s"}, "k", "s")]
 )
-def test_a_clients_own_session_comes_first(
+def test_a_clients_session_is_first(
     labels: Mapping[str, str], session: str | None, expected: str | None
 ) -> None:
     assert Caller(labels=labels).labels_with(session).get("x-session-id") == expected

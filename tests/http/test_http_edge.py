@@ -11,11 +11,11 @@ from typing import Any, BinaryIO
 import httpx
 import pytest
 
+from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
-from tests.doubles.serving import cancelled_at, leave_in_the_middle, scripted, serving
-from tests.doubles.waiting import until_found
+from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 LONG = "<|channel|>final<|message|>" + "word " * 2_000 + "<|return|>"
@@ -49,23 +49,15 @@ def test_an_unreadable_body_is_a_400_with_a_sentence(url: str, body: bytes, part
     assert part in error_of(response)["message"]
 
 
-def test_include_is_checked_when_a_response_is_retrieved_too(url: str) -> None:
+def test_a_byte_order_mark_and_a_whole_float_are_read_and_include_is_checked_in_a_get_too(url: str) -> None:
+    body = b'\xef\xbb\xbf{"input": "hi", "max_output_tokens": 50.0}'
+    assert httpx.post(f"{url}/responses", content=body).status_code == 200
     created = httpx.post(f"{url}/responses", json={"input": "hi"}).json()["id"]
     for key in ("include[]", "include"):
         for name, status in (("reasoning.encrypted_content", 200), ("everything", 400)):
             answer = httpx.get(f"{url}/responses/{created}", params={key: name})
             assert answer.status_code == status
         assert error_of(answer)["param"] == "include"
-
-
-def test_a_byte_order_mark_and_a_whole_float_are_read(url: str) -> None:
-    body = b'\xef\xbb\xbf{"input": "hi", "max_output_tokens": 50.0}'
-    assert httpx.post(f"{url}/responses", content=body).status_code == 200
-
-
-def test_a_compressed_body_is_rejected_with_its_encoding(url: str) -> None:
-    response = httpx.post(f"{url}/responses", content=b"x", headers={"content-encoding": "gzip"})
-    assert (response.status_code, "gzip" in error_of(response)["message"]) == (400, True)
 
 
 def test_a_head_request_is_answered_because_some_clients_probe_with_it(url: str) -> None:
@@ -171,15 +163,16 @@ def test_every_kind_of_item_is_accepted(url: str, item: Any) -> None:
         (5, "input[0]"),
         ({"type": "item_reference"}, "input[0].id"),
         ({"type": "compaction", "encrypted_content": "x"}, "input[0].encrypted_content"),
-        ({"role": "robot", "content": "hi"}, "input[0].role"),
         ({"role": "user"}, "input[0].content"),
         ({"role": "user", "content": [{"type": "hologram"}]}, "input[0].content[0].type"),
         ({"type": "function_call", "name": "f", "arguments": "{}"}, "input[0].call_id"),
         ({"type": "function_call", "name": "f", "call_id": "c", "arguments": 5}, "input[0].arguments"),
         ({"type": "function_call_output", "call_id": "nobody", "output": "x"}, "input[0]"),
         ({}, "input[0].type"),
-        ({"role": "user", "content": "x", "id": 5}, "input[0].id"),
-        ({"role": "user", "content": "x", "status": 7}, "input[0].status"),
+        *(
+            ({"role": "user", "content": "x", name: 7}, f"input[0].{name}")
+            for name in ("role", "id", "status")
+        ),
         ({"role": "assistant", "content": "x", "phase": "zzz"}, "input[0].phase"),
     ],
     ids=str,
@@ -229,8 +222,6 @@ def test_a_streamed_response_has_the_headers_of_a_stream(url: str) -> None:
 
 
 def test_an_engine_that_fails_without_streaming_is_a_500_that_loses_nothing() -> None:
-    from gpt_oss_server.harmony.encoding import load_encoding
-
     tokens = load_encoding().encode_special("<|channel|>final<|message|>Half an answer")
     with serving(ReplayEngine(tokens, fails_after=4)) as base:
         response = httpx.post(f"{base}/responses", json={"input": "hi"})
@@ -242,12 +233,18 @@ def test_an_engine_that_fails_without_streaming_is_a_500_that_loses_nothing() ->
     assert kept["output"][0]["content"][0]["text"]
 
 
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_disconnects_frees_its_slot(stream: bool) -> None:
-    engine = scripted(LONG, loop=True, tokens_per_second=50)
-    with serving(engine) as base:
-        await leave_in_the_middle(f"{base}/responses", {"input": "hi", "stream": stream}, engine)
-        assert await until_found(lambda: cancelled_at(base), bool) == 1
+def test_a_users_infer_next_token_is_served() -> None:
+    answer = load_encoding().encode_special(HELLO)
+    temperatures: list[float] = []
+
+    def infer_next_token(tokens: list[int], temperature: float = 0.0) -> int:
+        temperatures.append(temperature)
+        return answer[len(temperatures) - 1]
+
+    with serving(infer_next_token) as base:
+        response = httpx.post(f"{base}/responses", json={"input": "hi", "temperature": 0.3}).json()
+    assert response["output"][0]["content"][0]["text"] == "Hello!"
+    assert temperatures == [0.3] * len(answer)
 
 
 def test_a_truncated_answer_is_not_a_slip_of_the_model() -> None:
@@ -256,35 +253,3 @@ def test_a_truncated_answer_is_not_a_slip_of_the_model() -> None:
             httpx.post(f"{base}/responses", json={"input": "hi", "max_output_tokens": limit})
         health = httpx.get(f"{base.removesuffix('/v1')}/health").json()
     assert health["counters"]["harmony_slips"] == {}
-
-
-def test_slips_are_counted() -> None:
-    with serving(scripted("Just text, no header.<|return|>")) as base:
-        httpx.post(f"{base}/responses", json={"input": "hi"})
-        health = httpx.get(f"{base.removesuffix('/v1')}/health").json()
-    assert health["status"] == "ok"
-    assert sum(health["counters"]["harmony_slips"].values()) >= 1
-    assert health["counters"]["responses"] == {"completed": 1}
-
-
-def test_a_users_infer_next_token_is_served() -> None:
-    from gpt_oss_server.harmony.encoding import load_encoding
-
-    answer = load_encoding().encode_special(HELLO)
-    calls: list[tuple[int, float, bool]] = []
-    position = 0
-
-    def infer_next_token(tokens: list[int], temperature: float = 0.0, new_request: bool = False) -> int:
-        nonlocal position
-        position = 0 if new_request else position + 1
-        calls.append((len(tokens), temperature, new_request))
-        return answer[position]
-
-    with serving(infer_next_token) as base:
-        response = httpx.post(f"{base}/responses", json={"input": "hi", "temperature": 0.3}).json()
-        first = list(calls)
-        ignored = httpx.post(f"{base}/responses", json={"input": "hi", "top_p": 0.5})
-    assert response["output"][0]["content"][0]["text"] == "Hello!"
-    assert [call[2] for call in first] == [True] + [False] * (len(answer) - 1)
-    assert {call[1] for call in first} == {0.3}
-    assert (ignored.status_code, ignored.headers["x-ignored-fields"]) == (200, "top_p")

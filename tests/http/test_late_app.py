@@ -60,14 +60,21 @@ async def status(late: LateApp, path: str) -> int:
     return int((await ask(late, path))[0]["status"])
 
 
+def made_when(may_load: threading.Event) -> FastAPI:
+    """The application, once it may be loaded; one of its routes has a bug."""
+    assert may_load.wait(60)
+    app = create_app(scripted(HELLO))
+
+    @app.get("/fails")
+    async def fails() -> None:
+        raise ValueError("a bug")
+
+    return app
+
+
 async def test_a_request_waits_for_the_application() -> None:
     may_load, ended = threading.Event(), asyncio.Event()
-
-    def make() -> FastAPI:
-        assert may_load.wait(60)
-        return create_app(scripted(HELLO))
-
-    late = LateApp(make, ended.set)
+    late = LateApp(lambda: made_when(may_load), ended.set)
     async with alive(late):
         assert late.loading
         assert [await status(late, path) for path in ("/health", "/ready", "/metrics")] == [200, 503, 503]
@@ -84,9 +91,7 @@ async def test_a_request_waits_for_the_application() -> None:
 
 async def test_patience_ends_with_an_error_that_says_when_to_try_again() -> None:
     may_load = threading.Event()
-    late = LateApp(
-        lambda: create_app(scripted(HELLO)) if may_load.wait(60) else FastAPI(), bool, patience=0.01
-    )
+    late = LateApp(lambda: made_when(may_load), bool, patience=0.01)
     async with alive(late):
         start, body = await ask(late, "/v1/models")
         assert start["status"] == 503
@@ -101,10 +106,10 @@ async def test_patience_ends_with_an_error_that_says_when_to_try_again() -> None
 async def test_a_failure_is_kept_for_the_caller() -> None:
     ended = asyncio.Event()
 
-    def make() -> FastAPI:
+    def fail() -> FastAPI:
         raise ValueError("no model")
 
-    late = LateApp(make, ended.set)
+    late = LateApp(fail, ended.set)
     async with alive(late):
         await ended.wait()
         assert str(late.failure) == "no model"
@@ -113,18 +118,7 @@ async def test_a_failure_is_kept_for_the_caller() -> None:
 
 async def test_a_request_that_waited_has_one_id() -> None:
     may_load = threading.Event()
-
-    def make() -> FastAPI:
-        assert may_load.wait(60)
-        app = create_app(scripted(HELLO))
-
-        @app.get("/fails")
-        async def fails() -> None:
-            raise ValueError("a bug")
-
-        return app
-
-    late = LateApp(make, bool)
+    late = LateApp(lambda: made_when(may_load), bool)
     async with alive(late):
         waiting = asyncio.create_task(ask(late, "/fails"))
         await asyncio.sleep(0.05)

@@ -90,9 +90,7 @@ def test_a_renewed_certificate_serves_new_connections(tmp_path: Path) -> None:
             time.sleep(0.2)
 
 
-def test_files_that_cannot_serve_do_not_replace_a_certificate(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_broken_files_do_not_replace_a_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cert, key = write_certificate(tmp_path)
     tls, context = Tls(Path(cert), Path(key)), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)

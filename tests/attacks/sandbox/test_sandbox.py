@@ -95,23 +95,12 @@ from ipykernel.kernelapp import IPKernelApp
 app = IPKernelApp.instance()
 socket = app.iopub_thread.socket
 """
-FRAMES = (
-    FORGE
-    + """
-big = b'x' * (7 << 20)
-app.iopub_thread.schedule(lambda: socket.send_multipart([b'<IDS|MSG>'] + [big] * 300, copy=False))
-import time; time.sleep(3)
-"""
-)
-PARTS = (
-    FORGE
-    + """
+PARTS = """
 content = b'{"a":[' + b'[],' * 80_000 + b'0]}'
 message = [b'x', b'<IDS|MSG>', b's', b'{"msg_type":"stream"}', b'{"msg_id":"1"}', b'{}', content]
 app.iopub_thread.schedule(lambda: [socket.send_multipart(message) for _ in range(300)])
 import time; time.sleep(3)
 """
-)
 
 ATTACKS = {
     "sockets": FILL_SOCKETS,
@@ -119,8 +108,7 @@ ATTACKS = {
     "files in /dev/shm": FILES.replace("{FOLDER}", "/dev/shm"),
     "files in /run/kernel": FILES.replace("{FOLDER}", "/run/kernel"),
     "maps": MAPS,
-    "frames": FRAMES,
-    "parts": PARTS,
+    "parts": FORGE + PARTS,
 }
 
 
@@ -181,6 +169,4 @@ async def test_no_attempt_to_escape_succeeds(tool: PythonTool, known: dict[str, 
     tool.open()
     through = await what_gets_through(tool, known)
     # With a server's limits there is room for what the attempts on space take.
-    assert not {
-        name: source for name, source in through.items() if not name.startswith(("fills", "writes a"))
-    }
+    assert not [name for name in through if not name.startswith(("fills", "writes a"))]

@@ -11,9 +11,8 @@ from jsonschema import Draft202012Validator
 
 from tests.doubles.serving import scripted, serving
 
-HELLO = (
-    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
-)
+THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+HELLO = f"{THOUGHT}<|channel|>final<|message|>Hello!<|return|>"
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -67,11 +66,8 @@ def test_each_operation_has_a_unique_id_and_describes_its_answers(document: dict
 
 
 def test_every_post_with_a_body_describes_it(document: dict[str, Any]) -> None:
-    without = {
-        path
-        for method, path, operation in operations(document)
-        if method == "post" and "requestBody" not in operation
-    }
+    posts = [(path, operation) for method, path, operation in operations(document) if method == "post"]
+    without = {path for path, operation in posts if "requestBody" not in operation}
     assert without == {"/v1/responses/{response_id}/cancel"}
 
 

@@ -40,10 +40,8 @@ async def stream(client: httpx.AsyncClient, begun: asyncio.Event, **body: Any) -
 async def under_work(served: Served, client: httpx.AsyncClient) -> list[dict[str, Any]]:
     """Stops the server once streams and background responses have begun; their last events."""
     begun = [asyncio.Event() for _ in range(STREAMS + RUNS)]
-    work = [
-        asyncio.create_task(stream(client, event, background=number >= STREAMS))
-        for number, event in enumerate(begun)
-    ]
+    streams = (stream(client, event, background=at >= STREAMS) for at, event in enumerate(begun))
+    work = list(map(asyncio.create_task, streams))
     await asyncio.gather(*(event.wait() for event in begun))
     assert not any(task.done() for task in work)
     served.process.send_signal(signal.SIGTERM)

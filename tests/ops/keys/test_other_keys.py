@@ -41,9 +41,8 @@ Request = tuple[str, str, Any]  # method, path, body
 
 def requests_with(one: str, container: str, file: str) -> Iterator[Request]:
     """Every way in which a request can name the object `one`, whatever its kind."""
-    response, conversation, completion = (
-        f"/{kind}/{one}" for kind in ("responses", "conversations", "chat/completions")
-    )
+    kinds = ("responses", "conversations", "chat/completions")
+    response, conversation, completion = (f"/{kind}/{one}" for kind in kinds)
     reads = ("", "?stream=true", "?stream=true&starting_after=0", "/input_items", "/trace")
     for path in (
         *(response + more for more in (*reads, "/trace?conversation=true")),

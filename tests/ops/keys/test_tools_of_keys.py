@@ -41,9 +41,7 @@ REFUSED = (403, "tool_not_allowed")
     [(CODE, {"sk-python", "sk-all"}), (WEB, {"sk-web", "sk-all"})],
     ids=["python", "browser"],
 )
-async def test_a_hosted_tool_is_for_the_keys_that_may_use_it(
-    api: Api, tool: dict[str, Any], allowed: set[str]
-) -> None:
+async def test_a_hosted_tool_is_for_some_keys(api: Api, tool: dict[str, Any], allowed: set[str]) -> None:
     for key in ("sk-none", "sk-python", "sk-web", "sk-all"):
         expected = (200, None) if key in allowed else REFUSED
         assert await status(api, key, "/responses", input="Hi", tools=[tool]) == expected

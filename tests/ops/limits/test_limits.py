@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import OpenAI
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api, events_in
@@ -253,6 +254,22 @@ def test_a_websocket_whose_key_is_removed_answers_no_further_request(tmp_path: P
         while (event := ask(socket))["type"] != "error" and time.monotonic() < until:
             time.sleep(0.05)
         assert (event.get("status"), event.get("error", {}).get("code")) == (401, "invalid_api_key"), event
+
+
+def test_the_official_sdk_waits_as_long_as_the_server_says_and_goes_on(tmp_path: Path) -> None:
+    answers: list[tuple[float, httpx.Response]] = []
+    with (
+        serving(scripted(HELLO), with_keys(tmp_path, "sk-a rpm=6")) as url,
+        OpenAI(base_url=url, api_key="sk-a", max_retries=2) as client,
+    ):
+        client._client.event_hooks["response"].append(lambda got: answers.append((time.monotonic(), got)))
+        for _ in range(7):
+            assert client.responses.create(model="scripted", input="Hi").output_text == "Hello, you there!"
+    assert [got.status_code for _, got in answers] == [200] * 6 + [429, 200], "one refusal, one wait"
+    (refused_at, refused), (served_at, _) = answers[-2:]
+    announced = int(refused.headers["retry-after-ms"]) / 1000
+    assert 1 < announced <= 10
+    assert served_at - refused_at >= 0.99 * announced
 
 
 async def test_a_stream_reports_what_is_left_when_it_begins(limited: Make) -> None:

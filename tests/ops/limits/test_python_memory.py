@@ -47,9 +47,9 @@ def test_files_beyond_a_keys_memory_get_429_and_those_of_another_key_do_not(url:
     for key in ("sk-small", "sk-free"):
         container = post(url, key, "/containers", json={"name": "data"}).json()["id"]
         files = f"/containers/{container}/files"
-        answers[key] = [
-            post(url, key, files, files={"file": (f"{number}", b"x" * (20 * MIB))}) for number in range(8)
-        ]
+        sent = ({"file": (f"{number}", b"x" * (20 * MIB))} for number in range(8))
+        sent = ({"file": (f"{number}", b"x" * (20 * MIB))} for number in range(8))
+        answers[key] = [post(url, key, files, files=each) for each in sent]
     assert {answer.status_code for answer in answers["sk-free"]} == {200}
     assert answers["sk-small"][0].status_code == 200
     refused = answers["sk-small"][-1]

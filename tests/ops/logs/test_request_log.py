@@ -86,9 +86,7 @@ def test_a_response_has_its_id_model_tokens_seconds_and_finish(url: str, lines: 
         ("completions", {"prompt": [1], "max_tokens": 3}, "length"),
     ],
 )
-def test_every_api_notes_its_end(
-    url: str, lines: Lines, path: str, body: Fields, finish: str, stream: bool
-) -> None:
+def test_each_api_ends(url: str, lines: Lines, path: str, body: Fields, finish: str, stream: bool) -> None:
     assert httpx.post(f"{url}/{path}", json={**body, "stream": stream}).status_code == 200
     [line] = lines.ended()
     assert (line["finish"], line["model"], line["status"]) == (finish, "scripted", 200)
@@ -100,7 +98,7 @@ def test_every_api_notes_its_end(
     ("path", "body"),
     [("responses", {"input": "Hi"}), ("chat/completions", CHAT), ("completions", {"prompt": [1]})],
 )
-def test_a_client_that_leaves_is_a_line_with_the_tokens_so_far(
+def test_a_client_that_leaves_has_the_tokens_so_far(
     lines: Lines, path: str, body: Fields, stream: bool
 ) -> None:
     engine = scripted(LONG, tokens_per_second=100)
@@ -247,9 +245,7 @@ PLACES: list[Callable[[Any], Fields]] = [
 @pytest.mark.parametrize(
     "text", [CANARY, f'"{CANARY}" \\"', f"'{CANARY}' it's", CANARY * 99, [CANARY], {CANARY: 1}]
 )
-def test_no_line_has_a_prompt_wherever_a_request_has_it(
-    url: str, caplog: pytest.LogCaptureFixture, text: Any
-) -> None:
+def test_no_line_has_a_prompt_of_any_place(url: str, caplog: pytest.LogCaptureFixture, text: Any) -> None:
     caplog.set_level(logging.DEBUG, logger=ENDS.name)
     caplog.set_level(logging.DEBUG, logger=ARRIVALS.name)
     statuses = set()

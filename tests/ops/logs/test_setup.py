@@ -47,9 +47,9 @@ async def test_in_json_mode_every_line_is_an_object_from_the_start_to_the_end(tm
 
 def test_a_start_that_fails_is_an_object_too(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text("no script")
-    done = run(
-        "serve", "--model", f"scripted:{tmp_path / 'script.json'}", "--port", "0", "--log-format", "json"
-    )
+    broken = f"scripted:{tmp_path / 'script.json'}"
+    broken = f"scripted:{tmp_path / 'script.json'}"
+    done = run("serve", "--model", broken, "--port", "0", "--log-format", "json")
     assert (done.returncode, done.stdout) == (1, "")
     [line] = parsed(done.stderr)
     assert (line["level"], "script.json" in line["message"]) == ("critical", True)
@@ -77,9 +77,7 @@ def test_an_exception_that_nothing_catches_is_an_object_too() -> None:
 @pytest.mark.parametrize(
     ("flags", "ends", "arrives"), [((), 1, 0), (("--log-level", "debug"), 1, 1), (("--no-access-log",), 0, 0)]
 )
-def test_a_terminal_shows_the_end_of_each_request(
-    tmp_path: Path, flags: tuple[str, ...], ends: int, arrives: int
-) -> None:
+def test_a_terminal_shows_each_end(tmp_path: Path, flags: tuple[str, ...], ends: int, arrives: int) -> None:
     log_apart = ["sh", "-c", f'exec "$@" 2>{tmp_path / "log"}', "sh", *COMMAND]
     with serving("--model", script(tmp_path, ANSWER), *flags, command=log_apart) as served:
         httpx.post(f"{served.api}/responses", json={"input": "Hi"})

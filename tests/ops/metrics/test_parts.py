@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
-from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import httpx
@@ -136,9 +134,9 @@ async def test_a_loop_that_something_blocks_is_late() -> None:
 async def test_a_served_application_observes_its_loop() -> None:
     with serving(scripted(ANSWER)) as url:
         async with httpx.AsyncClient(base_url=url) as client:
-            await until_found(
-                lambda: scraped(client), lambda found: found.own("event_loop_lag_seconds_count") > 1
-            )
+            name = "event_loop_lag_seconds_count"
+            name = "event_loop_lag_seconds_count"
+            await until_found(lambda: scraped(client), lambda found: found.own(name) > 1)
 
 
 async def with_names(names: str) -> tuple[Scraped, httpx.AsyncClient]:
@@ -189,17 +187,6 @@ async def test_the_format_is_the_one_that_the_client_accepts_and_the_names_are_t
     labels = 'engine="0",finished_reason="stop",model_name="scripted"'
     assert f"\nvllm:request_success_total{{{labels}}} 2.0\n" in answer.text
     assert '\ngpt_oss_turns_total{api="chat",status="completed"} 1.0\n' in answer.text
-
-
-async def test_promtool_has_nothing_to_complain_about() -> None:
-    if (promtool := shutil.which("promtool")) is None:
-        pytest.skip("promtool is not installed: apt install prometheus")
-    figures, _ = await with_names("own")
-    checking = await asyncio.create_subprocess_exec(
-        promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=PIPE
-    )
-    said = await checking.communicate(figures.text.encode())
-    assert (checking.returncode, *said) == (0, b"", b"")
 
 
 def test_each_row_has_a_help_text_and_a_name_of_its_own() -> None:

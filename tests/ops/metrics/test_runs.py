@@ -123,9 +123,8 @@ async def test_a_client_that_leaves_is_counted_with_the_tokens_so_far() -> None:
     with serving(engine) as url:
         await leave_in_the_middle(f"{url}/responses", {"input": "Hi", "stream": True}, engine)
         async with httpx.AsyncClient(base_url=url) as client:
-            figures = await until_found(
-                lambda: scraped(client), lambda found: found.own("client_disconnects_total")
-            )
+            name = "client_disconnects_total"
+            figures = await until_found(lambda: scraped(client), lambda found: found.own(name))
     assert figures.own("turns_total", api="responses", status="disconnected") == 1
     assert figures.own("prompt_tokens_total", api="responses") > 0
     assert figures.own("request_duration_seconds_count", api="responses") == 1

@@ -133,9 +133,7 @@ def test_prometheus_has_what_the_servers_report(loaded: tuple[Prometheus, list[s
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_promtool_accepts_the_figures_of_a_server_under_load(
-    index: int, loaded: tuple[Prometheus, list[str]]
-) -> None:
+def test_promtool_accepts_the_figures_under_load(index: int, loaded: tuple[Prometheus, list[str]]) -> None:
     own = "\n".join(line for line in scraped_at(loaded[1][index]).text.splitlines() if "vllm:" not in line)
     assert promtool("check", "metrics", text=own + "\n") == ""
 

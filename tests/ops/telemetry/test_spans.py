@@ -29,10 +29,8 @@ ECHO = '<|channel|>commentary to=echoes.echo <|constrain|>json<|message|>{"text"
 FAIL = '<|channel|>commentary to=echoes.fail <|constrain|>json<|message|>{"why":"secret-reason"}<|call|>'
 THOUGHT = "<|channel|>analysis<|message|>secret-thought<|end|><|start|>assistant"
 ANSWER = f"{THOUGHT}<|channel|>final<|message|>secret-answer<|return|>"
-TOOLS: list[dict[str, Any]] = [
-    {"type": "web_search"},
-    {"type": "mcp", "server_label": "echoes", "require_approval": "never"},
-]
+MCP = {"type": "mcp", "server_label": "echoes", "require_approval": "never"}
+TOOLS: list[dict[str, Any]] = [{"type": "web_search"}, MCP]
 
 
 class Recorded:
@@ -76,9 +74,8 @@ def with_tools(folder: Path, *turns: str) -> Iterator[tuple[Api, Spans, Recorded
 
 async def test_a_turn_with_two_tools(folder: Path) -> None:
     with with_tools(folder, SEARCH, ECHO, ANSWER) as (api, spans, mcp):
-        answer = await api.client.post(
-            "/responses", json={"input": "Go.", "tools": TOOLS}, headers=TRACEPARENT
-        )
+        body = {"input": "Go.", "tools": TOOLS}
+        answer = await api.client.post("/responses", json=body, headers=TRACEPARENT)
         await api.service.close()
     response = answer.json()
     assert response["status"] == "completed"

@@ -59,43 +59,35 @@ def planned(root: Path) -> list[FileChange]:
     return plan(parse(patch(*lines, *moved)), root)
 
 
-@pytest.mark.parametrize("nth", range(1, 6))
-def test_a_failed_rename_undoes_the_earlier_ones(
-    root: Path, nth: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changes = planned(root)
-    before, replace, calls = sorted(root.rglob("*")), os.replace, 0
-    contents = files(root)
+def fail_at(monkeypatch: pytest.MonkeyPatch, renames: range) -> list[Any]:
+    """Lets these renames fail; the list has all of them."""
+    replace, calls = os.replace, list[Any]()
 
     def fails(source: Any, target: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == nth:
+        calls.append(target)
+        if len(calls) in renames:
             raise OSError(28, "No space left on device")
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", fails)
+    return calls
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_failed_rename_undoes_earlier_ones(root: Path, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = planned(root)
+    before, contents = sorted(root.rglob("*")), files(root)
+    calls = fail_at(monkeypatch, range(nth, nth + 1))
     with pytest.raises(PatchError, match=r"No space left on device\. Nothing was changed"):
         apply(changes, root)
-    assert calls >= nth
+    assert len(calls) >= nth
     assert files(root) == contents
     assert sorted(root.rglob("*")) == before
 
 
-def test_a_change_that_cannot_be_undone_is_named_and_its_copy_kept(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_cannot_be_undone_keeps_its_copy(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = plan(parse(patch("*** Delete File: g", "*** Delete File: f")), root)
-    replace, calls = os.replace, 0
-
-    def fails(source: Any, target: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 1:
-            raise OSError(5, "Input/output error")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", fails)
+    fail_at(monkeypatch, range(2, 9))
     with pytest.raises(PatchError, match=r"could not be undone in g \(kept as (\S+)\)"):
         apply(changes, root)
     assert [p.read_text() for p in root.glob(".*.patch")] == ["g\n"]

@@ -48,9 +48,7 @@ async def test_tls_requests_and_checks_the_name_and_not_the_address() -> None:
     assert names == ["named.example", "other.example"]
 
 
-async def test_no_cookie_referrer_or_credential_is_sent_and_no_proxy_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_no_cookie_referrer_credential_or_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
@@ -77,15 +75,10 @@ async def test_five_redirects_are_followed_and_not_more() -> None:
 
 
 async def test_the_domain_filter_applies_to_every_redirect() -> None:
-    def permits(url: str) -> bool:
-        return "named.example" in url
-
     elsewhere = Answer(status=302, headers={"Location": "http://other.example/"})
-    with (
-        serve(lambda seen: elsewhere) as server,
-        pytest.raises(PageError, match=r"other\.example is not among"),
-    ):
-        await lab_fetcher().get(f"http://named.example:{server.port}/", permits)
+    refusal = pytest.raises(PageError, match=r"other\.example is not among")
+    with serve(lambda seen: elsewhere) as server, refusal:
+        await lab_fetcher().get(f"http://named.example:{server.port}/", lambda url: "named.example" in url)
 
 
 async def test_a_long_body_is_cut_and_marked() -> None:
@@ -117,7 +110,6 @@ async def test_compressed_bodies_are_read_and_a_bomb_stops_at_the_cap(encoding: 
     ("answer", "words"),
     [
         (Answer("gone", status=404), "404 Not Found"),
-        (Answer("no", status=503), "503 Service Unavailable"),
         (Answer("odd", status=599), "599"),
         (Answer(status=304), "304"),
         (Answer(b"??", headers={"Content-Encoding": "br"}), "br"),
@@ -132,24 +124,14 @@ async def test_a_response_that_is_not_a_page_is_explained(answer: Answer, words:
 
 async def test_a_server_that_goes_silent_costs_only_the_time_limit() -> None:
     release = threading.Event()
-
-    def answer(seen: Seen) -> Answer:
-        release.wait(10)
-        return Answer("late")
-
-    with serve(answer) as server:
+    with serve(lambda seen: Answer("late" if release.wait(10) else "later")) as server:
         try:
             with pytest.raises(PageError, match=r"within 0\.2 seconds"):
                 await lab_fetcher(timeout=0.2).get(server.url)
         finally:
             release.set()
-
-
-async def test_a_missing_server_is_explained_without_its_address() -> None:
-    with serve(lambda seen: Answer()) as server:
-        port = server.port
-    with pytest.raises(PageError, match="no connection") as refusal:
-        await lab_fetcher().get(f"http://named.example:{port}/")
+    with pytest.raises(PageError, match="no connection") as refusal:  # it has ended
+        await lab_fetcher().get(f"http://named.example:{server.port}/")
     assert "127.0.0.1" not in str(refusal.value)
 
 
@@ -158,10 +140,8 @@ async def test_the_next_address_is_tried_where_the_first_does_not_answer() -> No
         return ["127.0.0.2", "127.0.0.1"]
 
     with serve(lambda seen: Answer("second")) as server:
-        fetched = await Fetcher(allow_private_hosts=True, resolver=two).get(
-            f"http://two.example:{server.port}/"
-        )
-    assert fetched.data == b"second"
+        fetcher = Fetcher(allow_private_hosts=True, resolver=two)
+        assert (await fetcher.get(f"http://two.example:{server.port}/")).data == b"second"
 
 
 @pytest.mark.parametrize("host", ["xn--localhost-", "xn--a", "xn--", "xn--zzzz.example"])

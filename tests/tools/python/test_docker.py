@@ -47,9 +47,7 @@ def containers(owner: str = "") -> list[str]:
     return subprocess.run(listed, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
-async def test_no_attempt_to_escape_from_a_container_succeeds(
-    make_tool: MakeTool, known: dict[str, Any]
-) -> None:
+async def test_no_attempt_to_escape_succeeds(make_tool: MakeTool, known: dict[str, Any]) -> None:
     tool = make_tool(timeout=120.0)
     other = tool.open()
     await other.write("other-session", b"x")
@@ -136,11 +134,11 @@ STAYS = "import os; os.execv('/bin/sleep', ['sleep', '600'])"
 
 async def test_what_a_killed_server_leaves_ends_by_itself_or_at_the_next_start(sandbox: Sandbox) -> None:
     stays = f"import threading; threading.Timer(0.1, lambda: exec({STAYS!r})).start()"
-    server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVER, "1", stays, stdout=asyncio.subprocess.PIPE
-    )
-    words, _ = await server.communicate()
-    owner = words.decode().strip()
+    words, pipe = (sys.executable, "-c", SERVER, "1", stays), asyncio.subprocess.PIPE
+    words, pipe = (sys.executable, "-c", SERVER, "1", stays), asyncio.subprocess.PIPE
+    server = await asyncio.create_subprocess_exec(*words, stdout=pipe)
+    printed, _ = await server.communicate()
+    owner = printed.decode().strip()
     for _ in range(300):
         if len(containers(owner)) <= 1:
             break
@@ -165,8 +163,6 @@ async def test_a_call_cancelled_while_its_container_starts_leaves_no_container(m
 
 async def test_an_uploaded_file_belongs_to_the_code(session: PythonSession) -> None:
     await session.write("folder/data.csv", b"a,b\n")
-    source = (
-        "open('folder/data.csv', 'a').write('1,2'); open('folder/new', 'w').close(); print(os.getuid() > 0)"
-    )
-    assert await output_of(session, "import os; " + source) == "True"
+    append = "import os; open('folder/data.csv', 'a').write('1,2'); open('folder/new', 'w').close(); "
+    assert await output_of(session, append + "print(os.getuid() > 0)") == "True"
     assert await session.read("folder/data.csv") == b"a,b\n1,2"
