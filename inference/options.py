@@ -29,7 +29,7 @@ def option(
     secret: str = "no",
 ) -> T:
     """`also`: what other programs call it. `common`: it is among the first that a help shows."""
-    row = {"kind": values, "section": "Model", "help": help, "also": also, "common": common, "secret": secret}
+    row = {"kind": values, "help": help, "also": also, "common": common, "secret": secret}
     return field(default=default, metadata=row)
 
 

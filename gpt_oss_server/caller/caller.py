@@ -80,10 +80,7 @@ class Caller:
             return cls(Access(owner), owner)
         tools = stored["tools"]
         access = Access(
-            owner,
-            stored["name"],
-            None if tools is None else frozenset(tools),
-            KeyLimits(**stored["limits"]),
+            owner, stored["name"], None if tools is None else frozenset(tools), KeyLimits(**stored["limits"])
         )
         return cls(access, stored["client"], stored["labels"])
 

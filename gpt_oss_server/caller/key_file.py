@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +51,7 @@ def read_keys(text: str, place: str, defaults: KeyLimits, tools: Sequence[str]) 
 
     `tools` are the names of the tools that a key may be allowed.
     """
-    found: dict[bytes, Access] = {}
+    keys: dict[bytes, Access] = {}
     named: dict[str, Access] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -58,19 +59,16 @@ def read_keys(text: str, place: str, defaults: KeyLimits, tools: Sequence[str]) 
         where = f"{place}, line {number}"
         access = _read_line(line.split(), where, defaults)
         if unknown := sorted((access.tools or frozenset()) - frozenset(tools)):
-            raise SettingsError(
-                f"{where}: tools must be all, none, or a list out of {', '.join(tools)}, not {unknown[0]!r}."
-            )
-        if access.digest in found:
+            must = f"must be all, none, or a list out of {', '.join(tools)}"
+            raise SettingsError(f"{where}: tools {must}, not {unknown[0]!r}.")
+        if access.digest in keys:
             raise SettingsError(f"{where}: this key is in an earlier line too. Remove one of them.")
         earlier = named.setdefault(access.owner, access)
         if replace(earlier, digest=b"") != replace(access, digest=b""):
-            raise SettingsError(
-                f"{where}: an earlier key named {access.name} has other limits or tools. Keys of one name "
-                "are one owner, so give them the same."
-            )
-        found[access.digest] = access
-    return found
+            problem = f"an earlier key named {access.name} has other limits or tools."
+            raise SettingsError(f"{where}: {problem} Keys of one name are one owner, so give them the same.")
+        keys[access.digest] = access
+    return keys
 
 
 def _read_line(words: list[str], where: str, defaults: KeyLimits) -> Access:
@@ -82,10 +80,8 @@ def _read_line(words: list[str], where: str, defaults: KeyLimits) -> Access:
         name, equals, value = word.partition("=")
         read = _FIELDS.get(name)
         if not equals or read is None:
-            raise SettingsError(
-                f"{where}: after the key, each word must be FIELD=VALUE with one of the fields "
-                f"{', '.join(_FIELDS)}."
-            )
+            must = f"each word must be FIELD=VALUE with one of the fields {', '.join(_FIELDS)}"
+            raise SettingsError(f"{where}: after the key, {must}.")
         if name in seen:
             raise SettingsError(f"{where}: {name} is set twice.")
         seen.add(name)
@@ -98,10 +94,8 @@ Reader = Callable[[Access, str, str, str], Access]
 
 def _read_name(access: Access, field: str, value: str, where: str) -> Access:
     if not _NAME.fullmatch(value) or value.startswith("key-"):
-        raise SettingsError(
-            f"{where}: a name must have 1 to 64 letters, digits, `_`, `.` or `-`, and must not begin "
-            "with `key-`."
-        )
+        must = "must have 1 to 64 letters, digits, `_`, `.` or `-`, and must not begin with `key-`"
+        raise SettingsError(f"{where}: a name {must}.")
     return replace(access, owner=value, name=value)
 
 
@@ -113,15 +107,11 @@ def _read_tools(access: Access, field: str, value: str, where: str) -> Access:
 
 def _read_limit(access: Access, field: str, value: str, where: str) -> Access:
     kind = _LIMITS[field]
-    try:
-        limit = kind.parse(value)
-        fits = kind.holds(limit)
-    except ValueError:
-        fits = False
-    if not fits:
-        raise SettingsError(f"{where}: {field} {kind.must}, not {value!r}.")
-    changed: dict[str, Any] = {field: limit}
-    return replace(access, limits=replace(access.limits, **changed))
+    with suppress(ValueError):
+        limit: Any = kind.parse(value)
+        if kind.holds(limit):
+            return replace(access, limits=replace(access.limits, **{field: limit}))
+    raise SettingsError(f"{where}: {field} {kind.must}, not {value!r}.")
 
 
 _FIELDS: Mapping[str, Reader] = {

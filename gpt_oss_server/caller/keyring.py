@@ -88,8 +88,8 @@ class Keyring:
             await asyncio.to_thread(self.reload)
 
     def find_digest(self, digest: bytes) -> Access | None:
-        found = self._keys.get(self._place(digest), _NO_KEY)
-        return found if hmac.compare_digest(found.digest, digest) else None
+        access = self._keys.get(self._place(digest), _NO_KEY)
+        return access if hmac.compare_digest(access.digest, digest) else None
 
     def _place(self, digest: bytes) -> bytes:
         return hmac.digest(self._secret, digest, "sha256")
@@ -108,10 +108,8 @@ class Keyring:
             raise SettingsError(f"{place} cannot be read: {error.strerror or error}.") from error
         keys = read_keys(text, place, self._defaults, self._tools)
         if not keys:
-            raise SettingsError(
-                f"{place} has no key. Put one key on a line, or leave the setting out for a server without "
-                "keys."
-            )
+            advice = "Put one key on a line, or leave the setting out for a server without keys."
+            raise SettingsError(f"{place} has no key. {advice}")
         return keys
 
 
@@ -130,7 +128,7 @@ def default_limits(settings: Settings) -> KeyLimits:
 
 def _version(file: Path) -> _Version | None:
     try:
-        found = file.stat()
+        state = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return state.st_mtime_ns, state.st_size, state.st_ino

@@ -56,11 +56,9 @@ class Limiter:
         """Counts a request. Raises a 429."""
         most = access.limits.concurrent
         if most is not None and self._at_work[access.owner] >= most:
-            raise RateLimitExceeded(
-                f"This API key has {most} requests at work, as many as it may. Please try again in "
-                f"{duration(_RETRY_SECONDS)}.",
-                retry_after=_RETRY_SECONDS,
-            )
+            problem = f"This API key has {most} requests at work, as many as it may."
+            advice = f"Please try again in {duration(_RETRY_SECONDS)}."
+            raise RateLimitExceeded(f"{problem} {advice}", retry_after=_RETRY_SECONDS)
         self._at_work[access.owner] += 1
         try:
             await self._take(list(self._charges("requests", access, 1)))
@@ -90,12 +88,11 @@ class Limiter:
 
     def headers(self, access: Access) -> dict[str, str]:
         """What is left, of the key's limits and those of all whichever allow less."""
-        found: dict[str, str] = {}
+        headers: dict[str, str] = {}
         for kind in _WORDS:
-            lefts = [self._left_now(charge) for charge in self._charges(kind, access, 0)]
-            if lefts:
-                found |= limit_headers(kind, min(lefts, key=lambda left: left.amount))
-        return found
+            if lefts := [self._left_now(charge) for charge in self._charges(kind, access, 0)]:
+                headers |= limit_headers(kind, min(lefts, key=lambda left: left.amount))
+        return headers
 
     def has_limits(self, access: Access) -> bool:
         """Whether any header tells of one."""

@@ -130,11 +130,7 @@ class RequestRecord:
         return self.method in ("GET", "HEAD") and not self.path.startswith("/v1/")
 
     def _all_fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "request_id": self.id,
-            "method": self.method,
-            "path": _harmless(self.path),
-        }
+        fields: dict[str, Any] = {"request_id": self.id, "method": self.method, "path": _harmless(self.path)}
         if self._status is not None:
             fields["status"] = self._status
         fields |= self._fields

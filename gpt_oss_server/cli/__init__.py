@@ -1,5 +1,1 @@
-"""The command line.
-
-Takes the words of a command line and returns an exit code. `main` names the commands and loads them; `house`
-checks that Python found this project's own packages. It must not know what a command does.
-"""
+"""The command line: takes its words and returns an exit code. `main` must not know what a command does."""

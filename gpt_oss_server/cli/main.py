@@ -28,12 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A character that cannot be decoded or encoded is replaced; the rest of the text survives.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    foreign = foreign_packages()
-    if foreign:
-        console.err(
-            f"{foreign} Start from another folder, or with the command `{PROGRAM}`, which does not look in "
-            "the current one."
-        )
+    if foreign := foreign_packages():
+        start = f"Start from another folder, or with the command `{PROGRAM}`"
+        console.err(f"{foreign} {start}, which does not look in the current one.")
         return 1
     words = whole_switches(expanded(sys.argv[1:] if argv is None else argv))
     parser = build_parser(everything="--help-all" in words)
@@ -88,6 +85,6 @@ def _report(error: Exception, settings: Settings) -> int:
         return 1
     if settings.log_level == "debug":
         raise error
-    kind = type(error).__name__
-    console.err(f"A bug in {PROGRAM}: {kind}: {error}. `--log-level debug` shows where.")
+    bug = f"A bug in {PROGRAM}: {type(error).__name__}: {error}."
+    console.err(f"{bug} `--log-level debug` shows where.")
     return 1

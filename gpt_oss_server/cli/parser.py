@@ -1,14 +1,10 @@
-"""The commands and the parser of the command line.
-
-Takes nothing but the commands' own modules. Returns a parser whose errors are sentences and whose help shows
-the common flags first.
-"""
+"""The commands, and the parser of the command line: its errors are sentences, its help shows common flags."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gpt_oss_server.cli.line.corrections import PROGRAM
 from gpt_oss_server.cli.line.mistakes import as_sentence
@@ -60,26 +56,15 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(*, everything: bool = True) -> Parser:
     """Without `everything`, the help shows the common flags and how to see the rest."""
-    parser = Parser(
-        prog=PROGRAM,
-        description=INTRODUCTION,
-        epilog=FIRST_STEPS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    form: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = Parser(prog=PROGRAM, description=INTRODUCTION, epilog=FIRST_STEPS, **form)
     parser.add_argument("-V", "--version", action="store_true", help="show this program's version and exit")
     parser.subcommands = {}
     words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         module = importlib.import_module(f"gpt_oss_server.cli.commands.{name}")
-        sub = words.add_parser(
-            name,
-            help=summary,
-            description=module.__doc__,
-            epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        about = {"description": module.__doc__, "epilog": module.EXAMPLES}
+        sub = words.add_parser(name, help=summary, **about, **form)
         sub.add_argument("--help-all", action="help", help="show every flag and exit")
         module.add_arguments(sub, everything=everything)
         sub.set_defaults(run=module.run)

@@ -1,9 +1,8 @@
 """Binds a turn to the form that its request requires: by a grammar for the engine, or by a check afterwards.
 
-Takes the allowed calls, the form of the answer, and whether a call is required, in terms of no API. Returns a
-`Binding`, or raises a 400 that names the schema's keyword and place. An engine that enforces grammars gets
-one for every turn, so that headers are always legal. One that takes them as text gets one too, and the
-finished turn is checked for what such a text leaves free. For all others there is only the check.
+An engine that enforces grammars gets one for every turn, so that headers are always legal. One that takes
+them as text gets one too, and the finished turn is checked for what such a text leaves free. For all others
+there is only the check. A form that cannot be enforced is a 400 that names the schema's keyword and place.
 """
 
 from __future__ import annotations
@@ -185,10 +184,8 @@ def _spelled(wanted: Wanted, encoding: Encoding, shape: TurnShape) -> SpelledTur
 
 
 def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
-    return UnsupportedSchema(
-        f"The request's schemas and grammars are too large to be enforced together: {error}.",
-        param=wanted.param,
-    )
+    problem = f"The request's schemas and grammars are too large to be enforced together: {error}."
+    return UnsupportedSchema(problem, param=wanted.param)
 
 
 def _bound(wanted: Wanted, answer: Body, callees: Sequence[Callee], compiled: _Compile) -> Binding:
@@ -212,11 +209,9 @@ def _begun(grammar: CompiledGrammar | SpelledTurn, wanted: Wanted) -> Grammar:
     try:
         return grammar.after(wanted.begun)
     except GrammarError:
-        raise InvalidRequest(
-            "The start of the answer does not fit the form that the request requires of the answer. Change "
-            "the start, or leave out the form.",
-            param=wanted.begun_param,
-        ) from None
+        problem = "The start of the answer does not fit the form that the request requires of the answer."
+        advice = "Change the start, or leave out the form."
+        raise InvalidRequest(f"{problem} {advice}", param=wanted.begun_param) from None
 
 
 def _form(grammars: Grammars, form: Schema | TextGrammar) -> JsonBody | TextBody:
@@ -226,13 +221,11 @@ def _form(grammars: Grammars, form: Schema | TextGrammar) -> JsonBody | TextBody
         return JsonBody((enforceable if form.strict else as_far_as_enforceable)(grammars, form.given))
     except SchemaRefused as refused:
         place = f" at `{refused.at}`" if refused.at else ""
-        raise UnsupportedSchema(
-            f"`{form.param}`: the schema cannot be enforced{place}: {refused}.", param=form.param
-        ) from None
+        problem = f"`{form.param}`: the schema cannot be enforced{place}: {refused}."
+        raise UnsupportedSchema(problem, param=form.param) from None
     except GrammarRefused as refused:
-        raise UnsupportedGrammar(
-            f"`{form.param}`: the grammar cannot be enforced: {refused}.", param=form.param
-        ) from None
+        problem = f"`{form.param}`: the grammar cannot be enforced: {refused}."
+        raise UnsupportedGrammar(problem, param=form.param) from None
 
 
 def _callees(wanted: Wanted, bodies: Mapping[str, JsonBody | TextBody]) -> list[Callee]:

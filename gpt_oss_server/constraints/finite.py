@@ -1,8 +1,4 @@
-"""Checks that some finite JSON fits a schema; no answer can end if a schema requires itself without end.
-
-Takes a schema that `schema_support.py` has read. The check is necessary because the grammar would accept such
-a schema and never let the answer end.
-"""
+"""Checks that some finite JSON fits a schema; no answer can end if a schema requires itself without end."""
 
 from __future__ import annotations
 

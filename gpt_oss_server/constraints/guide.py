@@ -1,9 +1,7 @@
-"""A guide for the arguments of a tool that is not strict: names and types of properties, from its schema.
+"""A guide for the arguments of a tool that is not strict: a schema that an engine enforces cheaply.
 
-Takes the schema of the arguments as a client sent it. Returns a schema that an engine enforces cheaply: it
-has names, types, required properties and listed values, and no patterns, formats, lengths or bounds, which
+It has names, types, required properties and listed values, and no patterns, formats, lengths or bounds, which
 the prompt still declares. A guide never refuses a request: where a schema is of no use, any object will do.
-It must not know tools.
 """
 
 from __future__ import annotations

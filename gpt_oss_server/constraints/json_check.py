@@ -1,6 +1,5 @@
-"""Checks whether a JSON value fits a schema.
+"""Checks whether a JSON value fits a schema that `schema_support.py` has read.
 
-Takes a schema that `schema_support.py` has read, and a value. Returns what is wrong and where, or None.
 llguidance matches patterns and formats, in time linear in the text: the schema is the client's, and a
 backtracking match of its pattern could block all other requests.
 """
@@ -18,7 +17,6 @@ from gpt_oss_server.json_values import resolve
 
 _MOST_STEPS = 200_000  # anyOf within anyOf can take exponentially many
 _MOST_DEPTH = 150
-
 
 Schema = Mapping[str, Any]
 

@@ -1,6 +1,5 @@
 """Prepares a client's JSON schema for enforcement, or refuses it with the place of the error.
 
-Takes a schema as it was sent. Returns one that llguidance enforces and that some finite answer fits.
 llguidance itself decides what `schema_support.py` cannot (is this pattern regular? do these cases overlap?).
 Its errors have no place; this module finds it by testing the schema's parts.
 """
@@ -14,12 +13,7 @@ from typing import Any
 from gpt_oss_server.constraints.finite import has_finite_value
 from gpt_oss_server.constraints.grammar import schema_json
 from gpt_oss_server.constraints.matcher import Grammars, first_line_and_cause
-from gpt_oss_server.constraints.schema_support import (
-    OF_THE_REST,
-    SchemaMalformed,
-    SchemaRefused,
-    read_schema,
-)
+from gpt_oss_server.constraints.schema_support import OF_THE_REST, SchemaMalformed, SchemaRefused, read_schema
 
 _SEARCH_SECONDS = 0.5  # an error without its place is better than a long search
 _HOME = "x-whole"
@@ -73,8 +67,8 @@ def _loosened(grammars: Grammars, clean: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
-    found = grammars.problem(f"start: %json {schema_json(schema)}\n")
-    return None if found is None else _readable(found)
+    problem = grammars.problem(f"start: %json {schema_json(schema)}\n")
+    return None if problem is None else _readable(problem)
 
 
 def _culprit(grammars: Grammars, whole: dict[str, Any]) -> tuple[str, str] | None:

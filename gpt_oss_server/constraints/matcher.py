@@ -1,8 +1,7 @@
-"""Compiles grammars, with llguidance, to the form that engines enforce.
+"""Compiles grammars of Lark text, in which `<[200005]>` stands for a token, to the form that engines enforce.
 
-Takes a grammar as Lark text, in which `<[200005]>` stands for a token. Returns a `Grammar` of
-`inference.grammar`, or a sentence that explains what is wrong with it. llguidance is imported on first use,
-so that a server without it runs and refuses only what needs it. It must not know Harmony's messages.
+llguidance is imported on first use, so that a server without it runs and refuses only what needs it. It must
+not know Harmony's messages.
 """
 
 from __future__ import annotations
@@ -70,12 +69,9 @@ class MatcherState:
         place = ctypes.addressof(ctypes.c_char.from_buffer(rows)) if own else 0
         jobs = [(state._matcher, row) for row, state in enumerate(own)]
         _executor().unsafe_compute_mask_ptr(jobs, place, _MASK_BYTES, len(own))
-        return [
-            state._failure()
-            if state._matcher.is_error()
-            else bytes(rows[row * _MASK_BYTES : (row + 1) * _MASK_BYTES])
-            for row, state in enumerate(own)
-        ]
+        masks = [bytes(rows[at : at + _MASK_BYTES]) for at in range(0, len(rows), _MASK_BYTES)]
+        pairs = zip(own, masks, strict=True)
+        return [state._failure() if state._matcher.is_error() else mask for state, mask in pairs]
 
     def _failure(self) -> EngineFailed:
         return EngineFailed(f"The request's grammar cannot be followed: {_first_line(self._matcher)}")
@@ -101,9 +97,8 @@ class Grammars:
             ) from None
         self._library: Any = llguidance
         self._limits = llguidance.LLParserLimits(verbose_errors=False)
-        self._tokenizer = self._library.LLTokenizer(
-            _Vocabulary(encoding), eos_token=[ENDOFTEXT], slices=list(_SLICES)
-        )
+        vocabulary, make = _Vocabulary(encoding), self._library.LLTokenizer
+        self._tokenizer = make(vocabulary, eos_token=[ENDOFTEXT], slices=list(_SLICES))
 
     def compile(self, lark: str) -> CompiledGrammar:
         matcher = self._library.LLMatcher(self._tokenizer, lark, log_level=0, limits=self._limits)
@@ -118,8 +113,8 @@ class Grammars:
 
     def problem(self, lark: str) -> str | None:
         """What is wrong with a grammar, checked without the vocabulary; None if nothing is."""
-        found = self._library.LLMatcher.validate_grammar(lark, limits=self._limits)
-        return None if not found or found.startswith("WARNING") else str(found)
+        problem = self._library.LLMatcher.validate_grammar(lark, limits=self._limits)
+        return None if not problem or problem.startswith("WARNING") else str(problem)
 
 
 class _Vocabulary:

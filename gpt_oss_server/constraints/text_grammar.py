@@ -1,8 +1,7 @@
 """Prepares a client's grammar of text (Lark or a regular expression) for enforcement, or refuses it.
 
-Takes a grammar as it was sent. Returns Lark text that llguidance takes. It describes only text: special
-tokens and references to other grammars are refused, so that no body can end its message or start another. It
-must not know requests or tools.
+It describes only text: special tokens and references to other grammars are refused, so that no body can end
+its message or start another.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ def _as_lark(definition: str) -> str:
         return str(any_to_lark(definition))
     except RecursionError:
         raise GrammarRefused("it is nested too deeply") from None
-    except Exception as error:
-        # Whatever the converter raises: it has no root of its errors.
+    except Exception as error:  # the converter has no root of its errors
         raise GrammarRefused(_readable(str(error) or type(error).__name__)) from None
 
 

@@ -1,7 +1,4 @@
-"""Checks whether a finished turn has the required form, for engines that do not enforce grammars.
-
-Takes the turn's messages. Returns a sentence that explains what is wrong, or None. It never changes the turn.
-"""
+"""Checks whether a finished turn has the required form, for engines that do not enforce grammars."""
 
 from __future__ import annotations
 
@@ -56,20 +53,16 @@ class TurnCheck:
         if isinstance(self.answer, JsonBody):
             problem = self._json_problem(self.answer, text)
             return problem and f"The model's answer does not fit the requested format: {problem}."
-        return (
-            None
-            if self._follows(self.answer, text)
-            else "The model's answer does not follow the requested grammar."
-        )
+        follows = self._follows(self.answer, text)
+        return None if follows else "The model's answer does not follow the requested grammar."
 
     def _call_problem(self, recipient: str, text: str) -> str | None:
         body = self.bodies.get(recipient)
         if isinstance(body, JsonBody):
             problem = self._json_problem(body, text)
             return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
-        return (
-            None if self._follows(body, text) else f"The input for '{recipient}' does not follow its grammar."
-        )
+        follows = self._follows(body, text)
+        return None if follows else f"The input for '{recipient}' does not follow its grammar."
 
     def _json_problem(self, body: JsonBody, text: str) -> str | None:
         try:

@@ -1,7 +1,4 @@
-"""What a request requires of the form of a turn, in terms of no API and of no grammar.
-
-Tooling and the APIs make a `Wanted`; `binding.py` turns it into grammars or a check.
-"""
+"""What a request requires of the form of a turn, in terms of no API and of no grammar."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The texts of system and developer messages: what the model reads about itself and its tools.
 
-Takes settings, tool declarations and response formats. Returns plain text in the wording that the model was
-trained on: byte for byte that of Harmony's own renderer, except where that renderer is lossy. It must not
-know tokens or the conversation.
+Byte for byte those of Harmony's own renderer, except where that renderer is lossy. It must not know tokens or
+the conversation.
 """
 
 from __future__ import annotations

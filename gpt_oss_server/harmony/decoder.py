@@ -55,6 +55,7 @@ from gpt_oss_server.harmony.encoding import (
     Encoding,
 )
 from gpt_oss_server.harmony.events import (
+    Channel,
     ClosedBy,
     HarmonyEvent,
     Header,
@@ -74,12 +75,7 @@ from gpt_oss_server.harmony.header import (
 )
 from gpt_oss_server.harmony.recipients import Recipients
 
-_ENDS = {
-    END: ClosedBy.END,
-    RETURN: ClosedBy.RETURN,
-    CALL: ClosedBy.CALL,
-    ENDOFTEXT: ClosedBy.RETURN,
-}
+_ENDS = {END: ClosedBy.END, RETURN: ClosedBy.RETURN, CALL: ClosedBy.CALL, ENDOFTEXT: ClosedBy.RETURN}
 _MARKS = {CHANNEL: Mark.CHANNEL, CONSTRAIN: Mark.CONSTRAIN}
 
 # Names of functions and of their namespaces have up to 64 characters each; anything longer is not a header.
@@ -104,7 +100,7 @@ class _OpenHeader:
 
     @property
     def spelt(self) -> str:
-        return "".join(part if isinstance(part, str) else part.value for part in self.parts)
+        return "".join(part if isinstance(part, str) else part.value for part in self.parts).strip()
 
     @property
     def words(self) -> int:
@@ -143,15 +139,16 @@ class Decoder:
 
     @property
     def in_reasoning(self) -> bool:
-        """Whether the open message is reasoning and not a call."""
-        message = self._message
-        return message is not None and message.header.channel == "analysis" and not message.header.recipient
+        return self._is_in("analysis")
 
     @property
     def in_answer(self) -> bool:
-        """Whether the open message is the answer."""
+        return self._is_in("final")
+
+    def _is_in(self, channel: Channel) -> bool:
+        """Whether the open message is in this channel and not a call."""
         message = self._message
-        return message is not None and message.header.channel == "final" and not message.header.recipient
+        return message is not None and message.header.channel == channel and not message.header.recipient
 
     @property
     def in_character(self) -> bool:
@@ -302,7 +299,7 @@ class Decoder:
     def _end_in_header(self, header: _OpenHeader, closed_by: ClosedBy) -> None:
         reading = self._read_cut(header)
         if not reading.text.strip():
-            self._slip(SlipKind.STOP_IN_HEADER, f"a message ended in its header: '{header.spelt.strip()}'")
+            self._slip(SlipKind.STOP_IN_HEADER, f"a message ended in its header: '{header.spelt}'")
         else:
             self._slip_without_message(reading)
         if reading.is_message or reading.text.strip():
@@ -318,7 +315,7 @@ class Decoder:
             self._slip_without_message(reading)
             self._open(header, reading)
         elif header.parts or header.begun:
-            self._slip(SlipKind.CUT_HEADER, f"the tokens ended in a header: '{header.spelt.strip()}'")
+            self._slip(SlipKind.CUT_HEADER, f"the tokens ended in a header: '{header.spelt}'")
         self._header = None
 
     def _slip_without_message(self, reading: Reading) -> None:

@@ -58,9 +58,8 @@ class Layout:
 
     def tokens(self) -> list[int]:
         tokens: list[int] = []
-        for segment in self.segments:
-            tokens += segment.tokens
-        tokens += self.cue
+        for part in (*(segment.tokens for segment in self.segments), self.cue):
+            tokens += part
         return tokens
 
 
@@ -87,10 +86,7 @@ def last_answer(history: Sequence[Segment]) -> int:
 
 
 def since_compaction(history: Sequence[Segment]) -> tuple[Segment, ...]:
-    """The history from the newest compaction on, which replaces all earlier segments except instructions.
-
-    Instructions that the compaction kept are not repeated.
-    """
+    """The newest compaction and what follows it, after earlier instructions that it did not keep."""
     last = max((i for i, segment in enumerate(history) if segment.stands_for), default=None)
     if last is None:
         return tuple(history)

@@ -16,7 +16,7 @@ def harmony_library() -> str:
         return "not installed"
     imported = Path(spec.origin).resolve()
     for name in ("oss-harmony", "openai-harmony"):
-        for found in metadata.distributions(name=name):
-            if Path(str(found.locate_file("openai_harmony/__init__.py"))).resolve() == imported:
-                return f"{name} {found.version}"
+        for package in metadata.distributions(name=name):
+            if Path(str(package.locate_file("openai_harmony/__init__.py"))).resolve() == imported:
+                return f"{name} {package.version}"
     return f"unknown, at {imported}"

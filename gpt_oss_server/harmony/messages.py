@@ -1,8 +1,7 @@
 """Harmony tokens as JSON messages: the model's input and output, for a person to read.
 
-Takes whole messages as token ids. Returns objects in the form of the Harmony library's own (`to_dict`), with
-texts as the model sees them: system and developer messages are not taken apart. It does not judge: a
-malformed header ends up in `name` and `content_type`.
+They have the form of the Harmony library's own (`to_dict`), with texts as the model sees them. A malformed
+header ends up in `name` and `content_type`.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ def _message(header: str, text: str) -> dict[str, Any]:
     rest = header[author.end() :] if author else header
     recipient, channel = _RECIPIENT.search(rest), _CHANNEL.search(rest)
     words = _CHANNEL.sub(" ", _RECIPIENT.sub(" ", rest)).split()
-    found = {
-        "channel": channel[1] if channel else None,
-        "recipient": recipient[1] if recipient else None,
-        "content_type": " ".join(words) or None,
-    }
-    present = {key: value for key, value in found.items() if value}
+    fields = {"channel": channel and channel[1], "recipient": recipient and recipient[1]}
+    fields["content_type"] = " ".join(words)
+    present = {key: value for key, value in fields.items() if value}
     return {"role": role, "name": name or None, "content": [{"type": "text", "text": text}], **present}

@@ -1,9 +1,8 @@
-"""Messages to token ids: everything that a prompt consists of.
+"""Messages to token ids: everything that a prompt consists of. It must not know requests, items or engines.
 
-Takes texts, calls, results and sampled tokens. Returns `Segment`s, and prompts made of them. Messages have
-the tokens that the library would give them, except past calls and their results, whose form differs between
-the library's releases, and the schemas of functions, where its renderer is lossy (typescript.py). It must not
-know requests, items or engines.
+Messages have the tokens that the library would give them, except past calls and their results, whose form
+differs between the library's releases, and the schemas of functions, where its renderer is lossy
+(typescript.py).
 """
 
 from __future__ import annotations
@@ -20,16 +19,7 @@ from gpt_oss_server.harmony.declarations import (
     Effort,
     ToolNamespace,
 )
-from gpt_oss_server.harmony.encoding import (
-    CALL,
-    CHANNEL,
-    CONSTRAIN,
-    END,
-    MESSAGE,
-    START,
-    STOP_IDS,
-    Encoding,
-)
+from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, START, STOP_IDS, Encoding
 from gpt_oss_server.harmony.events import Channel, ClosedBy, MessageFinished
 from gpt_oss_server.harmony.history import Layout, Segment, kept, split_leading_instructions
 

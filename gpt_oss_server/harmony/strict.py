@@ -1,8 +1,4 @@
-"""What the library's own parser makes of sampled tokens, for comparison: it stops at most slips.
-
-Takes the tokens of a completion. Returns its messages, and where and why it stopped. Nothing that is served
-depends on it.
-"""
+"""What the library's own parser makes of sampled tokens, for comparison: it stops at most slips."""
 
 from __future__ import annotations
 
@@ -32,18 +28,14 @@ class StrictReading:
 def read_strictly(tokens: Sequence[int], encoding: Encoding) -> StrictReading:
     """The reading of `StreamableParser`. The end of the tokens closes an open message, as for its users."""
     parser = openai_harmony.StreamableParser(encoding.library, openai_harmony.Role.ASSISTANT)
-    stopped_at, problem = None, ""
-    for place, token in enumerate(tokens):
-        try:
+    at, stopped_at, problem = 0, None, ""
+    try:
+        for token in tokens:
             parser.process(token)
-        except openai_harmony.HarmonyError as error:
-            stopped_at, problem = place, str(error)
-            break
-    if stopped_at is None:
-        try:
-            parser.process_eos()
-        except openai_harmony.HarmonyError as error:
-            stopped_at, problem = len(tokens), str(error)
+            at += 1
+        parser.process_eos()
+    except openai_harmony.HarmonyError as error:
+        stopped_at, problem = at, str(error)
     return StrictReading(tuple(map(_message, parser.messages)), stopped_at, problem)
 
 

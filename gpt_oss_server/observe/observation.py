@@ -1,7 +1,6 @@
 """What one server lets its operator see: figures, and traces and metrics if something takes them.
 
-Takes the settings. Returns the parts that the application puts where the work is. It must not know how
-figures are counted, nor what a span holds.
+It must not know how figures are counted, nor what a span holds.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 
 class Observation:
     def __init__(
-        self,
-        settings: Settings,
-        tracers: TracerProvider | None = None,
-        meters: MeterProvider | None = None,
+        self, settings: Settings, tracers: TracerProvider | None = None, meters: MeterProvider | None = None
     ) -> None:
         """`tracers`, `meters`: where these go, instead of what the settings and the environment say."""
         self._metrics = None if settings.metrics_names == "off" else Metrics(settings.metrics_names)
@@ -63,9 +59,7 @@ class Observation:
     def add_spans(self, app: FastAPI) -> None:
         """Spans of requests. Add the layers that these shall see before them."""
         if self._telemetry.tracer is not None:
-            from gpt_oss_server.observe.telemetry.http_spans import (
-                HttpSpans,  # needs OpenTelemetry's packages
-            )
+            from gpt_oss_server.observe.telemetry.http_spans import HttpSpans  # needs OpenTelemetry
 
             app.add_middleware(HttpSpans, tracer=self._telemetry.tracer)
 

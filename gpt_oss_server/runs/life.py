@@ -38,7 +38,6 @@ class Life:
         run_id: str,
         request: SampledRequest,
         *,
-        logprobs: int | None,
         usage: Callable[[], Usage],
         finish: Callable[[], str],
         spending: Spending | None = None,
@@ -48,7 +47,7 @@ class Life:
         self.id = run_id
         self.model = request.model or work.model.name
         # The request's fields without effect on this engine.
-        self.ignored = ignored_fields(request, work.model.info, logprobs=logprobs)
+        self.ignored = ignored_fields(request, work.model.info)
         self.error: ApiError | None = None
         self.observed = served.observed(api, run_id, request.model, work.caller, outlives=outlives)
         self.observed.usage = usage

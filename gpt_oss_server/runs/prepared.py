@@ -25,7 +25,7 @@ from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.offered import Toolset
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import Thinking
-from gpt_oss_server.turns.stop_ids import own_stops
+from gpt_oss_server.turns.stops import own_stops
 from inference.engine import Sampling
 
 

@@ -4,12 +4,12 @@ Takes flags, variables and a configuration file. Returns a frozen `Settings`, or
 names the setting. It must not know the parts that the settings configure.
 """
 
+from gpt_oss_server.settings.options import SettingsError
 from gpt_oss_server.settings.table import (
     EFFORTS,
     OPTIONS,
     Configuration,
     Settings,
-    SettingsError,
     misspelt_variables,
     read_configuration,
     read_settings,

@@ -1,7 +1,4 @@
-"""The rows of the settings' table about access: keys, and how much their owners may use.
-
-See `settings.Settings`, of which they are a part.
-"""
+"""The rows of the settings' table about access: keys, and how much their owners may use."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ class AccessSettings:
     api_key: tuple[str, ...] = setting(
         (),
         names("KEY"),
-        "Access",
         "A key that requests must have; repeatable. Without any key, the server is open to all who reach it. "
         "Prefer the variable or a file: other users of the machine can read the command line.",
         secret="whole",
@@ -29,55 +25,47 @@ class AccessSettings:
     api_key_file: str | None = setting(
         None,
         optional(text("FILE")),
-        "Access",
         "A file with one key a line, each with a name, limits and tools of its own where wanted "
         "(docs/access.md). A change takes effect within two seconds.",
     )
     wrong_keys_per_minute: int | None = setting(
         30,
         optional(whole("COUNT", 1)),
-        "Access",
         "How many wrong keys an address may send per minute. After that, a key that was never right from "
         "this address gets 429 and is not looked up.",
     )
     key_requests_per_minute: int | None = setting(
         None,
         optional(whole("COUNT", 1)),
-        "Access",
         "How many requests a key may send per minute, where the file sets nothing else.",
     )
     key_tokens_per_minute: int | None = setting(
-        None,
-        optional(whole("COUNT", 1)),
-        "Access",
-        "How many tokens, read and written, a key may use per minute.",
+        None, optional(whole("COUNT", 1)), "How many tokens, read and written, a key may use per minute."
     )
     key_concurrent: int | None = setting(
-        None, optional(whole("COUNT", 1)), "Access", "How many requests of a key may be at work."
+        None, optional(whole("COUNT", 1)), "How many requests of a key may be at work."
     )
     key_background_runs: int | None = setting(
-        None, optional(whole("COUNT", 0)), "Access", "How many background responses of a key may be at work."
+        None, optional(whole("COUNT", 0)), "How many background responses of a key may be at work."
     )
     key_python_sessions: int | None = setting(
         None,
         optional(whole("COUNT", 0)),
-        "Access",
         "How many conversations and containers of a key may hold python's state; `none` is "
         "`--python-max-sessions-per-client`.",
     )
     key_python_memory: int | None = setting(
         None,
         optional(size(least=LEAST_PYTHON_MEMORY)),
-        "Access",
         "The memory of python's kernels and files of a key, of all its conversations together; `none`: only "
         "`--python-memory` counts.",
     )
     key_stored_bytes: int | None = setting(
-        None, optional(size()), "Access", "How much a key may have in the store before it must delete some."
+        None, optional(size()), "How much a key may have in the store before it must delete some."
     )
     requests_per_minute: int | None = setting(
-        None, optional(whole("COUNT", 1)), "Access", "How many requests all clients may send per minute."
+        None, optional(whole("COUNT", 1)), "How many requests all clients may send per minute."
     )
     tokens_per_minute: int | None = setting(
-        None, optional(whole("COUNT", 1)), "Access", "How many tokens all clients may use per minute."
+        None, optional(whole("COUNT", 1)), "How many tokens all clients may use per minute."
     )

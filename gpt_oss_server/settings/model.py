@@ -1,7 +1,4 @@
-"""The rows of the settings' table about the model: its names here, its engine's in `inference/options.py`.
-
-See `settings.Settings`, of which they are a part.
-"""
+"""The rows of the settings' table about the model: its names here, its engine's in `inference/options.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ class _NamedModel:
     model: str = setting(
         "tiny",
         text("MODEL"),
-        "Model",
         f"{known_names('`')}. `URL,URL` are several servers of one model.",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
@@ -29,7 +25,6 @@ class ModelSettings(EngineOptions, _NamedModel):
     served_model_name: tuple[str, ...] = setting(
         (),
         names(),
-        "Model",
         "A further name that requests may use as `model`; repeatable; `*` allows any.",
         also=("-a", "--alias"),
     )

@@ -1,7 +1,4 @@
-"""The rows of the settings' table about the network: addresses, limits of requests, and who may send them.
-
-See `settings.Settings`, of which they are a part.
-"""
+"""The rows of the settings' table about the network: addresses, limits of requests, and who may send them."""
 
 from __future__ import annotations
 
@@ -26,46 +23,31 @@ from gpt_oss_server.settings.options import (
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
     host: str = setting(
-        "127.0.0.1",
-        text("HOST"),
-        "Network",
-        "The address to listen on; `0.0.0.0` is all addresses.",
-        common=True,
+        "127.0.0.1", text("HOST"), "The address to listen on; `0.0.0.0` is all addresses.", common=True
     )
     port: int = setting(
         8000,
         whole("PORT", 0, 65_535),
-        "Network",
         "The port to listen on; 0 picks a free one.",
         also=("-p",),
         common=True,
     )
-    max_body_bytes: int = setting(
-        16 * 1024**2, size(), "Network", "The largest request body; larger ones get 413."
-    )
-    max_choices: int = setting(
-        2048,
-        whole("COUNT", 1),
-        "Network",
-        "The most choices of one request: prompts times `n`.",
-    )
+    max_body_bytes: int = setting(16 * 1024**2, size(), "The largest request body; larger ones get 413.")
+    max_choices: int = setting(2048, whole("COUNT", 1), "The most choices of one request: prompts times `n`.")
     max_connections: int = setting(
         2048,
         whole("COUNT", 1),
-        "Network",
         "How many connections may be open. A further one takes the place of the longest idle one, or gets "
         "503 if all are at work. The limit of open files (`ulimit -n`) can lower it.",
     )
     request_timeout: float = setting(
         30.0,
         duration(),
-        "Network",
         "How long the head of a request may take to arrive, and its body, plus a second for each 10 KiB.",
     )
     allow_host: tuple[str, ...] = setting(
         (),
         names("HOST", "host names without a port such as chat.example, or *", is_host),
-        "Network",
         "A name in the `Host` header under which requests are served, such as that of a reverse proxy; "
         "repeatable; `*` allows any. Names of this machine and the address of `--host` are always allowed; "
         "with an address beyond this machine, so are IP addresses and names of private networks.",
@@ -73,41 +55,31 @@ class NetworkSettings:
     unknown_fields: str = setting(
         "warn",
         choice("reject", "warn", "ignore"),
-        "Network",
         "What happens to a request with a field that the server does not know: 400 with the field that was "
         "probably meant, a header (`x-unknown-fields`) and a line in the log, or nothing.",
     )
     allow_origin: tuple[str, ...] = setting(
         (),
         names("ORIGIN", "origins such as https://chat.example, or *", is_origin),
-        "Network",
         "A web site whose pages may use the server, such as `https://chat.example`; repeatable; `*` allows "
         "any. Pages of this machine are always allowed.",
     )
     websocket: bool = setting(
-        True,
-        switch(),
-        "Network",
-        "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426.",
+        True, switch(), "Whether to serve `/v1/responses` over WebSocket too; off: such requests get 426."
     )
     allow_priority: bool = setting(
-        False, switch(), "Network", "Whether requests may set `priority`, to start before those of others."
+        False, switch(), "Whether requests may set `priority`, to start before those of others."
     )
     keep_alive: float | None = setting(
         15.0,
         optional(duration()),
-        "Network",
         "How long a stream may be silent, e.g. while a tool runs, before it sends a keep-alive; or `none`.",
     )
     web: str = setting(
-        "on",
-        choice("on", "off"),
-        "Network",
-        "Whether `/` is the playground, a page that chats and shows every token.",
+        "on", choice("on", "off"), "Whether `/` is the playground, a page that chats and shows every token."
     )
     debug_api: str = setting(
         AUTO,
         choice("auto", "on", "off"),
-        "Network",
         "Whether clients may read traces (`/v1/responses/{id}/trace`); `auto`: if only this machine can.",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import Field, dataclass, field
 from typing import Any, Final, Literal, TypeGuard, TypeVar
 
@@ -67,16 +68,11 @@ class Option:
 
     def read(self, text: str, source: str) -> object:
         """Parses and checks `text`; an error names `source`."""
-        try:
+        with suppress(ValueError):
             value = self.kind.parse(text.strip())
-        except ValueError:
-            value = None
-            fits = False
-        else:
-            fits = self.kind.holds(value)
-        if not fits:
-            raise SettingsError(f"{source} {self.kind.must}, not {text!r}.{_hint(self, text)}")
-        return value
+            if self.kind.holds(value):
+                return value
+        raise SettingsError(f"{source} {self.kind.must}, not {text!r}.{_hint(self, text)}")
 
     def from_flag(self, given: str | bool | list[str]) -> object:
         """Reads what the command line parsed: a switch, a text, or the texts of a repeatable flag."""
@@ -98,7 +94,6 @@ class Option:
 def setting(
     default: T,
     kind: Kind,
-    section: str,
     help: str,
     *,
     also: tuple[str, ...] = (),
@@ -106,31 +101,29 @@ def setting(
     secret: Secrecy = "no",
 ) -> T:
     """A field of the table."""
-    row = {"kind": kind, "section": section, "help": help, "also": also, "common": common, "secret": secret}
+    row = {"kind": kind, "help": help, "also": also, "common": common, "secret": secret}
     return field(default=default, metadata=row)
 
 
-def option_of(row: Field[Any]) -> Option:
+def option_of(row: Field[Any], section: str) -> Option:
     """The rows of engines (`inference/options.py`) name their kinds."""
     kind = row.metadata["kind"]
     if isinstance(kind, Values):
-        named: dict[str, Callable[..., Kind]] = {
-            k.__name__: k for k in (text, choice, whole, size, duration, switch_or)
-        }
-        own = named[kind.kind](*kind.arguments)
+        kinds: tuple[Callable[..., Kind], ...] = (text, choice, whole, size, duration, switch_or)
+        [make] = [known for known in kinds if known.__name__ == kind.kind]
+        own = make(*kind.arguments)
         kind = optional(own) if kind.optional else own
-    return Option(row.name, row.default, **{**row.metadata, "kind": kind})
+    return Option(row.name, row.default, section=section, **{**row.metadata, "kind": kind})
 
 
 def _hint(option: Option, text: str) -> str:
-    # A Kubernetes service named gpt-oss-server sets GPT_OSS_SERVER_PORT=tcp://… in every pod of its
-    # namespace.
-    if option.name == "port" and text.startswith("tcp://"):
-        return (
-            " Kubernetes sets this variable for a service named gpt-oss-server: set `enableServiceLinks: "
-            "false`, or rename the service."
-        )
-    return ""
+    # A Kubernetes service named gpt-oss-server sets GPT_OSS_SERVER_PORT=tcp://… in every pod near it.
+    if option.name != "port" or not text.startswith("tcp://"):
+        return ""
+    return (
+        " Kubernetes sets this variable for a service named gpt-oss-server: set `enableServiceLinks: false`, "
+        "or rename the service."
+    )
 
 
 # --- the kinds -------------------------------------------------------------------------------------
@@ -147,10 +140,7 @@ def choice(*values: str) -> Kind:
 def place(shown: str, *kinds: str) -> Kind:
     """One of these kinds, alone or followed by a colon and where it is; `shown` is how they are written."""
     return Kind(
-        "PLACE",
-        f"must be {shown}",
-        str,
-        lambda v: isinstance(v, str) and v.partition(":")[0] in kinds,
+        "PLACE", f"must be {shown}", str, lambda v: isinstance(v, str) and v.partition(":")[0] in kinds
     )
 
 
@@ -289,10 +279,10 @@ def _scaled(text: str, units: dict[str, int]) -> float:
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if parts is None or parts[2].lower() not in units:
         raise ValueError(text)
-    found = float(parts[1]) * units[parts[2].lower()]
-    if not math.isfinite(found):
+    value = float(parts[1]) * units[parts[2].lower()]
+    if not math.isfinite(value):
         raise ValueError(text)
-    return found
+    return value
 
 
 def _largest_unit(value: int, units: tuple[tuple[str, int], ...]) -> str:

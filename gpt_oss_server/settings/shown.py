@@ -1,7 +1,4 @@
-"""Values of settings as they may be shown: in a file's form or as JSON, without secrets.
-
-Takes a row of the table and a value. It must not know individual settings.
-"""
+"""Values of settings as they may be shown: in a file's form or as JSON, without secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def as_toml(option: Option, value: object) -> str:
     """As a row of a configuration file has it: sizes and times with their units."""
     shown = _hidden(option, value)
     if isinstance(shown, tuple):
-        return f"[{', '.join(_text(each) for each in shown)}]"
+        return f"[{', '.join(map(_text, shown))}]"
     if isinstance(shown, bool):
         return "true" if shown else "false"
     text = shown if isinstance(shown, str) else option.kind.show(shown)
@@ -46,12 +43,10 @@ def _hidden(option: Option, value: object) -> object:
     if option.secret == "whole":
         return (HIDDEN,) * len(value) if isinstance(value, tuple) else HIDDEN
     if isinstance(value, tuple):
-        return tuple(without_secrets(str(each)) for each in value)
+        return tuple(without_secrets(str(part)) for part in value)
     return without_secrets(value) if isinstance(value, str) else value
 
 
 def without_secrets(text: str) -> str:
     """The text without the users, passwords and queries of its URLs."""
-    if "://" not in text:
-        return text
-    return _QUERY.sub("***", _USER.sub("***@", text))
+    return _QUERY.sub("***", _USER.sub("***@", text)) if "://" in text else text

@@ -26,15 +26,12 @@ def read_values(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The values that are set, and where each comes from."""
     read: dict[str, Read] = {}
-    config = next((option for option in options if option.name == CONFIG), None)
-    if config is not None:
-        found = _of_command_line(config, options, given) or _of_environment(config, options, environ)
-        if found is not None and found[0] is not None:
-            read |= _of_file(file_of(str(found[0]), config.flag), options)
     for option in options:
-        found = _of_command_line(option, options, given) or _of_environment(option, options, environ)
-        if found is not None:
-            read[option.name] = found
+        if value := _of_command_line(option, options, given) or _of_environment(option, options, environ):
+            read[option.name] = value
+    file, _ = read.get(CONFIG, (None, ""))
+    if file is not None:
+        read = _of_file(file_of(str(file), f"--{CONFIG}"), options) | read
     values = {name: value for name, (value, _) in read.items()}
     return values, {name: source for name, (_, source) in read.items()}
 
@@ -63,11 +60,11 @@ def variables_of(option: Option, options: Sequence[Option]) -> list[str]:
 
 def _of_command_line(option: Option, options: Sequence[Option], given: Mapping[str, Any]) -> Read | None:
     path = given.get(option.name + _FILE) if reads_file(option, options) else None
-    if option.name not in given:
-        return None if path is None else _of_secret_file(option, path, file_flag(option))
-    if path is not None:
+    if option.name in given and path is not None:
         raise SettingsError(f"Give {option.flag} or {file_flag(option)}, not both.")
-    return option.from_flag(given[option.name]), option.flag
+    if option.name in given:
+        return option.from_flag(given[option.name]), option.flag
+    return None if path is None else _of_secret_file(option, path, file_flag(option))
 
 
 def _of_environment(option: Option, options: Sequence[Option], environ: Mapping[str, str]) -> Read | None:

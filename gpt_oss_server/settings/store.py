@@ -22,7 +22,6 @@ class StoreSettings:
     store: str = setting(
         "memory",
         place("memory, sqlite, sqlite:PATH or postgres://…", "memory", "sqlite", "postgres", "postgresql"),
-        "Store",
         "Where to keep responses, conversations and the events of background responses: `memory`, which is "
         "lost when the server ends; `sqlite`, a file in the user's state folder; `sqlite:PATH`; or a "
         "`postgres://…` database, which several servers may share.",
@@ -30,81 +29,70 @@ class StoreSettings:
         secret="url",
     )
     store_default: bool = setting(
-        True, switch(), "Store", "Whether to store a response whose request does not set `store`."
+        True, switch(), "Whether to store a response whose request does not set `store`."
     )
     store_max_responses: int | None = setting(
         None,
         optional(whole("COUNT", 1)),
-        "Store",
         "How many responses the store keeps; it evicts the oldest first. `none` is 10,000 in memory, and no "
         "limit elsewhere.",
     )
     store_max_conversations: int | None = setting(
         None,
         optional(whole("COUNT", 1)),
-        "Store",
         "How many conversations the store keeps; it evicts the least recently changed first. `none` is "
         "10,000 in memory, and no limit elsewhere.",
     )
     store_max_bytes: int | None = setting(
         None,
         optional(size()),
-        "Store",
         "How many bytes responses and conversations may use; the oldest are evicted first. `none` is 512MiB "
         "in memory, and no limit elsewhere.",
     )
     store_max_age: float | None = setting(
         30 * 86_400.0,
         optional(duration()),
-        "Store",
         "How long the store keeps a response; `none` is until it is deleted.",
     )
     store_max_conversation_age: float | None = setting(
         None,
         optional(duration()),
-        "Store",
         "How long the store keeps a conversation after its last change; `none` is until it is deleted.",
     )
 
     on_disconnect: str = setting(
         "cancel",
         choice("cancel", "continue"),
-        "Store",
         "What happens to a stored, streamed response whose client disconnects: `continue` runs it to its "
         "end, and `GET /v1/responses/{id}?stream=true&starting_after=N` reads on. A request may choose.",
     )
     background_max_runs: int = setting(
         256,
         whole("COUNT", 1),
-        "Store",
         "How many background responses may run or wait simultaneously; any more get 503.",
     )
     background_max_attempts: int = setting(
         3,
         whole("COUNT", 1),
-        "Store",
         "How many servers may try to finish a background response, each stopping unexpectedly, before it "
         "fails.",
     )
     background_lease: float = setting(
         30.0,
         duration(),
-        "Store",
         "How long a server may give no sign of life before another one continues its background responses.",
     )
     background_log_max_bytes: int = setting(
         128 * 1024**2,
         size(),
-        "Store",
         "How many bytes the events of background responses may use; ended ones are evicted first.",
     )
     background_log_max_age: float = setting(
-        600.0, duration(), "Store", "How long the events of an ended background response can be read again."
+        600.0, duration(), "How long the events of an ended background response can be read again."
     )
     trace_max_bytes: int = setting(
         64 * 1024**2,
         size(),
-        "Store",
         "How many bytes the traces of stored responses may use, where clients may read them "
         "(`--debug-api`); the oldest go first. A store other than `memory` keeps them over a restart.",
     )
@@ -112,7 +100,6 @@ class StoreSettings:
     sealing_key_file: str | None = setting(
         None,
         optional(text("FILE")),
-        "Store",
         "The file of the key that seals data that clients keep for the server (reasoning, compacted "
         "conversations); created if missing. `none`: with `--store memory`, a file in the user's state "
         "folder; otherwise the store itself. Servers with the same key read each other's items.",

@@ -1,9 +1,8 @@
 """The settings: one frozen table that defines the flags, the variables, their checks and their docs.
 
-Takes a command line, an environment and a configuration file. Returns `Settings`, or raises a
-`SettingsError` whose text is a sentence. A row below defines everything about a setting: `max_body_bytes` is
-`--max-body-bytes`, `GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not
-import any other part of the server, nor third-party packages.
+A row defines everything about a setting: `max_body_bytes` is `--max-body-bytes`,
+`GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not import any other
+part of the server, nor third-party packages.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ from typing import Any, Literal
 from gpt_oss_server.settings.access import AccessSettings
 from gpt_oss_server.settings.model import ModelSettings
 from gpt_oss_server.settings.network import NetworkSettings
-from gpt_oss_server.settings.operations import ObservationSettings, OperationsSettings
+from gpt_oss_server.settings.operations import LogSettings, OperationsSettings
 from gpt_oss_server.settings.options import (
     AUTO,
     ENV_PREFIX,
-    Option,
-    SettingsError,
     automatic,
     choice,
     duration,
@@ -37,64 +34,41 @@ from gpt_oss_server.settings.options import (
 from gpt_oss_server.settings.sources import read_values, variables_of
 from gpt_oss_server.settings.store import StoreSettings
 
-__all__ = [
-    "EFFORTS",
-    "OPTIONS",
-    "Configuration",
-    "Settings",
-    "SettingsError",
-    "misspelt_variables",
-    "read_configuration",
-    "read_settings",
-]
-
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(
-    NetworkSettings, AccessSettings, StoreSettings, OperationsSettings, ObservationSettings, ModelSettings
-):
-    """The configuration of one server. The constructor checks the values."""
-
+class AnswerSettings:
     default_max_output_tokens: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 1))),
-        "Answers",
         "The output limit of a request that sets none; `none` is the rest of the context, and so is `auto`, "
         "but for the embedded model it is 16384.",
         also=("-n", "--predict", "--n-predict"),
     )
     max_output_tokens_cap: int | None = setting(
-        None,
-        optional(whole("TOKENS", 1)),
-        "Answers",
-        "The most output tokens of any request, whatever its own limit.",
+        None, optional(whole("TOKENS", 1)), "The most output tokens of any request, whatever its own limit."
     )
     repetition_limit: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 32, 65_536))),
-        "Answers",
         "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete; "
         "`none` is no limit, and so is `auto`, but for the embedded model it is 256.",
     )
     max_parallel_calls: int = setting(
         16,
         whole("COUNT", 1),
-        "Answers",
         "How many calls one generation may make, where a request has `parallel_tool_calls: true`.",
     )
     guide_arguments: bool = setting(
         True,
         switch(),
-        "Answers",
         "Whether the schemas of tools that are not strict guide the arguments of calls (the names, types and "
         "order of properties), on engines that enforce grammars; off: any JSON object.",
     )
     default_reasoning_effort: str = setting(
         "medium",
         choice(*EFFORTS),
-        "Answers",
         "The reasoning effort of a request that sets none.",
         also=("--effort", "--reasoning-effort"),
         common=True,
@@ -102,33 +76,26 @@ class Settings(
     default_reasoning_budget: int | None = setting(
         None,
         optional(whole("TOKENS", 0)),
-        "Answers",
         "The most reasoning tokens of a request that sets no budget; `none` is no limit.",
         also=("--reasoning-budget",),
     )
     identity: str | None = setting(
-        None,
-        optional(text("TEXT")),
-        "Answers",
-        "The first line of the system message; `none` keeps Harmony's own.",
+        None, optional(text("TEXT")), "The first line of the system message; `none` keeps Harmony's own."
     )
     chat_reasoning_field: str = setting(
         "both",
         choice("both", "reasoning", "reasoning_content"),
-        "Answers",
         "The field of a chat message that holds the reasoning; clients differ in which they read.",
     )
     chat_preamble_field: str = setting(
         "content",
         choice("content", "reasoning"),
-        "Answers",
         "The field of a chat message that holds the model's preamble, its message to the user before a call; "
         "clients that treat any `content` as the answer need `reasoning`.",
     )
     event_names: str = setting(
         "openai",
         choice("openai", "open-responses"),
-        "Answers",
         "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
         "`response.reasoning.…`. With the latter, `user` is null where a request has none, as that API "
         "requires.",
@@ -136,20 +103,21 @@ class Settings(
     end_cut_calls: bool = setting(
         True,
         switch(),
-        "Answers",
         "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
         "other item. Off: for clients that run each call that is done, whatever its status.",
     )
     call_form: str = setting(
         "channel-first",
         choice("channel-first", "recipient-first"),
-        "Answers",
         "How the prompt spells past function calls: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSettings:
     browser: str | None = setting(
         None,
         optional(text("BACKEND")),
-        "Tools",
         "Where the browser tool searches: `exa`, `local:DIR`, `searxng:URL` or `off`. "
         "Unset: `exa` where `EXA_API_KEY` is set, else `off`.",
         common=True,
@@ -158,60 +126,76 @@ class Settings(
     python: str = setting(
         "auto",
         choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
-        "Tools",
         "The sandbox of the python tool. `auto` picks one that works here, but never `unsafe-local`.",
         common=True,
     )
     python_image: str | None = setting(
         None,
         optional(text("IMAGE")),
-        "Tools",
         "The image of the python tool's docker sandbox, with `python3` and ipykernel in it; `none` is "
         "`quay.io/jupyter/scipy-notebook`.",
     )
-    python_timeout: float = setting(
-        120.0, duration(), "Tools", "How long one call of the python tool may run."
-    )
+    python_timeout: float = setting(120.0, duration(), "How long one call of the python tool may run.")
     python_memory: int | None = setting(
         None,
         optional(size()),
-        "Tools",
         "The memory of the python tool's kernels and files, of all conversations together; `none` is a "
         "quarter of the machine's.",
     )
     python_max_sessions: int = setting(
         64,
         whole("COUNT", 1),
-        "Tools",
         "How many conversations and containers may hold python's state; any more get 429.",
     )
-    python_max_sessions_per_client: int = setting(32, whole("COUNT", 1), "Tools", "The same for one client.")
+    python_max_sessions_per_client: int = setting(32, whole("COUNT", 1), "The same for one client.")
     mcp: tuple[str, ...] = setting(
         (),
         names("NAME=URL"),
-        "Tools",
         "An MCP server that requests may use by its label; a URL or a command; repeatable.",
         secret="url",
     )
     mcp_timeout: float = setting(
         120.0,
         duration(),
-        "Tools",
         "How long one call of an MCP server's tool may run, for the operator's and the requests' servers.",
     )
     tool_server: tuple[str, ...] = setting(
         (),
         names("URL"),
-        "Tools",
         "An MCP server whose browser, python or container replaces the built-in one; repeatable.",
         secret="url",
     )
     allow_private_hosts: bool = setting(
-        False,
-        switch(),
-        "Tools",
-        "Whether requests may make tools reach private and local addresses. For a lab only.",
+        False, switch(), "Whether requests may make tools reach private and local addresses. For a lab only."
     )
+
+
+_SECTIONS = {
+    "Model": ModelSettings,
+    "Network": NetworkSettings,
+    "Access": AccessSettings,
+    "Answers": AnswerSettings,
+    "Tools": ToolSettings,
+    "Store": StoreSettings,
+    "Operations": OperationsSettings,
+    "Logging": LogSettings,
+}
+OPTIONS = tuple(option_of(row, section) for section, rows in _SECTIONS.items() for row in fields(rows))
+"""The table, in the order of the docs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(
+    NetworkSettings,
+    AccessSettings,
+    AnswerSettings,
+    ToolSettings,
+    StoreSettings,
+    OperationsSettings,
+    LogSettings,
+    ModelSettings,
+):
+    """The configuration of one server. The constructor checks the values."""
 
     def __post_init__(self) -> None:
         for option in OPTIONS:
@@ -222,13 +206,6 @@ class Settings(
 class Configuration:
     settings: Settings
     sources: Mapping[str, str]  # by a setting's name: where its value comes from, for those that are set
-
-
-_SECTIONS = ("Model", "Network", "Access", "Answers", "Tools", "Store", "Operations", "Logging")
-OPTIONS: tuple[Option, ...] = tuple(
-    sorted(map(option_of, fields(Settings)), key=lambda option: _SECTIONS.index(option.section))
-)
-"""The table, in the order of the docs."""
 
 
 def read_configuration(given: Mapping[str, Any], environ: Mapping[str, str]) -> Configuration:

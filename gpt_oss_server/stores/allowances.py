@@ -1,8 +1,7 @@
 """The contract of a store of allowances, and the one in memory.
 
-An allowance is a limit per minute: it may be used up in one moment, and grows again steadily, by its sixtieth
-part a second. Takes charges on allowances by their names. Returns what is left of each. A new store passes
-`tests/contracts/allowances_contract.py`.
+An allowance is a limit per minute: it may be used up in one moment, and grows again by its sixtieth part a
+second. A new store passes `tests/contracts/allowances_contract.py`.
 """
 
 from __future__ import annotations
@@ -55,11 +54,9 @@ def _seconds_to_grow(amount: float, limit: int) -> float:
 class Allowances(Protocol):
     async def take(self, charges: Sequence[Charge]) -> list[Left]:
         """Makes all charges or none. Raises `Refused`."""
-        ...
 
     async def give_back(self, charges: Sequence[Charge]) -> None:
         """Adds the amounts to the allowances again; a negative one is used up in addition."""
-        ...
 
 
 @dataclass(slots=True)

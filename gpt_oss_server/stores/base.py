@@ -1,8 +1,7 @@
-"""The contract of a store of responses and conversations.
+"""The contract of a store of responses and conversations, which `tests/contracts/store_contract.py` checks.
 
 Takes finished responses and conversations, each turn with its addition to the history. Returns them by id,
-the history up to any of them, and each item by its own id, until they are deleted or the store's bounds evict
-them. A new store passes `tests/contracts/store_contract.py`.
+the history up to any of them, and each item by its own id, until they are deleted or the bounds evict them.
 
 **Chains.** A turn is stored as its own segments and the position of its parent, so the cost of a write
 depends on the length of the turn, not of the history. Turns with the same parent are branches and share
@@ -113,13 +112,11 @@ class Statistics:
 class _Owned(Protocol):
     def of(self, owner: str) -> Self:
         """The same store as this owner sees it."""
-        ...
 
 
 class Responses(_Owned, Protocol):
     async def used_bytes(self) -> int:
         """About how much the owner has stored."""
-        ...
 
     async def put(self, stored: StoredResponse, append: Append | None = None) -> None:
         """Stores the response and appends its turn to a conversation: both, or neither where this raises.
@@ -127,7 +124,6 @@ class Responses(_Owned, Protocol):
         A response of the same id is replaced. Nothing is appended to a conversation that does not exist.
         Raises `UnknownParent` where the store does not hold the parent.
         """
-        ...
 
     async def get(self, response_id: str) -> StoredResponse | None: ...
 
@@ -136,27 +132,21 @@ class Responses(_Owned, Protocol):
 
         Raises `UnknownItem` where the input has no item with the id `wanted.after`.
         """
-        ...
 
     async def history(self, response_id: str) -> History | None:
         """The history up to and including this response: the additions of its chain, in one read."""
-        ...
 
     async def history_at(self, position: Position | None, session: str) -> History:
         """The history up to a position that something holds."""
-        ...
 
     async def delete(self, response_id: str) -> bool:
         """Returns whether the response existed."""
-        ...
 
     async def item(self, item_id: str) -> Item | None:
         """An item of any stored response or conversation; if several have this id, the newest."""
-        ...
 
     async def result(self, item_id: str) -> str | None:
         """The result that the model read of a call made by this server, while its response is stored."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -166,7 +156,6 @@ class Conversations(_Owned, Protocol):
         self, conversation: StoredConversation, parts: Sequence[ConversationPart] = ()
     ) -> None:
         """Stores a new conversation with its first parts."""
-        ...
 
     async def get_conversation(self, conversation_id: str) -> StoredConversation | None: ...
 
@@ -175,30 +164,25 @@ class Conversations(_Owned, Protocol):
 
         Raises `UnknownItem` where the conversation has no item with the id `wanted.after`.
         """
-        ...
 
     async def conversation_item(self, conversation_id: str, item_id: str) -> Item | None: ...
 
     async def conversation_parts(self, conversation_id: str) -> tuple[ConversationPart, ...] | None:
         """All parts. The cost grows with the length of the conversation."""
-        ...
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         """The history up to the conversation's end; its position may be the parent of a response."""
-        ...
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         """Appends the parts and returns their items with their final ids; None: no such conversation.
 
         Appends to one conversation are atomic and take effect one after the other.
         """
-        ...
 
     async def set_metadata(
         self, conversation_id: str, metadata: Mapping[str, Any]
     ) -> StoredConversation | None:
         """Returns the changed conversation; None: no such conversation."""
-        ...
 
     async def rewrite_conversation(
         self, conversation_id: str, version: int, parts: Sequence[ConversationPart]
@@ -208,7 +192,6 @@ class Conversations(_Owned, Protocol):
         The cost grows with the length of the conversation. Only the deletion of an item needs it, which is
         rare.
         """
-        ...
 
     async def delete_conversation(self, conversation_id: str) -> bool: ...
 

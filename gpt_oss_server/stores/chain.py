@@ -1,8 +1,4 @@
-"""A history as a chain of additions: each turn stores its own, and a reader gets them all in order.
-
-Takes the additions of a chain. Returns the whole history up to the turn that ends the chain. It must not know
-how a store holds the chain.
-"""
+"""A history as a chain of additions: each turn stores its own, and a reader gets them all in order."""
 
 from __future__ import annotations
 
@@ -19,11 +15,7 @@ Call = tuple[str, str]
 
 
 class UnknownParent(Exception):
-    """The store does not hold the parent of a new addition. Store the turn with its whole history instead.
-
-    This happens if the parent is deleted or evicted while its child is generated, or if another store holds
-    it.
-    """
+    """The parent of a new addition is deleted or another store's. Store the turn with its whole history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +24,7 @@ class Addition:
 
     segments: tuple[Segment, ...] = ()
     recipients: Mapping[str, str] = field(default_factory=dict)  # call_id → Harmony recipient
-    approvals: Mapping[str, Call] = field(
-        default_factory=dict
-    )  # by request id: calls that wait from this turn on
+    approvals: Mapping[str, Call] = field(default_factory=dict)  # by request id: calls that wait from now on
     answered: tuple[str, ...] = ()  # request ids of calls that no longer wait
 
 

@@ -31,11 +31,9 @@ class Completions(Protocol):
 
     def of(self, owner: str) -> Completions:
         """The same store as this owner sees it."""
-        ...
 
     async def used_bytes(self) -> int:
         """About how much the owner has stored."""
-        ...
 
     async def put(self, stored: StoredCompletion) -> None: ...
 
@@ -43,7 +41,6 @@ class Completions(Protocol):
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Completion] | None:
         """At most `most` completions that follow the one with the id `after`; None: there is no such."""
-        ...
 
     async def set_metadata(
         self, completion_id: str, metadata: Mapping[str, Any]
@@ -51,4 +48,3 @@ class Completions(Protocol):
 
     async def delete(self, completion_id: str) -> bool:
         """Returns whether the completion existed."""
-        ...

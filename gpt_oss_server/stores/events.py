@@ -33,15 +33,10 @@ class EventLog(Protocol):
     """The events of one run, for readers."""
 
     def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
-        """Yields the events after number `after`, in batches, until the run ends.
-
-        Raises `EventsForgotten` if the next event is no longer kept.
-        """
-        ...
+        """The events after number `after`, until the run ends. Raises `EventsForgotten` if some are gone."""
 
     async def check(self, after: int) -> None:
         """Raises `EventsForgotten` unless all events after number `after` are kept."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +66,15 @@ class EventLogs(Protocol):
 
     def of(self, owner: str) -> EventLogs:
         """The same logs as this owner sees them."""
-        ...
 
     @property
     def linger(self) -> float:
         """Seconds between appends that are worth their cost; 0: append each event immediately."""
-        ...
 
     async def begin(
         self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
-        """Raises `UnknownParent` where the store does not hold the parent.
-
-        Raises `TooManyRuns` where `most` runs of the owner have not ended.
-        """
-        ...
+        """Raises `UnknownParent`, and `TooManyRuns` where `most` runs of the owner have not ended."""
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
@@ -95,23 +84,18 @@ class EventLogs(Protocol):
         The log skips events that it already has, so an interrupted writer can repeat its last call. Each call
         stores all of its events or none. Raises `LeaseLost` where the run now belongs to another process.
         """
-        ...
 
     async def end(self, run_id: str) -> None:
         """Ends the log: readers end after its last event. The records are deleted."""
-        ...
 
     async def open(self, run_id: str) -> EventLog | None:
         """The log of a run that is running, or that has ended and whose log is still kept."""
-        ...
 
     async def request_cancel(self, run_id: str) -> None:
         """Marks the run, so that its next `append` returns true, in any process."""
-        ...
 
     async def delete(self, run_id: str) -> None:
         """Deletes the log of a run that has ended."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -133,39 +117,28 @@ class Claims(Protocol):
     """The runs that processes share: each belongs to one of them, for as long as that makes progress."""
 
     def start(self, wake: Callable[[], None]) -> None:
-        """From now on, calls `wake` in the event loop when there may be something to claim or to cancel.
-
-        It may miss something, so look from time to time nevertheless.
-        """
-        ...
+        """`wake` is called in the event loop when there may be a run to claim or cancel; some are missed."""
 
     async def claim(self) -> Claimed | None:
         """Takes a run that has no process any more."""
-        ...
 
     async def give_back(self, run_id: str) -> None:
         """Lets another process claim the run now, if none has yet."""
-        ...
 
     async def renew(self) -> None:
         """Shows that this process lives. Call it often."""
-        ...
 
     async def cancelled(self) -> list[str]:
         """The runs of this process that any process requested to cancel."""
-        ...
 
     async def is_running(self, run_id: str, owner: str = "") -> bool:
         """Whether any process runs it, or is about to."""
-        ...
 
     async def request(self, run_id: str, owner: str = "") -> bytes | None:
         """The request of a run that has not ended, in whichever process."""
-        ...
 
     async def logged(self, run_id: str) -> list[bytes]:
         """The events of a run so far."""
-        ...
 
 
 async def has_event(log: EventLog, number: int) -> bool:

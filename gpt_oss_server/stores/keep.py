@@ -1,13 +1,9 @@
-"""What lasts: all stores of a server, and one owner's view of them.
-
-Takes the opened stores. Returns for an owner a `Keep`: its responses, conversations, chat completions and
-background runs, and the key that seals its items. It must not know which kind of store it holds.
-"""
+"""What lasts: all stores of a server, and one owner's view of them. It must not know which kind they are."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
@@ -21,7 +17,6 @@ from gpt_oss_server.stores.sealing import Sealer, server_sealer
 class StoredTraces(Protocol):
     async def get(self, response_id: str) -> bytes | None:
         """The packed trace of a response. Check first that the response belongs to the reader."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +51,10 @@ class Stores:
     traces: StoredTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
-        view = self
+        store, completions, events = self.responses, self.completions, self.events
         if owner:  # opened stores are those of the owner ""
-            view = replace(
-                self,
-                responses=self.responses.of(owner),
-                completions=self.completions.of(owner),
-                events=self.events.of(owner),
-            )
-        store, sealer = view.responses, self.sealer.of(owner)
-        return Keep(owner, store, store, view.completions, view.events, sealer, self.traces)
+            store, completions, events = store.of(owner), completions.of(owner), events.of(owner)
+        return Keep(owner, store, store, completions, events, self.sealer.of(owner), self.traces)
 
     def start(self) -> None:
         """Begins work that no request waits for."""

@@ -1,7 +1,4 @@
-"""Pages of lists of items, as stores return them: what is wanted, and what was found.
-
-Takes and returns plain values. It must not know how a store holds items.
-"""
+"""Pages of lists of items, as stores return them: which one is wanted, and its items."""
 
 from __future__ import annotations
 

@@ -91,11 +91,10 @@ def _own_key() -> bytes:
     try:
         return _read_or_make(state_folder() / _FILE)
     except (OSError, SettingsError, RuntimeError) as error:  # RuntimeError: no home folder
-        _log.warning(
-            "The key for sealed items cannot be saved (%s), so items stay readable until this server ends. "
-            "Use --sealing-key-file to choose a place for the key.",
-            error,
+        problem = (
+            "The key for sealed items cannot be saved (%s), so items stay readable until this server ends."
         )
+        _log.warning(f"{problem} Use --sealing-key-file to choose a place for the key.", error)
         return secrets.token_bytes(_LEAST)
 
 
@@ -119,10 +118,9 @@ def _named_key(key_file: str) -> bytes:
     except UnknownHome as error:
         raise SettingsError(f"--sealing-key-file: {error}") from error
     except OSError as error:
-        raise SettingsError(
-            f"--sealing-key-file: {key_file} cannot be read or created: {error.strerror or error}. Name a "
-            "file in a folder where this user may write."
-        ) from error
+        problem = f"{key_file} cannot be read or created: {error.strerror or error}."
+        advice = "Name a file in a folder where this user may write."
+        raise SettingsError(f"--sealing-key-file: {problem} {advice}") from error
 
 
 def state_folder() -> Path:

@@ -18,6 +18,7 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.library import harmony_library
 from gpt_oss_server.traces.reading import reading_of
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
+from gpt_oss_server.turns.transcript import ToolRun
 from gpt_oss_server.turns.watch import GenerationSpan
 from inference.backends.script_file import TRACE_FORMAT
 from inference.engine import EngineInfo
@@ -34,70 +35,50 @@ class Traced:
     history: Sequence[Segment] = ()
 
 
-def trace_of(found: Sequence[Traced], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
-    responses = [_response(each.record, each.history, encoding) for each in found]
-    return {
-        "format": TRACE_FORMAT,
-        "version": VERSION,
-        **(found[-1].record.origin or origin_of(info)),
-        "responses": responses,
-        "vocabulary": _vocabulary(responses, encoding),
-    }
+def trace_of(traced: Sequence[Traced], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
+    responses = [_response(turn.record, turn.history, encoding) for turn in traced]
+    head = {"format": TRACE_FORMAT, "version": VERSION, **(traced[-1].record.origin or origin_of(info))}
+    return {**head, "responses": responses, "vocabulary": _vocabulary(responses, encoding)}
 
 
 def origin_of(info: EngineInfo) -> dict[str, Any]:
     """What generates responses in this process."""
+    versions = {"gpt_oss_server": __version__, "harmony": harmony_library()}
     return {
-        "server": {
-            "gpt_oss_server": __version__,
-            "harmony": harmony_library(),
-            "python": platform.python_version(),
-        },
-        "engine": {
-            "name": info.name,
-            "description": info.description,
-            "context_length": info.context_length,
-        },
+        "server": {**versions, "python": platform.python_version()},
+        "engine": {"name": info.name, "description": info.description, "context_length": info.context_length},
     }
 
 
 def _response(record: TraceRecord, history: Sequence[Segment], encoding: Encoding) -> dict[str, Any]:
-    found = record.tokens
-    generations = [
-        _generation(record, found, number, span, encoding) for number, span in enumerate(found.generations)
-    ]
+    kept, known = record.tokens, record.recipients
+    spans = enumerate(kept.generations)
+    generations = [_generation(record, kept, number, span, encoding) for number, span in spans]
     _mark_dropped(generations)
     return {
         "request": dict(record.request),
         "response": dict(record.response),
-        "recipients": {
-            "functions": sorted(record.recipients.functions),
-            "builtin": sorted(record.recipients.builtin),
-        },
-        "prompt": found.prompt.tokens(history),
+        "recipients": {"functions": sorted(known.functions), "builtin": sorted(known.builtin)},
+        "prompt": kept.prompt.tokens(history),
         "generations": generations,
-        "tools": [
-            {
-                "generation": run.generation,
-                "recipient": run.recipient,
-                "arguments": run.arguments,
-                "output": run.output,
-                "began": _since(record, run.began),
-                "ended": _since(record, run.ended),
-            }
-            for run in found.tool_runs
-        ],
-        "warnings": [{"kind": kind, "detail": detail} for kind, detail in found.warnings],
+        "tools": [_tool(record, run) for run in kept.tool_runs],
+        "warnings": [{"kind": kind, "detail": detail} for kind, detail in kept.warnings],
     }
 
 
+def _tool(record: TraceRecord, run: ToolRun) -> dict[str, Any]:
+    call = {"generation": run.generation, "recipient": run.recipient, "arguments": run.arguments}
+    times = {"began": _since(record, run.began), "ended": _since(record, run.ended)}
+    return {**call, "output": run.output, **times}
+
+
 def _generation(
-    record: TraceRecord, found: TokenRecord, number: int, span: GenerationSpan, encoding: Encoding
+    record: TraceRecord, kept: TokenRecord, number: int, span: GenerationSpan, encoding: Encoding
 ) -> dict[str, Any]:
-    before = found.generations[number - 1].end if number else 0
-    given = found.tokens[before : span.start] if before is not None else []
-    end = len(found.tokens) if span.end is None else span.end
-    tokens = list(found.tokens[span.start : end])
+    before = kept.generations[number - 1].end if number else 0
+    given = kept.tokens[before : span.start] if before is not None else []
+    end = len(kept.tokens) if span.end is None else span.end
+    tokens = list(kept.tokens[span.start : end])
     places = range(span.start, end)
     stopped = bool(tokens) and tokens[-1] in STOP_IDS
     return {
@@ -105,11 +86,11 @@ def _generation(
         "given": list(given),
         "cached": span.cached,
         "tokens": tokens,
-        "logprobs": [_finite(found.scores.get(place)) for place in places] if found.scores else None,
+        "logprobs": [_finite(kept.scores.get(place)) for place in places] if kept.scores else None,
         "alternatives": {
             str(place - span.start): [[token, _finite(score)] for token, score in top]
             for place in places
-            if (top := found.alternatives.get(place))
+            if (top := kept.alternatives.get(place))
         },
         "began": _since(record, span.began),
         "first_token": _since(record, span.first),
@@ -121,7 +102,7 @@ def _generation(
 
 def _mark_dropped(generations: Sequence[dict[str, Any]]) -> None:
     """Marks the messages that Harmony leaves out of the next turn's prompt."""
-    messages = [message for each in generations for message in each["messages"]]
+    messages = [message for generation in generations for message in generation["messages"]]
     segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
     for message, kept in zip(messages, are_kept(segments), strict=True):
         message["dropped_next_turn"] = not kept
@@ -140,9 +121,9 @@ def _vocabulary(responses: Iterable[dict[str, Any]], encoding: Encoding) -> dict
     ids: set[int] = set()
     for response in responses:
         ids.update(response["prompt"])
-        for each in response["generations"]:
-            ids.update(each["given"], each["tokens"])
-            ids.update(token for top in each["alternatives"].values() for token, _ in top)
+        for part in response["generations"]:
+            ids.update(part["given"], part["tokens"])
+            ids.update(token for top in part["alternatives"].values() for token, _ in top)
     return {str(token): text_of(token, encoding) for token in sorted(ids)}
 
 

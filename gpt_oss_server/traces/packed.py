@@ -25,21 +25,21 @@ _FASTEST = 1
 def packed(record: TraceRecord, origin: Mapping[str, Any]) -> bytes:
     """The record must be finished."""
     assert record.ended is not None
-    found, prompt = record.ended, record.ended.prompt
+    kept, prompt = record.ended, record.ended.prompt
     head = {
         "request": record.request,
         "functions": sorted(record.recipients.functions),
         "builtin": sorted(record.recipients.builtin),
         "began": record.began,
         "origin": origin,
-        "generations": [asdict(span) for span in found.generations],
-        "tool_runs": [asdict(run) for run in found.tool_runs],
-        "scores": list(found.scores.items()),
-        "alternatives": list(found.alternatives.items()),
-        "warnings": found.warnings,
+        "generations": [asdict(span) for span in kept.generations],
+        "tool_runs": [asdict(run) for run in kept.tool_runs],
+        "scores": list(kept.scores.items()),
+        "alternatives": list(kept.alternatives.items()),
+        "warnings": kept.warnings,
         "history": (prompt.first, prompt.end, prompt.reasoning_from),
     }
-    tokens = (found.tokens, prompt.before, prompt.after)
+    tokens = (kept.tokens, prompt.before, prompt.after)
     return zlib.compress(pack((json.dumps(head).encode("ascii"), *map(encode_tokens, tokens))), _FASTEST)
 
 

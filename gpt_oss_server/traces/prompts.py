@@ -1,8 +1,6 @@
 """A prompt as a trace keeps it: what the stored history of its response does not hold already.
 
-Takes a prompt and the history that it was made of. Returns the tokens before and after the history, and how
-the model saw it; and from these and the stored history, the same prompt. So a turn's trace is as long as the
-turn, whatever the conversation's length.
+So a turn's trace is as long as the turn, whatever the conversation's length.
 """
 
 from __future__ import annotations
@@ -36,10 +34,7 @@ class TracedPrompt:
 
 
 def traced(prompt: Sequence[int], history: Sequence[Segment] = (), cue: int = 0) -> TracedPrompt:
-    """The prompt without what `history` holds of it; whole where it was made in another way.
-
-    The last `cue` tokens are the start of the model's turn.
-    """
+    """The prompt, which ends in a cue of `cue` tokens, without what `history` holds; else whole."""
     first, end = len(history) - len(split_leading_instructions(history)[1]), len(history)
     for reasoning_from in dict.fromkeys((last_answer(history) + 1, 0)):
         shown = _shown(history, first, end, reasoning_from)

@@ -1,7 +1,6 @@
 """One completion, read again: its messages, the slips with their places, and the library's own reading.
 
-Takes the sampled tokens and the recipients of the request. Returns JSON values. The decoder depends on
-nothing else, so it repeats exactly what it did while the tokens were sampled.
+The decoder repeats exactly what it did while the tokens were sampled.
 """
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ def reading_of(
         if stopped or not (isinstance(event, Slip) and event.kind is SlipKind.CUT_HEADER):
             take(event, max(len(tokens) - 1, 0))
     strict = read_strictly(tokens, encoding)
-    return {
-        "messages": [_message(each) for each in messages],
-        "slips": slips,
-        "library": _library(strict, messages),
-    }
+    return {"messages": list(map(_message, messages)), "slips": slips, "library": _library(strict, messages)}
 
 
 def _message(message: MessageFinished) -> dict[str, Any]:

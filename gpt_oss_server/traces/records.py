@@ -47,7 +47,7 @@ def tokens_of(transcript: Transcript, history: Sequence[Segment] = (), cue: int 
         tuple(transcript.tool_runs),
         dict(transcript.scores),
         dict(transcript.alternatives),
-        tuple((str(each.kind), each.detail) for each in transcript.warnings),
+        tuple((str(warning.kind), warning.detail) for warning in transcript.warnings),
     )
 
 
@@ -92,10 +92,10 @@ class TraceRecord:
 
     @property
     def size(self) -> int:
-        found = self.ended or self.tokens
-        texts = sum(len(run.output) + len(run.arguments) for run in found.tool_runs)
-        count = found.prompt.kept_tokens + len(found.tokens)
-        return _OF_RECORD + _OF_TOKEN * count + 2 * texts + _OF_SCORE * len(found.scores)
+        kept = self.ended or self.tokens
+        texts = sum(len(run.output) + len(run.arguments) for run in kept.tool_runs)
+        count = kept.prompt.kept_tokens + len(kept.tokens)
+        return _OF_RECORD + _OF_TOKEN * count + 2 * texts + _OF_SCORE * len(kept.scores)
 
 
 class Traces:

@@ -22,13 +22,12 @@ from dataclasses import replace
 
 from gpt_oss_server.harmony.encoding import CALL, END
 from gpt_oss_server.harmony.events import MessageFinished
-from gpt_oss_server.turns.between import Between
 from gpt_oss_server.turns.events import ToolStarted, TurnEvent
-from gpt_oss_server.turns.passage import Passage
+from gpt_oss_server.turns.passage import Between, Passage
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
 from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
-from gpt_oss_server.turns.stop_ids import without_own_stop
+from gpt_oss_server.turns.stops import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.watch import with_trace
 from inference.engine import Finish, Sampling, Step

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpt_oss_server.harmony.decoder import Decoder
-from gpt_oss_server.harmony.encoding import CALL, FIRST_SPECIAL
+from gpt_oss_server.harmony.encoding import CALL, FIRST_SPECIAL, START, Encoding
 from gpt_oss_server.harmony.events import (
     ClosedBy,
     HarmonyEvent,
@@ -143,3 +143,33 @@ class Passage:
                 elif self._plan.parallel:
                     self.calls_client = True
         events.append(event)
+
+
+_ROLE = b"assistant"
+
+
+class Between:
+    """The tokens after a call, where the generation goes on: `<|start|>assistant`, or no passage.
+
+    Anything else that the model writes there (a tool's result that it imagines) belongs to no message.
+    """
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        self._started = False
+        self._role = b""
+        self.cannot_begin = False
+
+    @property
+    def begins_passage(self) -> bool:
+        return self._role == _ROLE
+
+    def take(self, token: int) -> None:
+        if not self._started:
+            self._started = token == START
+            self.cannot_begin = not self._started
+        elif 0 <= token < FIRST_SPECIAL:
+            self._role += self._encoding.ordinary_bytes(token)
+            self.cannot_begin = not _ROLE.startswith(self._role)
+        else:
+            self.cannot_begin = True

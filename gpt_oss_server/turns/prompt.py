@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
+from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.declarations import Declared, FunctionTool, ResponseFormat, ToolNamespace
 from gpt_oss_server.harmony.encoding import Encoding
@@ -22,8 +23,10 @@ from gpt_oss_server.harmony.history import Layout, Segment, are_kept
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.json_values import is_larger
 from gpt_oss_server.models.limits import default_output_limit
+from gpt_oss_server.models.model import Model
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.turns.stop_ids import HARMONY_STOPS, least_tokens, stop_ids
+from gpt_oss_server.toolset.bound import HostedTools
+from gpt_oss_server.turns.stops import HARMONY_STOPS, least_tokens, stop_ids
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
 HarmonyEffort = Literal["low", "medium", "high"]
@@ -75,9 +78,12 @@ def check_can_fit(context: int, param: str, *parts: object) -> None:
         )
 
 
-def thinking_of(effort: str, budget: int | None, settings: Settings) -> Thinking:
-    """`budget` is the request's own. Without one, the smaller of the effort's and the operator's applies."""
-    thinking = _EFFORTS[effort]
+def thinking_of(effort: str | None, budget: int | None, settings: Settings) -> Thinking:
+    """Effort and budget are the request's own, if any.
+
+    Without a budget of its own, the smaller of the effort's and the operator's applies.
+    """
+    thinking = _EFFORTS[effort or settings.default_reasoning_effort]
     if budget is not None:
         return replace(thinking, budget=budget)
     known = [each for each in (thinking.budget, settings.default_reasoning_budget) if each is not None]
@@ -100,6 +106,29 @@ class Head:
     tools: Sequence[FunctionTool]
     namespaces: Sequence[ToolNamespace]
     response_formats: Sequence[ResponseFormat] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        thinking: Thinking,
+        tools: RequestTools,
+        hosted: HostedTools,
+        *,
+        date: str,
+        identity: str | None = None,
+        instructions: str | None = None,
+        formats: Sequence[ResponseFormat] = (),
+    ) -> Head:
+        system = model.renderer.system(
+            effort=thinking.effort,
+            date=date,
+            identity=identity or model.settings.identity,
+            builtin_tools=hosted.in_system_message,
+            function_tools=bool(tools.functions),
+        )
+        namespaces = (*tools.namespaces, *hosted.in_developer_message)
+        return cls(model.renderer, system, instructions, tools.functions, namespaces, formats)
 
     def opened(self, history: Sequence[Segment]) -> _Opened:
         declared = Declared(self.instructions, self.tools, self.namespaces, self.response_formats)
@@ -193,6 +222,11 @@ class SamplingRequest(Protocol):
     """A request of any API. Its sampling fields have the names of the fields of `Sampling`."""
 
     @property
+    def scores(self) -> int | None:
+        """The number of alternatives for each log-probability; None: no log-probabilities."""
+        ...
+
+    @property
     def logit_bias(self) -> Mapping[str, Any] | Sequence[Any] | None: ...
     @property
     def min_tokens(self) -> int | None: ...
@@ -206,21 +240,19 @@ class SamplingRequest(Protocol):
 
 def sampling_of(
     request: SamplingRequest,
-    info: EngineInfo,
-    settings: Settings,
+    model: Model,
     caller: Caller,
     *,
     prompt: int,
     limit: int | None,
-    encoding: Encoding,
-    logprobs: int | None = None,
-    debug: bool = False,
+    context: int | None = None,
 ) -> Sampling:
     """How to sample after a prompt of `prompt` tokens; `limit` is the request's own, if any.
 
-    `debug` needs the sampled tokens' log-probabilities, where the engine has them.
+    `context` takes the place of the model's.
     """
-    given = _given(request, info, encoding, logprobs, debug=debug)
+    info, settings = model.info, model.settings
+    given = _given(request, info, model.encoding)
     if getattr(request, "priority", None) and not settings.allow_priority:
         raise UnsupportedField(
             "`priority` would let this request start before those of others, which this server does not "
@@ -233,7 +265,7 @@ def sampling_of(
     given.setdefault("temperature", info.temperature)
     given.setdefault("top_p", info.top_p)
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
-    most = min([info.context_length - prompt, *(limit for limit in limits if limit is not None)])
+    most = min([(context or info.context_length) - prompt, *(limit for limit in limits if limit is not None)])
     least = least_tokens(request.min_tokens or 0, limit, most)
     stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
     own = {**given, "min_tokens": least, "stop_token_ids": stops}
@@ -241,9 +273,7 @@ def sampling_of(
     return Sampling(max_tokens=most, owner=caller.client, labels=labels, **own)
 
 
-def _given(
-    request: SamplingRequest, info: EngineInfo, encoding: Encoding, logprobs: int | None, *, debug: bool
-) -> dict[str, Any]:
+def _given(request: SamplingRequest, info: EngineInfo, encoding: Encoding) -> dict[str, Any]:
     """The request's fields that the engine honours, under the names of `Sampling`."""
     values = {name: getattr(request, name, None) for name in _OWN_NAMES}
     given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
@@ -255,21 +285,22 @@ def _given(
         given["logit_bias"] = bias
     if request.ignore_eos:
         given["ignored_stop_ids"] = HARMONY_STOPS
-    if logprobs is None and debug and "logprobs" in info.honours:
-        logprobs = 0
+    logprobs = request.scores
+    if logprobs is None and getattr(request, "debug", False) and "logprobs" in info.honours:
+        logprobs = 0  # debugging shows the scores of all tokens
     if logprobs is not None:
         given["logprobs"] = logprobs
-    for name in ignored_fields(request, info, logprobs=logprobs):
+    for name in ignored_fields(request, info):
         del given[name]
     names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
     _check_honoured(given, info, names)
     return given
 
 
-def ignored_fields(request: SamplingRequest, info: EngineInfo, *, logprobs: int | None = None) -> list[str]:
+def ignored_fields(request: SamplingRequest, info: EngineInfo) -> list[str]:
     """The request's sampling fields without effect on this engine, in the order of the alphabet."""
     neutral = Sampling()
-    values = {name: getattr(request, name, None) for name in info.ignores} | {"logprobs": logprobs}
+    values = {name: getattr(request, name, None) for name in info.ignores} | {"logprobs": request.scores}
     if values.get("top_k") == _ALL_TOKENS:
         del values["top_k"]
     given = {name for name, value in values.items() if value is not None and value != getattr(neutral, name)}

@@ -30,12 +30,7 @@ BEGIN, END, PAD = 199998, 200002, 199999
 
 
 def write_gguf(
-    folder: Path,
-    path: Path,
-    vocabulary: Vocabulary,
-    *,
-    name: str,
-    progress: bool | None = None,
+    folder: Path, path: Path, vocabulary: Vocabulary, *, name: str, progress: bool | None = None
 ) -> None:
     """Raises `CheckpointError`."""
     try:

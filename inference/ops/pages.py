@@ -116,10 +116,7 @@ class Pages:
         places = (starts + torch.arange(size, device=on)).flatten(1)
         hiding = torch.zeros(hidden.shape, device=on).masked_fill_(hidden, -math.inf)
         return Gathered(
-            group[0].start,
-            group[-1].end,
-            torch.where(hidden, newest, places).flatten(),
-            hiding.unsqueeze(1),
+            group[0].start, group[-1].end, torch.where(hidden, newest, places).flatten(), hiding.unsqueeze(1)
         )
 
 

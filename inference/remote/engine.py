@@ -42,10 +42,7 @@ PAUSE = 0.5  # seconds before a broken generation is continued where there is no
 
 class RemoteEngine:
     def __init__(
-        self,
-        replicas: Replicas,
-        info: EngineInfo,
-        check: Callable[[Replica], Awaitable[None]],
+        self, replicas: Replicas, info: EngineInfo, check: Callable[[Replica], Awaitable[None]]
     ) -> None:
         """`check` raises `InferenceError` for a server that has come back with another model."""
         self._replicas, self.info, self._check = replicas, info, check

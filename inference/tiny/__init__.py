@@ -123,11 +123,7 @@ def _is_unchanged(path: Path, fact: dict[str, Any]) -> bool:
 
 def _facts(folder: Path) -> dict[str, dict[str, Any]]:
     return {
-        path.name: {
-            "size": path.stat().st_size,
-            "mtime_ns": path.stat().st_mtime_ns,
-            "sha256": _sha256(path),
-        }
+        path.name: {"size": path.stat().st_size, "mtime_ns": path.stat().st_mtime_ns, "sha256": _sha256(path)}
         for path in sorted(folder.iterdir())
     }
 

@@ -72,11 +72,8 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     found = [answer for part in parts for answer in part]
     firsts = sorted(answer.first for answer in found)
-    return {
-        "tokens": sum(answer.tokens for answer in found),
-        "seconds": seconds,
-        "first": firsts[len(firsts) // 2],
-    }
+    tokens = sum(answer.tokens for answer in found)
+    return {"tokens": tokens, "seconds": seconds, "first": firsts[len(firsts) // 2]}
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ import pytest
 
 from inference import tiny
 from tests.doubles.engines.hf_folder import write_folder
+from tests.doubles.engines.live import found_vllm, vllm_process
 from tests.doubles.engines.processor_time import processor_seconds
-from tests.doubles.engines.vllm_server import found_vllm, vllm_process
 from tests.doubles.server_process import serving
 
 PROGRAM = found_vllm()
@@ -32,28 +32,9 @@ pytestmark = [
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 REQUESTS = {1: 6, 8: 24, 32: 64}  # of one measurement, by streams
 APIS = {"responses": "/v1/responses", "chat": "/v1/chat/completions"}
-TOPICS = (
-    "rain",
-    "the sea",
-    "bread",
-    "chess",
-    "clouds",
-    "gold",
-    "music",
-    "rivers",
-    "light",
-    "maps",
-    "tea",
-    "ice",
-)
-FORMS = (
-    "What is {}?",
-    "Tell me about {}.",
-    "Write a poem about {}.",
-    "Why {}?",
-    "Explain {} to a child.",
-    "{}!",
-)
+TOPICS = "rain|the sea|bread|chess|clouds|gold|music|rivers|light|maps|tea|ice"
+FORMS = "What is {}?|Tell me about {}.|Write a poem about {}.|Why {}?|Explain {} to a child.|{}!"
+QUESTIONS = [form.format(topic) for form in FORMS.split("|") for topic in TOPICS.split("|")]
 
 
 @dataclass(frozen=True)
@@ -72,13 +53,10 @@ def body_of(api: str, question: str, limit: int) -> dict[str, Any]:
 
 
 def load(port: int, api: str, streams: int, requests: int, limit: int) -> dict[str, Any]:
-    questions = [form.format(topic) for form in FORMS for topic in TOPICS]
-    bodies = [body_of(api, questions[n % len(questions)], limit) for n in range(requests)]
+    bodies = [body_of(api, QUESTIONS[n % len(QUESTIONS)], limit) for n in range(requests)]
     job = {"host": "127.0.0.1", "port": port, "path": APIS[api], "streams": streams, "bodies": bodies}
-    client = Path(__file__).with_name("answers_client.py")
-    done = subprocess.run(
-        [sys.executable, str(client)], input=json.dumps(job).encode(), stdout=subprocess.PIPE, check=True
-    )
+    command = [sys.executable, str(Path(__file__).with_name("answers_client.py"))]
+    done = subprocess.run(command, input=json.dumps(job).encode(), stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

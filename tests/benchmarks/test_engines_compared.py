@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,16 +27,13 @@ from inference.local.engine import load_local
 from inference.options import EngineOptions
 from tests.benchmarks.test_inference_speed import prompts, timed
 from tests.doubles.engines.hf_folder import write_folder
-from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
+from tests.doubles.engines.live import exported, found_llama_server, found_vllm, llama_server, vllm_process
 from tests.doubles.engines.processor_time import processor_seconds, seconds_of_one
-from tests.doubles.engines.vllm_server import found_vllm, vllm_process
 
 LLAMA, VLLM = found_llama_server(), found_vllm()
 pytestmark = [
     pytest.mark.benchmark,
-    pytest.mark.skipif(
-        LLAMA is None and VLLM is None, reason="no engine to compare with: set LLAMA_SERVER or VLLM"
-    ),
+    pytest.mark.skipif(not (LLAMA or VLLM), reason="no engine to compare with: set LLAMA_SERVER or VLLM"),
 ]
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 STREAMS = (1, 8, 32)
@@ -52,6 +50,10 @@ class Rival:
     costs: list[float] = field(default_factory=list)  # milliseconds of processor time per token
 
 
+def elsewhere(name: str, kind: str, url: str, process: subprocess.Popen[str]) -> Rival:
+    return Rival(name, inference.load(f"{kind}:{url}"), partial(processor_seconds, process.pid))
+
+
 @pytest.fixture(scope="module")
 def runner() -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as runner:
@@ -65,26 +67,16 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with ExitStack() as stack:
-        found = [
-            Rival(
-                "built-in engine",
-                load_local(folder, EngineOptions(device="cpu", context=CONTEXT), name="tiny"),
-                partial(seconds_of_one, os.getpid()),  # the others are its children, and not its own
-            )
-        ]
+        own = load_local(folder, EngineOptions(device="cpu", context=CONTEXT), name="tiny")
+        # The others are this process's children, and not counted as its own.
+        found = [Rival("built-in engine", own, partial(seconds_of_one, os.getpid()))]
         if LLAMA is not None:
             model = exported(tiny.checkpoint(), folder / "tiny.gguf")
-            url, process = stack.enter_context(
-                llama_server(LLAMA, model, context=CONTEXT, slots=max(STREAMS))
-            )
-            found.append(
-                Rival("llama-server", inference.load(f"llama:{url}"), partial(processor_seconds, process.pid))
-            )
+            server = llama_server(LLAMA, model, context=CONTEXT, slots=max(STREAMS))
+            found.append(elsewhere("llama-server", "llama", *stack.enter_context(server)))
         if VLLM is not None:
-            url, process = stack.enter_context(vllm_process(VLLM, folder, context=CONTEXT))
-            found.append(
-                Rival("vLLM", inference.load(f"vllm:{url}"), partial(processor_seconds, process.pid))
-            )
+            server = vllm_process(VLLM, folder, context=CONTEXT)
+            found.append(elsewhere("vLLM", "vllm", *stack.enter_context(server)))
         yield found
         for rival in found:
             runner.run(rival.engine.close())

@@ -37,13 +37,9 @@ def completion(encoding: Encoding, text_tokens: int) -> list[int]:
 
 
 def load(host: str, port: int, streams: int, body: dict[str, Any]) -> Report:
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("client.py")), host, str(port), str(streams)],
-        input=json.dumps(body).encode(),
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=600,
-    )
+    command = [sys.executable, str(Path(__file__).with_name("client.py")), host, str(port), str(streams)]
+    sent = json.dumps(body).encode()
+    done = subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=True, timeout=600)
     report: Report = json.loads(done.stdout)
     return report
 
@@ -139,10 +135,7 @@ def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) 
     script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
     flags = ("--model", f"scripted:{script}", "--default-max-output-tokens", "none", "--python", "off")
     used: dict[str, list[float]] = {"off": [], "own": []}
-    with (
-        serving(*flags, "--metrics-names", "off") as off,
-        serving(*flags, "--metrics-names", "own") as own,
-    ):
+    with serving(*flags, "--metrics-names", "off") as off, serving(*flags, "--metrics-names", "own") as own:
         servers = {"off": off, "own": own}
         for turn in range(COMPARISONS + 1):
             for names in sorted(servers, reverse=bool(turn % 2)):

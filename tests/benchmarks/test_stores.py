@@ -43,11 +43,8 @@ def postgres() -> Iterator[Postgres]:
 def test_streams_with_each_store(postgres: Postgres, encoding: Encoding, tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
-    places = {
-        "memory": "memory",
-        "sqlite": f"sqlite:{tmp_path / 'store.sqlite'}",
-        "postgres": postgres.new_database(),
-    }
+    sqlite = f"sqlite:{tmp_path / 'store.sqlite'}"
+    places = {"memory": "memory", "sqlite": sqlite, "postgres": postgres.new_database()}
     rates: dict[str, list[float]] = {name: [] for name in places}
     firsts: dict[str, list[float]] = {name: [] for name in places}
     body = {"input": "Hi", "stream": True, "store": True}
@@ -137,9 +134,7 @@ async def test_a_large_database_starts_and_answers_fast(tmp_path: Path) -> None:
         times.append(time.perf_counter() - began)
     await store.close()
     median = statistics.median(times)
-    print(
-        f"\n  {RESPONSES:,} responses: opened in {started * 1e3:.0f} ms, a history found in"
-        f" {median * 1e3:.2f} ms (p50)"
-    )
+    opened, read = f"opened in {started * 1e3:.0f} ms", f"a history found in {median * 1e3:.2f} ms (p50)"
+    print(f"\n  {RESPONSES:,} responses: {opened}, {read}")
     assert started < 1
     assert median < 0.005

@@ -12,9 +12,8 @@ from gpt_oss_server.errors import ApiError, InvalidOutput
 from gpt_oss_server.harmony.encoding import END, Encoding, load_encoding
 from inference.grammar import GrammarState
 from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, message_of, replaying
-from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.harmony.sampling import allowed
+from tests.doubles.harmony.sampling import RandomEngine, allowed
 
 SCHEMA = {
     "type": "object",

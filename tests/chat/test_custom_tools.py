@@ -10,6 +10,8 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError
 from tests.doubles.apis.chat_asking import (
+    HELLO,
+    SAY,
     TOOL,
     check_chunks,
     chunks_of,
@@ -18,9 +20,7 @@ from tests.doubles.apis.chat_asking import (
     replaying,
     service_of,
 )
-from tests.doubles.apis.chat_texts import HELLO
-from tests.doubles.apis.custom_calls import SAY
-from tests.doubles.snapshots import compare
+from tests.doubles.lints import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 CALL = "<|channel|>commentary to=functions.say code<|message|>{}<|call|>"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.completions.api import start
-from gpt_oss_server.apis.completions.tokens import detokenize, tokenize
+from gpt_oss_server.apis.completions.tokenizer import detokenize, tokenize
 from gpt_oss_server.caller.caller import LOCAL
 from tests.doubles.apis.chat_asking import TOOL, replaying, service_of
 from tests.doubles.apis.odd_bodies import ODD, answer_or_sentence, places, with_odd

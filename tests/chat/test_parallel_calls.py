@@ -7,11 +7,20 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from tests.doubles.apis.chat_asking import HI, TOOL, check_chunks, chunks_of, completion_of, message_of
-from tests.doubles.apis.chat_texts import CALL, HELLO, NEXT
+from tests.doubles.apis.chat_asking import (
+    CALL,
+    HELLO,
+    HI,
+    NEXT,
+    SAY,
+    TOOL,
+    check_chunks,
+    chunks_of,
+    completion_of,
+    message_of,
+)
 from tests.doubles.apis.chat_tools import CALL as SUM
 from tests.doubles.apis.chat_tools import serving_tools
-from tests.doubles.apis.custom_calls import SAY
 from tests.doubles.serving import scripted
 
 TWO = CALL + NEXT + CALL.replace("Oslo", "Paris")

@@ -18,7 +18,7 @@ from tests.doubles.apis.chat_asking import (
     replaying,
     service_of,
 )
-from tests.doubles.engines.forking import ForkingEngine
+from tests.doubles.engines.table import ForkingEngine
 from tests.doubles.serving import scripted
 from tests.doubles.turns import TurnsEngine
 

@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.doubles.apis.chat_asking import TOOL, check_chunks, chunks_of, completion_of, replaying
-from tests.doubles.apis.chat_texts import CALL, HELLO, NEXT
+from tests.doubles.apis.chat_asking import (
+    CALL,
+    HELLO,
+    NEXT,
+    TOOL,
+    check_chunks,
+    chunks_of,
+    completion_of,
+    replaying,
+)
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.lints import compare
 from tests.doubles.serving import scripted
-from tests.doubles.snapshots import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT

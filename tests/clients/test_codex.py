@@ -154,12 +154,8 @@ def test_a_session_is_resumed(tmp_path: Path) -> None:
 
 
 def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    }
+    properties = {"city": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["city"], "additionalProperties": False}
     (tmp_path / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
     with recorded(scripted(PLACE, loop=False)) as (url, recorder):
         items = Codex(tmp_path, url).items("--output-schema", str(tmp_path / "schema.json"), "A city?")

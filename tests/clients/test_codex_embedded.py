@@ -76,13 +76,6 @@ def cycle_at_the_end(tokens: list[int]) -> int:
     return longest
 
 
-@pytest.mark.clients
-def test_the_measure_of_a_cycle() -> None:
-    assert cycle_at_the_end([1, 2, 3, 4]) == 0
-    assert cycle_at_the_end([9, 1, 2, 1, 2, 1]) == 5
-    assert cycle_at_the_end([3, 7, 7, 7]) == 3
-
-
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_every_turn_ends(prompt: str, server: tuple[str, Recorder], tmp_path: Path) -> None:
     url, recorder = server
@@ -97,11 +90,8 @@ def test_every_turn_ends(prompt: str, server: tuple[str, Recorder], tmp_path: Pa
         response = exchange.events[-1]["response"]
         for text in texts_of(response):
             assert cycle_at_the_end(load_encoding().encode(text)) <= REPETITION
-        made = Counter(
-            (item["name"], item["arguments"])
-            for item in response["output"]
-            if item["type"] == "function_call"
-        )
+        output = response["output"]
+        made = Counter((i["name"], i["arguments"]) for i in output if i["type"] == "function_call")
         assert all(count == 1 for count in made.values()), "one answer repeats a call"
         calls += made
     assert all(count <= SAME_CALLS for count in calls.values()), calls

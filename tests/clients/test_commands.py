@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.clients.recording import Recorder, recorded
+from tests.doubles.clients.recording import recorded
 from tests.doubles.clients.running import HELLO, PLACE, call, command, final, run
 from tests.doubles.serving import scripted
 
@@ -77,16 +77,9 @@ def test_opencode_writes_a_file(package: str, path: str, tmp_path: Path) -> None
     with recorded(scripted(title, write, HELLO, loop=False)) as (url, recorder):
         config = tmp_path / "opencode.json"
         config.write_text(json.dumps(opencode_settings(url, package)), encoding="utf-8")
-        flags = (
-            "OPENCODE_DISABLE_AUTOUPDATE",
-            "OPENCODE_DISABLE_MODELS_FETCH",
-            "OPENCODE_DISABLE_LSP_DOWNLOAD",
-        )
-        done = run(
-            [opencode, "run", "--format", "json", "-m", "local/scripted", "Make made.txt"],
-            tmp_path,
-            env={"OPENCODE_CONFIG": str(config), **dict.fromkeys(flags, "1")},
-        )
+        flags = [f"OPENCODE_DISABLE_{what}" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD")]
+        words = [opencode, "run", "--format", "json", "-m", "local/scripted", "Make made.txt"]
+        done = run(words, tmp_path, env={"OPENCODE_CONFIG": str(config), **dict.fromkeys(flags, "1")})
     assert done.returncode == 0, done.stderr[-3000:]
     assert made.read_text() == "hi\n"
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -105,7 +98,8 @@ def test_qwen_code_writes_a_file(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     assert made.read_text() == "hi\n"
     assert done.stdout.strip() == "Hello!"
-    [result] = [each for each in _messages(recorder) if each["role"] == "tool"]
+    messages = recorder.of("/v1/chat/completions")[-1].body["messages"]
+    [result] = [each for each in messages if each["role"] == "tool"]
     assert "made.txt" in str(result["content"])
     recorder.check()
 
@@ -144,9 +138,3 @@ def test_aider_edits_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "made.txt").read_text() == "hi\n"
     assert "Let me think." in done.stdout, "aider shows the reasoning"
     recorder.check()
-
-
-def _messages(recorder: Recorder) -> list[dict[str, Any]]:
-    """The messages of the last request over Chat."""
-    found: list[dict[str, Any]] = recorder.of("/v1/chat/completions")[-1].body["messages"]
-    return found

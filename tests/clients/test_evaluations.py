@@ -51,29 +51,35 @@ def server() -> Iterator[tuple[str, Recorder]]:
         yield running
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses"])
-def test_guidellm_with_fixed_lengths(path: str, server: tuple[str, Recorder], tmp_path: Path) -> None:
-    """Every request succeeds, and has exactly as many tokens as the load generator states."""
-    guidellm = command("guidellm", "guidellm")
-    url, recorder = server
-    run_script("byte_tokenizer.py", tmp_path, url, "guidellm")
-    report = tmp_path / "report.json"
+def guidellm(path: str, url: str, folder: Path) -> list[dict[str, Any]]:
+    """The requests of a run of the load generator, which all succeed."""
+    program = command("guidellm", "guidellm")
+    run_script("byte_tokenizer.py", folder, url, "guidellm")
+    report = folder / "report.json"
     target = url.removesuffix("/v1")
     options = {
         "--backend": f"kind=openai_http,target={target},model=tiny,request_format={path}",
-        "--tokenizer": f"kind=hf_auto,model={tmp_path / 'tokenizer'}",
+        "--tokenizer": f"kind=hf_auto,model={folder / 'tokenizer'}",
         "--data": f"kind=synthetic_text,prompt_tokens={PROMPT},output_tokens={OUTPUT}",
         "--profile": "kind=concurrent,streams=2",
         "--constraint": f"kind=max_requests,count={REQUESTS}",
         "--output": f"kind=json,path={report}",
     }
     arguments = [text for option in options.items() for text in option]
-    done = run([guidellm, "run", *arguments, "--disable-console-interactive"], tmp_path, env=OFFLINE)
+    done = run([program, "run", *arguments, "--disable-console-interactive"], folder, env=OFFLINE)
     assert done.returncode == 0, done.stderr[-3000:]
     [benchmark] = json.loads(report.read_text(encoding="utf-8"))["benchmarks"]
     requests = benchmark["requests"]
     assert [len(requests[kind]) for kind in ("successful", "errored", "incomplete")] == [REQUESTS, 0, 0]
-    assert {request["output_tokens"] for request in requests["successful"]} == {OUTPUT}
+    found: list[dict[str, Any]] = requests["successful"]
+    return found
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses"])
+def test_guidellm_with_fixed_lengths(path: str, server: tuple[str, Recorder], tmp_path: Path) -> None:
+    """Every request has exactly as many tokens as the load generator states."""
+    url, recorder = server
+    assert {request["output_tokens"] for request in guidellm(path, url, tmp_path)} == {OUTPUT}
     assert all(exchange.body["ignore_eos"] for exchange in recorder.of(path))
 
 

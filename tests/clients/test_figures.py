@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,42 +9,22 @@ import pytest
 
 import inference
 from gpt_oss_server.settings import Settings
-from tests.doubles.clients.running import command, run, run_script
+from tests.clients.test_evaluations import REQUESTS, guidellm
 from tests.doubles.observing.figures import Scraped, scraped_at
 from tests.doubles.serving import serving
 
 pytestmark = pytest.mark.clients
 
-REQUESTS, PROMPT, OUTPUT, STREAMS = 8, 100, 48, 2
-OFFLINE = {"HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "any"}
 APIS = {"/v1/completions": "completions", "/v1/chat/completions": "chat", "/v1/responses": "responses"}
 SLACK = 0.5  # seconds between the server and a client on a busy machine
 
 
 def measured(path: str, folder: Path) -> tuple[list[dict[str, Any]], Scraped]:
     """guidellm's successful requests, and the server's figures after them."""
-    guidellm = command("guidellm", "guidellm")
     with serving(inference.load("tiny"), Settings(model="tiny")) as api:
-        run_script("byte_tokenizer.py", folder, api, "guidellm")
-        url, report = api.removesuffix("/v1"), folder / "report.json"
-        options = {
-            "--backend": f"kind=openai_http,target={url},model=tiny,request_format={path}",
-            "--tokenizer": f"kind=hf_auto,model={folder / 'tokenizer'}",
-            "--data": f"kind=synthetic_text,prompt_tokens={PROMPT},output_tokens={OUTPUT}",
-            "--profile": f"kind=concurrent,streams={STREAMS}",
-            "--constraint": f"kind=max_requests,count={REQUESTS}",
-            "--output": f"kind=json,path={report}",
-        }
-        arguments = [text for option in options.items() for text in option]
-        before = scraped_at(url)
-        assert before.own("output_tokens_total") == 0
-        done = run([guidellm, "run", *arguments, "--disable-console-interactive"], folder, env=OFFLINE)
-        assert done.returncode == 0, done.stderr[-3000:]
-        figures = scraped_at(url)
-    [benchmark] = json.loads(report.read_text(encoding="utf-8"))["benchmarks"]
-    requests: list[dict[str, Any]] = benchmark["requests"]["successful"]
-    assert len(requests) == REQUESTS
-    return requests, figures
+        url = api.removesuffix("/v1")
+        assert scraped_at(url).own("output_tokens_total") == 0
+        return guidellm(path, api, folder), scraped_at(url)
 
 
 def mean(figures: Scraped, name: str, **labels: str) -> float:

@@ -50,12 +50,9 @@ def test_dspy(tmp_path: Path) -> None:
     thought = fields(reasoning="I know one.", answer="Paris")
     turns = [fields(answer="Paris"), thought, fields(**step), fields(**end), thought]
     results, _ = run_with("dspy_client.py", turns * 2, tmp_path, "dspy")
-    for api in ("chat", "responses"):
-        assert results[api] == {
-            "plain": "Paris",
-            "thought": ["I know one.", "Paris"],
-            "agent": ["Paris", "sunny in Paris"],
-        }
+    agent = ["Paris", "sunny in Paris"]
+    same = {"plain": "Paris", "thought": ["I know one.", "Paris"], "agent": agent}
+    assert results == {"chat": same, "responses": same}
 
 
 def test_smolagents(tmp_path: Path) -> None:
@@ -71,60 +68,45 @@ def test_smolagents(tmp_path: Path) -> None:
 def test_autogen(tmp_path: Path) -> None:
     turns = [WEATHER, SUNNY, WEATHER, SUNNY, PLACE]
     results, _ = run_with("autogen_client.py", turns, tmp_path, "autogen")
-    assert results == {
-        "whole": SENTENCE,
-        "streamed": "<think>Let me think.</think>" * 2 + SENTENCE,
-        "typed": {"city": "Paris"},
-    }
+    streamed = "<think>Let me think.</think>" * 2 + SENTENCE
+    assert results == {"whole": SENTENCE, "streamed": streamed, "typed": {"city": "Paris"}}
 
 
-def test_crewai(tmp_path: Path) -> None:
-    results, recorder = run_with("crewai_client.py", [WEATHER, SUNNY, PLACE] * 2, tmp_path, "crewai")
-    for api in ("completions", "responses"):
-        assert results[api] == {"whole": SENTENCE, "typed": "Paris"}
-    assert history_of_calls(recorder) == CALLED
+WITH_STREAM = [WEATHER, SUNNY, WEATHER, SUNNY]
+TYPED = call("Place", {"city": "Paris"})
+EITHER = {"whole": SENTENCE, "streamed": SENTENCE}
 
 
-def test_agno(tmp_path: Path) -> None:
-    turns = [WEATHER, SUNNY, WEATHER, SUNNY, PLACE]
-    results, recorder = run_with("agno_client.py", turns * 2, tmp_path, "agno")
-    for api in ("chat", "responses"):
-        assert results[api] == {"whole": SENTENCE, "streamed": SENTENCE, "typed": "Paris", "tokens": True}
-    assert history_of_calls(recorder) == CALLED
-
-
-def test_haystack(tmp_path: Path) -> None:
-    turns = [WEATHER, SUNNY, WEATHER, SUNNY, PLACE]
-    results, recorder = run_with("haystack_client.py", turns * 2, tmp_path, "haystack")
-    for api in ("chat", "responses"):
-        assert results[api] == {"whole": SENTENCE, "streamed": SENTENCE, "typed": {"city": "Paris"}}
-    assert history_of_calls(recorder) == CALLED
-
-
-def test_strands(tmp_path: Path) -> None:
-    turns = [WEATHER, SUNNY, WEATHER, SUNNY, call("Place", {"city": "Paris"})]
-    results, recorder = run_with("strands_client.py", turns * 2, tmp_path, "strands")
-    for api in ("chat", "responses"):
-        assert results[api] == {"whole": SENTENCE, "streamed": SENTENCE, "typed": "Paris"}
+@pytest.mark.parametrize(
+    ("name", "turns", "results", "other"),
+    [
+        ("crewai", [WEATHER, SUNNY, PLACE], {"whole": SENTENCE, "typed": "Paris"}, "completions"),
+        ("agno", [*WITH_STREAM, PLACE], {**EITHER, "typed": "Paris", "tokens": True}, "chat"),
+        ("haystack", [*WITH_STREAM, PLACE], {**EITHER, "typed": {"city": "Paris"}}, "chat"),
+        ("strands", [*WITH_STREAM, TYPED], {**EITHER, "typed": "Paris"}, "chat"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_framework_over_both_apis(
+    name: str, turns: list[str], results: dict[str, object], other: str, tmp_path: Path
+) -> None:
+    found, recorder = run_with(f"{name}_client.py", turns * 2, tmp_path, name)
+    assert found == {other: results, "responses": results}
     assert history_of_calls(recorder) == CALLED
 
 
 def test_llama_index(tmp_path: Path) -> None:
     """Typed answers are a forced call over Chat, and a format over Responses."""
-    turns = [WEATHER, SUNNY, HELLO, call("Place", {"city": "Paris"}), WEATHER, SUNNY, HELLO, PLACE]
+    turns = [WEATHER, SUNNY, HELLO, TYPED, WEATHER, SUNNY, HELLO, PLACE]
     results, recorder = run_with("llama_index_client.py", turns, tmp_path, "llama-index")
-    for api in ("chat", "responses"):
-        assert results[api] == {"whole": SENTENCE, "streamed": "Hello!", "typed": "Paris"}
+    same = {"whole": SENTENCE, "streamed": "Hello!", "typed": "Paris"}
+    assert results == {"chat": same, "responses": same}
     assert history_of_calls(recorder) == CALLED
 
 
 def test_inspect(tmp_path: Path) -> None:
     results, recorder = run_with("inspect_client.py", [WEATHER, SUNNY] * 2, tmp_path, "inspect")
-    for api in ("chat", "responses"):
-        assert results[api] == {
-            "status": "success",
-            "answer": SENTENCE,
-            "accuracy": 1.0,
-            "roles": ["user", "assistant", "tool", "assistant"],
-        }
+    roles = ["user", "assistant", "tool", "assistant"]
+    same = {"status": "success", "answer": SENTENCE, "accuracy": 1.0, "roles": roles}
+    assert results == {"chat": same, "responses": same}
     assert history_of_calls(recorder) == CALLED

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.settings import Settings
 from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_with
 
 pytestmark = pytest.mark.clients
+SENTENCE = "It is sunny in Paris."
 
 
 def test_the_official_sdk_for_python(tmp_path: Path) -> None:
@@ -17,8 +17,8 @@ def test_the_official_sdk_for_python(tmp_path: Path) -> None:
     results, _ = run_with("openai_python.py", turns, tmp_path)
     assert results == {
         "call": ["get_weather", {"city": "Paris"}],
-        "answer": "It is sunny in Paris.",
-        "retrieved": "It is sunny in Paris.",
+        "answer": SENTENCE,
+        "retrieved": SENTENCE,
         "streamed": ["Hello!", "Hello!"],
         "parsed": "Paris",
         "chat": "Hello!",
@@ -31,10 +31,10 @@ def test_the_official_sdk_for_javascript(tmp_path: Path) -> None:
     results, _ = run_with("openai_js.mjs", [WEATHER, SUNNY, HELLO, PLACE, WEATHER, SUNNY, HELLO], tmp_path)
     assert results == {
         "call": ["get_weather", {"city": "Paris"}],
-        "answer": "It is sunny in Paris.",
+        "answer": SENTENCE,
         "streamed": ["Hello!", "Hello!"],
         "parsed": {"city": "Paris"},
-        "chat": "It is sunny in Paris.",
+        "chat": SENTENCE,
         "socket": "Hello!",
     }
 
@@ -43,10 +43,10 @@ def test_the_vercel_ai_sdk(tmp_path: Path) -> None:
     results, recorder = run_with("ai_sdk.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, PLACE] * 3, tmp_path)
     for name in ("responses", "chat", "compatible"):
         assert results[name] == {
-            "text": "It is sunny in Paris.",
+            "text": SENTENCE,
             "steps": 2,
             "results": ["sunny in Paris"],
-            "streamed": "It is sunny in Paris.",
+            "streamed": SENTENCE,
             # Responses: it shows only summaries, and only on request. Chat: this provider shows none.
             "reasoning": "Let me think." * 2 if name == "compatible" else "",
             "finish": "stop",
@@ -60,13 +60,8 @@ def test_the_vercel_ai_sdk(tmp_path: Path) -> None:
 def test_the_agents_sdk_for_javascript(tmp_path: Path) -> None:
     handoff = call("transfer_to_Expert", {})
     results, _ = run_with("agents_js.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, handoff, HELLO] * 2, tmp_path)
-    for api in ("responses", "chat"):
-        assert results[api] == {
-            "whole": "It is sunny in Paris.",
-            "streamed": "It is sunny in Paris.",
-            "handed": "Hello!",
-            "by": "Expert",
-        }
+    same = {"whole": SENTENCE, "streamed": SENTENCE, "handed": "Hello!", "by": "Expert"}
+    assert results == {"responses": same, "chat": same}
 
 
 def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
@@ -75,8 +70,8 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
     results, _ = run_with("agents_python.py", turns, tmp_path)
     for api in ("responses", "chat"):
         assert results[api] == {
-            "whole": "It is sunny in Paris.",
-            "streamed": ["It is sunny in Paris."] * 2,
+            "whole": SENTENCE,
+            "streamed": [SENTENCE] * 2,
             "typed": "Paris",
             "handed": ["Hello!", "Expert"],
             "session": ["Hello!", 6],
@@ -84,13 +79,12 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
 
 
 def test_the_agents_sdk_with_every_reasoning_feature(tmp_path: Path) -> None:
-    settings = Settings(allow_priority=True)
     turns = [WEATHER, SUNNY, HELLO]
-    results, recorder = run_with("agents_reasoning.py", turns, tmp_path, settings=settings)
+    results, recorder = run_with("agents_reasoning.py", turns, tmp_path, allow_priority=True)
     assert results == {
-        "final": "It is sunny in Paris.",
+        "final": SENTENCE,
         "summary": "Let me think." * 2,
-        "scored": "It is sunny in Paris.",
+        "scored": SENTENCE,
         "sealed": 2,
         "again": "Hello!",
     }
@@ -103,8 +97,8 @@ def test_langchain(tmp_path: Path) -> None:
     results, recorder = run_with("langchain_client.py", [WEATHER, SUNNY, SUNNY, HELLO, PLACE] * 3, tmp_path)
     for way in ("responses", "stateless", "chat"):
         assert results[way] == {
-            "whole": ["It is sunny in Paris.", 4],
-            "again": "It is sunny in Paris.",
+            "whole": [SENTENCE, 4],
+            "again": SENTENCE,
             "streamed": "Hello!",
             "typed": "Paris",
             "usage": True,
@@ -116,7 +110,7 @@ def test_litellm(tmp_path: Path) -> None:
     results, _ = run_with("litellm_client.py", [WEATHER, SUNNY, HELLO, HELLO, HELLO, HELLO], tmp_path)
     assert results == {
         "call": ["get_weather", {"city": "Paris"}],
-        "answer": "It is sunny in Paris.",
+        "answer": SENTENCE,
         "streamed": "Hello!",
         "reasoning": "Let me think.",
         "response": "Hello!",
@@ -126,13 +120,7 @@ def test_litellm(tmp_path: Path) -> None:
 
 def test_pydantic_ai(tmp_path: Path) -> None:
     typed = call("final_result", {"city": "Paris"})
-    results, _ = run_with(
-        "pydantic_ai_client.py", [WEATHER, SUNNY, SUNNY, WEATHER, SUNNY, typed] * 2, tmp_path
-    )
-    for api in ("responses", "chat"):
-        assert results[api] == {
-            "whole": "It is sunny in Paris.",
-            "again": "It is sunny in Paris.",
-            "streamed": "It is sunny in Paris.",
-            "typed": "Paris",
-        }
+    turns = [WEATHER, SUNNY, SUNNY, WEATHER, SUNNY, typed]
+    results, _ = run_with("pydantic_ai_client.py", turns * 2, tmp_path)
+    same = dict.fromkeys(("whole", "again", "streamed"), SENTENCE) | {"typed": "Paris"}
+    assert results == {"responses": same, "chat": same}

@@ -54,18 +54,16 @@ class Obedient:
         self._encoding = load_encoding()
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
-        text = self._turn(self._encoding.decode(tokens))
+        prompt = self._encoding.decode(tokens)
+        text = final(_answer(prompt))
+        if "type get_weather = " in prompt:
+            text = call("get_weather", {"location": "San Francisco, CA"})
         for token in self._encoding.encode_special(text):
             yield Step((token,))
         yield Step((), Finish.STOP)
 
     async def close(self) -> None:
         pass
-
-    def _turn(self, prompt: str) -> str:
-        if "type get_weather = " in prompt:
-            return call("get_weather", {"location": "San Francisco, CA"})
-        return final(_answer(prompt))
 
 
 def _answer(prompt: str) -> str:
@@ -93,14 +91,9 @@ def _last_text(response: Any) -> str | None:
 def _results(suite: Path, url: str) -> dict[str, Any]:
     bun = suite.parent / "node_modules" / ".bin" / "bun"
     arguments = ["--base-url", url, "--api-key", "any", "--model", "obedient", "--json"]
-    done = subprocess.run(
-        [bun, "run", "bin/compliance-test.ts", *arguments],
-        cwd=suite,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    command = [bun, "run", "bin/compliance-test.ts", *arguments]
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=suite, timeout=SECONDS, **options)
     assert done.stdout.startswith("{"), f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     results = json.loads(done.stdout)["results"]
     return {result["id"]: result for result in results}

@@ -28,25 +28,16 @@ REQUESTS = [
 # The answer of every turn: a JSON object if the request wants one.
 HELLO_AS_JSON = '<|channel|>final<|message|>{"city":"Paris"}<|return|>'
 # The calls of requests that force one, by the declaration in the prompt.
-CALLS = {
-    name: {"when": f"type {name} = ", "text": call(name, arguments)}
-    for name, arguments in {
-        "final_result": {"city": "Paris"},
-        "PartialPlace": {"city": "Paris"},
-        "Place": {"city": "Paris"},
-        "final_answer": {"answer": "It is sunny in Paris."},
-    }.items()
-}
+_PARIS = {"city": "Paris"}
+_ARGUMENTS = {"final_result": _PARIS, "PartialPlace": _PARIS, "Place": _PARIS}
+_ARGUMENTS["final_answer"] = {"answer": "It is sunny in Paris."}
+CALLS = [{"when": f"type {name} = ", "text": call(name, given)} for name, given in _ARGUMENTS.items()]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, Recorder]]:
-    answers = [
-        *CALLS.values(),
-        {"when": r"# Response Formats|A city\?", "text": HELLO_AS_JSON},
-        HELLO,
-    ]
-    with recorded(scripted(*answers)) as running:
+    in_json = {"when": r"# Response Formats|A city\?", "text": HELLO_AS_JSON}
+    with recorded(scripted(*CALLS, in_json, HELLO)) as running:
         yield running
 
 

@@ -7,14 +7,7 @@ import json
 
 import pytest
 
-from gpt_oss_server.constraints.grammar import (
-    ANY_OBJECT,
-    Callee,
-    JsonBody,
-    TextBody,
-    TurnShape,
-    turn_grammar,
-)
+from gpt_oss_server.constraints.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
 from gpt_oss_server.constraints.matcher import CompiledGrammar, GrammarError, Grammars, MatcherState
 from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.harmony.encoding import CALL, END, ENDOFTEXT, RETURN, VOCABULARY_SIZE, Encoding

@@ -1,7 +1,7 @@
 """What a first user does with the embedded model, whatever engine runs its weights.
 
 A subclass provides `client`, the official SDK on a server whose browser reads `pages`. Sampling is greedy, so
-that the results repeat.
+that the results repeat. `tests/e2e/test_protocol_of_engines.py` tries some of it on other servers too.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 import httpx
 import pytest
 from openai import OpenAI
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from tests.doubles.lints import check_stream
 from tests.tools.python.conftest import needs_bubblewrap
 
-WEATHER: dict[str, Any] = {
-    "type": "function",
-    "name": "get_weather",
-    "description": "Get the current weather for a city",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-}
-TIMER: dict[str, Any] = {
-    "type": "function",
-    "name": "set_timer",
-    "description": "Set a timer",
-    "parameters": {"type": "object", "properties": {"minutes": {"type": "number"}}, "required": ["minutes"]},
-}
+
+def function(name: str, description: str, field: str, kind: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {field: {"type": kind}}, "required": [field]}
+    return {"type": "function", "name": name, "description": description, "parameters": parameters}
+
+
+WEATHER = function("get_weather", "Get the current weather for a city", "city", "string")
+TIMER = function("set_timer", "Set a timer", "minutes", "number")
+TOOLS: Any = [WEATHER, TIMER]
+QUESTION = "What is the weather in Paris?"
+OPTIONS: dict[str, Any] = {"model": "tiny", "temperature": 0, "max_output_tokens": 400}
 
 
 class Weather(BaseModel):
+    model_config = ConfigDict(extra="forbid")
     city: str
     days: int
 
@@ -44,18 +44,22 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def streamed(client: OpenAI, **body: Any) -> dict[str, Any]:
+def created(client: OpenAI, given: Any, **more: Any) -> Any:
+    return client.responses.create(input=given, **OPTIONS, **more)
+
+
+def streamed(client: OpenAI, given: str, **more: Any) -> dict[str, Any]:
     """The final response of a stream, after a check of every event."""
-    request = {"stream": True, "temperature": 0, "max_output_tokens": 400, **body}
+    request = {"input": given, "stream": True, **OPTIONS, **more}
     with httpx.stream("POST", f"{client.base_url}responses", json=request, timeout=120) as answer:
         assert answer.status_code == 200, answer.read()
         lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
     return check_stream([json.loads(line.removeprefix("data: ")) for line in lines])
 
 
-def the_call(response: Any) -> Any:
-    (call,) = [item for item in response.output if item.type == "function_call"]
-    return call
+def calls_of(response: Any) -> list[tuple[str, Any]]:
+    calls = [item for item in response.output if item.type == "function_call"]
+    return [(call.name, json.loads(call.arguments)) for call in calls]
 
 
 class EmbeddedModelContract:
@@ -69,136 +73,120 @@ class EmbeddedModelContract:
         assert response.status == "completed"
         assert "demonstration" in response.output_text
 
+    def test_usage_counts_the_reasoning(self, client: OpenAI) -> None:
+        usage = created(client, "Who are you?").usage
+        assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+        assert 0 < usage.output_tokens_details.reasoning_tokens < usage.output_tokens, "reasoning's tokens"
+
     def test_a_function_is_called_and_its_result_used(self, client: OpenAI) -> None:
-        first = client.responses.create(
-            input="What is the weather in Paris?", tools=[WEATHER, TIMER], temperature=0
-        )
-        call = the_call(first)
-        assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
-        output = {
-            "type": "function_call_output",
-            "call_id": call.call_id,
-            "output": '{"temperature": 21, "condition": "sunny"}',
-        }
-        second = client.responses.create(
-            previous_response_id=first.id, input=[output], tools=[WEATHER, TIMER], temperature=0
-        )
+        """The items are sent back, as clients do that keep the conversation."""
+        asked: list[Any] = [{"role": "user", "content": QUESTION}]
+        first = created(client, asked, tools=TOOLS)
+        assert calls_of(first) == [("get_weather", {"city": "Paris"})]
+        found = '{"temperature": 21, "condition": "sunny"}'
+        result = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": found}
+        second = created(client, [*asked, *(item.to_dict() for item in first.output), result], tools=TOOLS)
         assert second.output_text == "It is 21 degrees and sunny in Paris."
 
     def test_the_right_one_of_several_functions_is_called(self, client: OpenAI) -> None:
-        response = client.responses.create(
-            input="Set a timer for 10 minutes.", tools=[WEATHER, TIMER], temperature=0
-        )
-        call = the_call(response)
-        assert (call.name, json.loads(call.arguments)) == ("set_timer", {"minutes": 10})
+        response = created(client, "Set a timer for 10 minutes.", tools=TOOLS)
+        assert calls_of(response) == [("set_timer", {"minutes": 10})]
 
     def test_a_streamed_call_is_well_formed(self, client: OpenAI) -> None:
-        response = streamed(client, input="What is the weather in Paris?", tools=[WEATHER])
+        response = streamed(client, QUESTION, tools=[WEATHER])
         assert [item["type"] for item in response["output"]] == ["reasoning", "function_call"]
 
     def test_chat_completions_call_the_same_function(self, client: OpenAI) -> None:
-        function = {name: value for name, value in WEATHER.items() if name != "type"}
-        answer = client.chat.completions.create(
-            model="tiny",
-            messages=[{"role": "user", "content": "What is the weather in Paris?"}],
-            tools=[{"type": "function", "function": function}],  # type: ignore[list-item]
-            temperature=0,
+        tool: Any = {"type": "function", "function": {name: WEATHER[name] for name in ("name", "parameters")}}
+        answer: Any = client.chat.completions.create(
+            model="tiny", messages=[{"role": "user", "content": QUESTION}], tools=[tool], temperature=0
         )
         (choice,) = answer.choices
         assert choice.finish_reason == "tool_calls"
-        assert choice.message.tool_calls is not None
         (call,) = choice.message.tool_calls
-        assert call.type == "function"
-        assert json.loads(call.function.arguments) == {"city": "Paris"}
+        assert (call.type, json.loads(call.function.arguments)) == ("function", {"city": "Paris"})
 
     def test_the_model_remembers_a_name_over_two_turns(self, client: OpenAI) -> None:
-        first = client.responses.create(input="My name is Alice.", temperature=0)
-        second = client.responses.create(
-            previous_response_id=first.id, input="What is my name?", temperature=0
-        )
-        assert "Alice" in second.output_text
+        first = created(client, "My name is Alice.")
+        assert "Alice" in created(client, "What is my name?", previous_response_id=first.id).output_text
 
     def test_arithmetic_runs_through_the_python_tool(self, client: OpenAI) -> None:
         needs_bubblewrap()
-        response = streamed(
-            client,
-            input="What is 127 * 45?",
-            tools=[{"type": "code_interpreter", "container": {"type": "auto"}}],
-            include=["code_interpreter_call.outputs"],
-        )
+        tools = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+        include = ["code_interpreter_call.outputs"]
+        response = streamed(client, "What is 127 * 45?", tools=tools, include=include)
         (call,) = [item for item in response["output"] if item["type"] == "code_interpreter_call"]
         assert call["status"] == "completed"
         assert "5715" in call["outputs"][0]["logs"]
         assert "5715" in response["output"][-1]["content"][0]["text"]
 
-    def test_the_browser_leads_to_an_answer_with_a_citation(self, client: OpenAI) -> None:
-        response = streamed(client, input="Search the web for harbour depth.", tools=[{"type": "web_search"}])
-        actions = [item["action"]["type"] for item in response["output"] if item["type"] == "web_search_call"]
-        assert actions[:2] == ["search", "open_page"]
-        (part,) = response["output"][-1]["content"]
-        (citation,) = part["annotations"]
-        assert citation["type"] == "url_citation"
-        assert "harbour" in citation["url"]
-
     def test_the_browser_searches_opens_finds_and_cites_the_line(self, client: OpenAI) -> None:
-        response = streamed(
-            client, input="Search the web for harbour and find metres in it", tools=[{"type": "web_search"}]
-        )
+        question = "Search the web for harbour and find metres in it"
+        response = streamed(client, question, tools=[{"type": "web_search"}])
         actions = [item["action"] for item in response["output"] if item["type"] == "web_search_call"]
         assert [action["type"] for action in actions] == ["search", "open_page", "find_in_page"]
-        assert actions[0]["query"] == "harbour"
-        assert actions[2]["pattern"] == "metres"
+        assert (actions[0]["query"], actions[2]["pattern"]) == ("harbour", "metres")
         (part,) = response["output"][-1]["content"]
         assert part["text"].startswith("The page says: Harbour depth is forty metres")
         (citation,) = part["annotations"]
-        assert citation["url"] == actions[1]["url"]
+        assert (citation["type"], citation["url"]) == ("url_citation", actions[1]["url"])
 
     def test_the_model_reports_that_no_function_fits(self, client: OpenAI) -> None:
-        response = client.responses.create(
-            input="What is the weather in Paris?", tools=[TIMER], temperature=0
-        )
+        response = created(client, QUESTION, tools=[TIMER])
         assert response.output[-1].type == "message"
         assert "none of my tools" in response.output_text
 
     def test_the_stream_helper_accumulates_the_final_response(self, client: OpenAI) -> None:
-        with client.responses.stream(model="tiny", input="Who are you?", temperature=0) as stream:
-            said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
-            final = stream.get_final_response()
+        texts = {"response.output_text.delta": "", "response.reasoning_text.delta": ""}
+        with client.responses.stream(input="Who are you?", **OPTIONS) as stream:
+            for event in stream:
+                if event.type in texts:
+                    texts[event.type] += event.delta  # type: ignore[union-attr]
+            final: Any = stream.get_final_response()
         assert final.status == "completed"
-        assert said == final.output_text
-        assert "demonstration" in said
+        answer, reasoning = texts.values()
+        assert reasoning == "".join(part.text for part in final.output[0].content)
+        assert answer == final.output_text
+        assert "demonstration" in answer
+
+    def test_the_stream_helper_accumulates_a_call(self, client: OpenAI) -> None:
+        done: list[str] = []
+        deltas = ""
+        with client.responses.stream(input=QUESTION, tools=[WEATHER], **OPTIONS) as stream:
+            for event in stream:
+                if event.type == "response.function_call_arguments.delta":
+                    deltas += event.delta
+                elif event.type == "response.function_call_arguments.done":
+                    done.append(event.arguments)
+            final = stream.get_final_response()
+        assert calls_of(final) == [("get_weather", json.loads(deltas))]
+        assert done == [deltas]
 
     def test_an_answer_follows_a_schema(self, client: OpenAI) -> None:
-        response = client.responses.parse(
-            input="What is the weather in Paris?", text_format=Weather, temperature=0, max_output_tokens=400
-        )
+        response = client.responses.parse(input=QUESTION, text_format=Weather, **OPTIONS)
         assert response.status == "completed"
         assert isinstance(response.output_parsed, Weather)
 
-    def test_a_forced_function_is_called(self, client: OpenAI) -> None:
-        response = client.responses.create(
-            input="Hello!",
-            tools=[WEATHER, TIMER],
-            tool_choice={"type": "function", "name": "set_timer"},
-            temperature=0,
-            max_output_tokens=400,
-        )
-        call = the_call(response)
-        assert call.name == "set_timer"
-        assert isinstance(json.loads(call.arguments)["minutes"], int | float)
+    def test_tool_choice_is_obeyed(self, client: OpenAI) -> None:
+        forced = {"type": "function", "name": "set_timer"}
+        [(name, arguments)] = calls_of(created(client, "Hello!", tools=TOOLS, tool_choice=forced))
+        assert name == "set_timer"
+        assert isinstance(arguments["minutes"], int | float)
+        assert calls_of(created(client, "Hello!", tools=TOOLS, tool_choice="required"))
+
+    def test_a_tool_choice_of_none_is_obeyed(self, client: OpenAI) -> None:
+        assert not calls_of(created(client, QUESTION, tools=TOOLS, tool_choice="none"))
 
     @pytest.mark.parametrize("limit", [1, 2, 12])
     def test_a_truncated_answer_is_incomplete(self, client: OpenAI, limit: int) -> None:
-        response = streamed(client, input="Who are you?", max_output_tokens=limit)
+        response = streamed(client, "Who are you?", max_output_tokens=limit)
         assert response["status"] == "incomplete"
         assert response["incomplete_details"]["reason"] == "max_output_tokens"
         assert response["usage"]["output_tokens"] == limit
         assert "<|" not in json.dumps(response["output"])
 
     def test_every_token_of_an_answer_has_a_log_probability(self, client: OpenAI) -> None:
-        response = client.responses.create(
-            input="Who are you?", include=["message.output_text.logprobs"], top_logprobs=3, temperature=0
-        )
-        part: Any = response.output[-1].content[0]  # type: ignore[union-attr, index]
+        include = ["message.output_text.logprobs"]
+        part = created(client, "Who are you?", include=include, top_logprobs=3).output[-1].content[0]
         assert "".join(entry.token for entry in part.logprobs) == part.text
         assert all(entry.logprob <= 0 and len(entry.top_logprobs) == 3 for entry in part.logprobs)

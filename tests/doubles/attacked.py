@@ -6,22 +6,23 @@ and the memory that it took; the figures of all attacks are printed as one table
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
-START_SECONDS = 120
+import httpx
+
+from tests.doubles.server_process import OUTPUT, Served, greeted
+
 EVERY = 0.05
 # Seconds. A quiet machine keeps 0.25; others measure the machine as well.
 LONGEST_WAIT = float(os.environ.get("ATTACKS_LONGEST_WAIT", "1.5"))
@@ -30,77 +31,41 @@ _MOST_ADDRESSES = 24 * 1024**2  # KiB of address space: torch and the model take
 _PROBE_TIMEOUT = 60.0
 
 
-@dataclass
-class Attacked:
+class Attacked(Served):
     """A running server."""
 
-    host: str
-    port: int
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
-
     def connect(self, timeout: float = 60.0) -> socket.socket:
-        return socket.create_connection((self.host, self.port), timeout=timeout)
+        parts = urlsplit(self.url)
+        return socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=timeout)
 
     def memory(self) -> int:
         """The most bytes of the process that have been resident."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        found = re.search(r"VmHWM:\s+(\d+)", status)
-        assert found is not None
-        return int(found[1]) * 1024
+        [most] = re.findall(r"VmHWM:\s+(\d+)", status)
+        return int(most) * 1024
 
     def errors(self) -> str:
         """The lines of the log that a user would take for a defect."""
-        lines = self.log.read_text(encoding="utf-8").splitlines()
-        return "\n".join(line for line in lines if "Traceback" in line or " ERROR " in line)
+        return "".join(line for line in self.lines if "Traceback" in line or " ERROR " in line)
 
 
 @contextmanager
 def attacked(*flags: str, model: str = "tiny") -> Iterator[Attacked]:
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        limited = ("sh", "-c", f'ulimit -v {_MOST_ADDRESSES}; exec "$@"', "sh")
-        command = [*limited, sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", "--model", model]
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*command, "--python", "off", *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
-        try:
-            server = Attacked("127.0.0.1", _port(process, log), process, log)
-            _warm_up(server)
-            yield server
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _warm_up(server: Attacked) -> None:
-    """Lets the server finish its start, which takes the interpreter's time too."""
-    body = {"input": "Hi", "max_output_tokens": 4, "text": {"format": {"type": "json_object"}}}
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=START_SECONDS)
-    headers = {"Content-Type": "application/json"}
-    connection.request("POST", "/v1/responses", body=json.dumps(body), headers=headers)
-    assert connection.getresponse().status == 200
-    connection.close()
-
-
-def _port(process: subprocess.Popen[bytes], log: Path) -> int:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        text = log.read_text(encoding="utf-8")
-        if "Ctrl-C" in text and (found := re.search(r"API +http://[^:]+:(\d+)/v1", text)):
-            return int(found[1])
-        assert process.poll() is None, text
-        time.sleep(0.05)
-    raise AssertionError(f"The server did not start within {START_SECONDS} s:\n{log.read_text()}")
+    limited = ("sh", "-c", f'ulimit -v {_MOST_ADDRESSES}; exec "$@"', "sh")
+    command = [*limited, sys.executable, "-m", "gpt_oss_server", "serve", "--port", "0", "--model", model]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process: subprocess.Popen[str] = subprocess.Popen(
+        [*command, "--python", "off", *flags], stdin=subprocess.DEVNULL, env=environment, **OUTPUT
+    )
+    try:
+        server = Attacked(**vars(greeted(process)))
+        # Its start is finished by a first request, which takes the interpreter's time too.
+        body = {"input": "Hi", "max_output_tokens": 4, "text": {"format": {"type": "json_object"}}}
+        assert httpx.post(f"{server.api}/responses", json=body, timeout=120).status_code == 200
+        yield server
+    finally:
+        process.kill()
+        process.wait()
 
 
 @dataclass
@@ -140,10 +105,9 @@ def _keep_probing(server: Attacked, probe: Probe, ends: threading.Event) -> None
     while True:
         start = time.perf_counter()
         try:
-            connection = http.client.HTTPConnection(server.host, server.port, timeout=_PROBE_TIMEOUT)
-            connection.request("GET", "/health")
-            assert connection.getresponse().read()
-            connection.close()
+            with server.connect(_PROBE_TIMEOUT) as connection:
+                connection.sendall(b"GET /health HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+                assert connection.recv(1)
         except OSError:
             probe.waits.append(_PROBE_TIMEOUT)
         probe.waits.append(time.perf_counter() - start)

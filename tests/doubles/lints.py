@@ -1,12 +1,12 @@
-"""Checks the invariants of a stream of Responses events, one event after the other.
-
-The property tests and the end-to-end tests use it; it also works on a recorded stream.
-"""
+"""Checks the invariants of a stream of Responses events, and compares streams with reviewed snapshots."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
@@ -15,32 +15,12 @@ from tests.doubles.published.check import UNLISTED, check_event
 
 Event = dict[str, Any]
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
-_TEXT_EVENTS = {
-    "response.output_text": "text",
-    "response.reasoning_text": "text",
-    "response.function_call_arguments": "arguments",
-    "response.custom_tool_call_input": "input",
-    "response.code_interpreter_call_code": "code",
-    "response.mcp_call_arguments": "arguments",
-}
 # Items without content parts, with the key of their streamed text; None: nothing is streamed.
-_CALLS = {
-    "function_call": "arguments",
-    "custom_tool_call": "input",
-    "local_shell_call": None,
-    "shell_call": None,
-    "apply_patch_call": None,
-    "tool_search_call": None,
-    "tool_search_output": None,
-    "code_interpreter_call": "code",
-    "mcp_call": "arguments",
-    "mcp_list_tools": None,
-    "mcp_approval_request": None,
-    "web_search_call": None,
-    "compaction": None,
-}
-_CLIENT_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call")
-_CLIENT_CALLS += ("tool_search_call",)
+_CLIENT_CALLS: dict[str, str | None] = {"function_call": "arguments", "custom_tool_call": "input"}
+_CLIENT_CALLS |= dict.fromkeys(("local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"))
+_CALLS = {**_CLIENT_CALLS, "code_interpreter_call": "code", "mcp_call": "arguments"}
+_CALLS |= dict.fromkeys(("mcp_list_tools", "mcp_approval_request", "web_search_call", "compaction"))
+_CALLS |= {"tool_search_output": None}
 _sdk_event: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
@@ -170,7 +150,7 @@ class StreamLint:
             self.deltas[index].append(event["delta"])
         elif ending == "done":
             assert index not in self.text_done, "the text is done once"
-            text = event[_TEXT_EVENTS[stem]]
+            text = event[stem.rpartition("_")[2]]
             assert "".join(self.deltas[index]) == text, "the sum of the deltas is the done text"
             assert event.get("logprobs", []) == self.logprobs.get(index, []), "a score came late or twice"
             self.text_done[index] = text
@@ -269,3 +249,13 @@ def check_stream(events: list[Event], *, ends_cut_calls: bool = True) -> Event:
     for event in events:
         lint.feed(event)
     return lint.close()
+
+
+def compare(path: Path, events: list[dict[str, Any]]) -> None:
+    """A missing snapshot is written, and the test fails: review the file, then run the test again."""
+    lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(lines, encoding="utf-8")
+        pytest.fail(f"{path.name} was written: review it")
+    assert lines == path.read_text(encoding="utf-8")

@@ -8,15 +8,14 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from tests.doubles.processes.forked import Command
-from tests.doubles.server_process import free_port
-
-_START_SECONDS = 120
+from tests.doubles.server_process import answers, await_ready, free_port
 
 
 @dataclass
@@ -36,17 +35,9 @@ class ServerProcess:
             self.process = Command(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     async def ready(self) -> None:
-        async with httpx.AsyncClient() as client:
-            for _ in range(_START_SECONDS * 10):
-                try:
-                    if (await client.get(f"{self.url}/models")).status_code == 200:
-                        return
-                except httpx.TransportError:
-                    pass
-                assert self.process is not None
-                assert self.process.poll() is None, self.log.read_text(errors="replace")
-                await asyncio.sleep(0.1)
-        raise AssertionError(f"The server did not start in {_START_SECONDS} s.")
+        assert self.process is not None
+        look, log = partial(answers, f"{self.url}/models"), partial(self.log.read_text, errors="replace")
+        await asyncio.to_thread(await_ready, self.process, look, log)
 
     def send(self, sign: int) -> None:
         assert self.process is not None

@@ -1,4 +1,4 @@
-"""A real server in its own process, on a free port, for tests over HTTP."""
+"""A real server in its own process, on a free port, for tests over HTTP; waits until programs are ready."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from queue import Empty, Queue
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import httpx
 
 from tests.doubles.processes.forked import Command
 
+T = TypeVar("T")
 START_SECONDS = 90  # generous: the machine may be busy, and a first use may unpack the embedded model
 
 
@@ -26,6 +29,7 @@ class Served:
     url: str
     process: subprocess.Popen[str]
     greeting: str
+    lines: list[str] = field(default_factory=list)  # all that it has printed so far
 
     @property
     def api(self) -> str:
@@ -36,6 +40,28 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
+
+
+def await_ready(
+    process: subprocess.Popen[Any],
+    look: Callable[[], T | None],
+    log: Callable[[], str] = lambda: "",
+    seconds: float = 120,
+) -> T:
+    """Looks until there is something to see."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}: {log()}"
+        assert time.monotonic() < deadline, f"{process.args!r} was not ready within {seconds:g} s: {log()}"
+        time.sleep(0.05)
+    return found
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @contextmanager
@@ -50,20 +76,14 @@ def serving(
     words = ["serve", "--port", "0", *flags]
     if not fresh and "--python" not in flags:
         words += ["--python", "off"]
-    options: dict[str, Any] = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-        "text": True,
-        "env": {**os.environ, **(env or {})},
-    }
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": {**os.environ, **(env or {})}, **OUTPUT}
     process: subprocess.Popen[str]
     if command:
         process = subprocess.Popen([*command, *words], **options)
     else:
         process = Command(words, fresh=fresh, **options)
     try:
-        yield _await_greeting(process)
+        yield greeted(process)
     finally:
         stop(process)
 
@@ -82,28 +102,25 @@ def stop(process: subprocess.Popen[str]) -> None:
             process.stdout.close()
 
 
-def _await_greeting(process: subprocess.Popen[str]) -> Served:
+OUTPUT: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+"""The options of a process that `greeted` reads."""
+
+
+def greeted(process: subprocess.Popen[str]) -> Served:
     """Reads on a thread that never stops reading, as a full pipe would block the server."""
-    lines: Queue[str | None] = Queue()
+    lines: list[str] = []
 
     def read() -> None:
         assert process.stdout is not None
         try:
-            for line in process.stdout:
-                lines.put(line)
+            lines.extend(process.stdout)
         except ValueError:
             return  # closed by `stop` while this thread waited for a line
-        lines.put(None)
+
+    def look() -> re.Match[str] | None:
+        output = "".join(lines)
+        return re.search(r"API +(https?://\S+)/v1", output) if "Ctrl-C" in output else None
 
     threading.Thread(target=read, daemon=True).start()
-    output = ""
-    while True:
-        try:
-            line = lines.get(timeout=START_SECONDS)
-        except Empty:
-            raise AssertionError(f"The server did not start within {START_SECONDS} s:\n{output}") from None
-        if line is None:
-            raise AssertionError(f"The server ended with code {process.wait()}:\n{output}")
-        output += line
-        if "Ctrl-C" in line and (found := re.search(r"API +(https?://\S+)/v1", output)):
-            return Served(found[1], process, output)
+    found = await_ready(process, look, lambda: "".join(lines), START_SECONDS)
+    return Served(found[1], process, "".join(lines), lines)

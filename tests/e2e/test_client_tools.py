@@ -10,8 +10,19 @@ import pytest
 from openai import OpenAI
 
 from tests.doubles.apis.asking import FINAL, NEXT, call
-from tests.doubles.apis.client_tools import COMMANDS, CRM, CUSTOM, EDIT, LOCAL, PATCH, SHELL, UPDATE
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL
+from tests.doubles.apis.client_tools import (
+    COMMANDS,
+    CRM,
+    CUSTOM,
+    EDIT,
+    LOCAL,
+    OSLO,
+    PARIS,
+    PATCH,
+    SHELL,
+    TOOL,
+    UPDATE,
+)
 from tests.doubles.apis.searched_tools import CALLS as ORDERS
 from tests.doubles.apis.searched_tools import FINDS, TOOLS
 from tests.doubles.serving import scripted, serving
@@ -39,10 +50,11 @@ def streamed(client: OpenAI, word: str, **body: Any) -> Any:
         events = list(stream)
         final = stream.get_final_response()
     assert events[-1].type == "response.completed"
-    sent = [item.model_dump(exclude_unset=True) for item in events[-1].response.output]
-    assert [item.model_dump(exclude_unset=True, exclude={"parsed_arguments"}) for item in final.output] == [
-        {key: value for key, value in item.items() if key != "parsed_arguments"} for item in sent
-    ]
+    sent, made = (
+        [item.model_dump(exclude_unset=True, exclude={"parsed_arguments"}) for item in response.output]
+        for response in (events[-1].response, final)
+    )
+    assert made == sent
     return final
 
 
@@ -50,16 +62,12 @@ def test_a_custom_tool_s_loop(client: OpenAI) -> None:
     first = streamed(client, "patch", tools=[CUSTOM])
     (item,) = first.output
     assert (item.type, item.input) == ("custom_tool_call", PATCH)
-    output = {"type": "custom_tool_call_output", "call_id": item.call_id, "output": "Done!"}
-    second = client.responses.create(
-        model="scripted",
-        previous_response_id=first.id,
-        input=[output],
-        tools=[CUSTOM],  # type: ignore[list-item]
-    )
+    output: Any = {"type": "custom_tool_call_output", "call_id": item.call_id, "output": "Done!"}
+    tools: Any = [CUSTOM]
+    [again] = client.responses.create(previous_response_id=first.id, input=[output], tools=tools).output
     # The script matches the whole prompt, which still contains the word.
-    assert second.output[0].type == "custom_tool_call"
-    assert second.output[0].id != item.id
+    assert again.type == "custom_tool_call"
+    assert again.id != item.id
 
 
 def test_shells_and_patches(client: OpenAI) -> None:
@@ -82,23 +90,20 @@ def test_a_search_for_tools(client: OpenAI) -> None:
 
 
 def test_calls_of_a_chat_completion(client: OpenAI) -> None:
-    chat: dict[str, Any] = {"type": "custom", "custom": {"name": "apply_patch"}}
-    messages: Any = [{"role": "user", "content": "Please say patch."}]
-    whole = client.chat.completions.create(model="scripted", messages=messages, tools=[chat])
-    calls = whole.choices[0].message.tool_calls
-    assert calls is not None
-    assert calls[0].type == "custom"
-    assert calls[0].custom.input == PATCH
+    options: dict[str, Any] = {
+        "model": "scripted",
+        "messages": [{"role": "user", "content": "Please say patch."}],
+    }
+    custom: Any = {"type": "custom", "custom": {"name": "apply_patch"}}
+    whole: Any = client.chat.completions.create(**options, tools=[custom])
+    [call] = whole.choices[0].message.tool_calls
+    assert (call.type, call.custom.input) == ("custom", PATCH)
+    options["messages"] = [{"role": "user", "content": "Please say both."}]
     function: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    with client.chat.completions.stream(
-        model="scripted",
-        messages=[{"role": "user", "content": "Please say both."}],
-        tools=[function],
-        parallel_tool_calls=True,
-    ) as stream:
-        parallel = stream.get_final_completion().choices[0].message.tool_calls
-    assert parallel is not None
-    assert [json.loads(each.function.arguments)["c"] for each in parallel] == ["Oslo", "Paris"]
+    with client.chat.completions.stream(**options, tools=[function], parallel_tool_calls=True) as stream:
+        final: Any = stream.get_final_completion()
+    calls = final.choices[0].message.tool_calls
+    assert [json.loads(each.function.arguments)["c"] for each in calls] == ["Oslo", "Paris"]
 
 
 def test_every_kind_of_tool_is_echoed_in_a_form_that_the_sdk_reads(client: OpenAI) -> None:

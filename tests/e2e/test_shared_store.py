@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -22,6 +24,7 @@ LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>'
 CITED = "<|channel|>final<|message|>It is deep【1†L0-L2】.<|return|>"
+CLOSED = {"browser": "off", "python": "off"}
 TURNS: list[dict[str, str]] = [
     {"when": r"browser\.search to=" + LAST, "text": OPEN},
     {"when": r"browser\.open to=" + LAST, "text": CITED},
@@ -47,7 +50,7 @@ class Counting:
         sampled: list[int] = []
         async for step in self._script.generate(tokens, sampling):
             sampled += step.tokens
-        cached = max((len(_common(prompt, earlier)) for earlier in self._seen), default=0)
+        cached = max((_common(prompt, earlier) for earlier in self._seen), default=0)
         self._seen.append((*prompt, *sampled))
         yield Step(tuple(sampled), Finish.STOP, cached_tokens=min(cached, len(prompt) - 1))
 
@@ -55,11 +58,14 @@ class Counting:
         await self._script.close()
 
 
-def _common(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    at = next(
-        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
-    return one[:at]
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return sum(itertools.takewhile(bool, (a == b for a, b in zip(one, other, strict=False))))
+
+
+async def close(*servers: Api) -> None:
+    for server in servers:
+        await server.client.aclose()
+        await server.service.close()
 
 
 @pytest.fixture
@@ -106,22 +112,14 @@ async def test_turns_that_alternate_between_two_servers_are_those_of_one(
         assert answers == await dialogue(one, conversation=conversation)
         assert sum("annotations" in json.dumps(items) for items, _, _ in answers) > 1
         assert all(cached > 0 for _, _, cached in answers[1:])
-        for each in (*two, *one):
-            await each.client.aclose()
-            await each.service.close()
+        await close(*two, *one)
 
 
 async def test_a_restarted_server_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """Responses, conversations, sealed items and a background response that ran when it stopped."""
-    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}", browser="off", python="off")
-    slow = scripted(
-        *TURNS, {"when": "long", "text": "<|channel|>final<|message|>x<|return|>"}, tokens_per_second=20
-    )
-
-    def server() -> Api:
-        return Api(slow, settings)
-
-    first = server()
+    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}", **CLOSED)
+    slow = scripted(*TURNS, tokens_per_second=20)
+    first = Api(slow, settings)
     first.service.continuing.start()
     answered = await first.create(include=["reasoning.encrypted_content"])
     made = await first.post("/conversations", metadata={"topic": "demo"})
@@ -129,11 +127,10 @@ async def test_a_restarted_server_goes_on_where_it_stopped(tmp_path: Path) -> No
     running = await first.create(background=True, input="Hi, slowly")
     sealed = first.service.served.stores.sealer.seal("test", b"content")
     await asyncio.sleep(0.15)
-    slow.close = _nothing  # type: ignore[method-assign]  # the next server has the same engine
-    await first.client.aclose()
-    await first.service.close()
+    slow.close = AsyncMock()  # type: ignore[method-assign]  # the next server has the same engine
+    await close(first)
 
-    second = server()
+    second = Api(slow, settings)
     second.service.continuing.start()
     assert (await second.get(f"/responses/{answered['id']}")) == answered
     await second.create(previous_response_id=answered["id"])
@@ -144,16 +141,12 @@ async def test_a_restarted_server_goes_on_where_it_stopped(tmp_path: Path) -> No
     assert (ended["status"], ended["id"]) == ("completed", running["id"])
     streamed = await second.client.get(f"/responses/{running['id']}", params={"stream": "true"})
     assert check_stream(events_in(streamed.text)) == ended
-    await second.client.aclose()
-    await second.service.close()
-
-
-async def _nothing() -> None: ...
+    await close(second)
 
 
 @pytest.mark.parametrize("how", ["cancel", "delete"])
 async def test_any_server_stops_a_run_of_any_other(how: str, tmp_path: Path) -> None:
-    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}", browser="off", python="off")
+    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}", **CLOSED)
     word = "<|channel|>final<|message|>" + "word " * 2_000 + "<|return|>"
     here, there = (Api(scripted(word, tokens_per_second=50), settings) for _ in range(2))
     for each in (here, there):
@@ -174,6 +167,4 @@ async def test_any_server_stops_a_run_of_any_other(how: str, tmp_path: Path) -> 
             while (await here.client.get(f"/responses/{running['id']}")).status_code != 404:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
     assert here.engine.active == 0
-    for each in (here, there):
-        await each.client.aclose()
-        await each.service.close()
+    await close(here, there)

@@ -27,20 +27,17 @@ CITED = "<|channel|>final<|message|>It is 40 metres deep【1†L0-L2】.<|return
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 WEB: Any = [{"type": "web_search"}]
 PYTHON: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
-PLOT = """
-import matplotlib.pyplot as plt
-plt.plot([x * x for x in range(5)])
-plt.show()
-"""
+PLOT = "import matplotlib.pyplot as plt\nplt.plot([x * x for x in range(5)])\nplt.show()\n"
+OUTPUTS: Any = ["code_interpreter_call.outputs"]
 
 
 def python(code: str) -> str:
     return f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
 
 
-def echo(name: str, **arguments: Any) -> str:
-    call = "<|channel|>commentary to=echoes.{} <|constrain|>json<|message|>"
-    return f"{call.replace('{}', name)}{json.dumps(arguments)}<|call|>"
+def echo(text: str) -> str:
+    body = json.dumps({"text": text})
+    return f"<|channel|>commentary to=echoes.echo <|constrain|>json<|message|>{body}<|call|>"
 
 
 @contextmanager
@@ -55,9 +52,8 @@ def client_of(*turns: object, **settings: Any) -> Iterator[OpenAI]:
 
 def streamed(client: OpenAI, **body: Any) -> dict[str, Any]:
     """The final response of a stream, after a check of every event on the wire."""
-    with httpx.stream(
-        "POST", f"{client.base_url}responses", json={"input": "Go.", "stream": True, **body}, timeout=90
-    ) as answer:
+    request = {"input": "Go.", "stream": True, **body}
+    with httpx.stream("POST", f"{client.base_url}responses", json=request, timeout=90) as answer:
         assert answer.status_code == 200, answer.read()
         lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
     return check_stream([json.loads(line.removeprefix("data: ")) for line in lines])
@@ -77,34 +73,23 @@ def sandboxed() -> None:
 
 def test_search_open_find_and_an_answer_with_a_citation(folder: Path) -> None:
     with client_of(SEARCH, OPEN, FIND, CITED, browser=f"local:{folder}") as client:
-        response = client.responses.create(
+        response: Any = client.responses.create(
             input="How deep is the harbour?", tools=WEB, include=["web_search_call.action.sources"]
         )
+        assert [item["status"] for item in streamed(client, tools=WEB)["output"]] == ["completed"] * 4
     search, opened, found, message = response.output
-    assert search.type == opened.type == found.type == "web_search_call"
+    assert [call.type for call in (search, opened, found)] == ["web_search_call"] * 3
     assert search.action.type == "search"
     assert search.action.sources
     assert opened.action.type == "open_page"
-    assert opened.action.url
     assert "harbour" in opened.action.url
     assert found.action.type == "find_in_page"
     assert (found.action.pattern, found.action.url) == ("metres", opened.action.url)
-    assert message.type == "message"
-    part = message.content[0]
-    assert part.type == "output_text"
+    (part,) = message.content
     (citation,) = part.annotations
-    assert citation.type == "url_citation"
-    assert citation.url == opened.action.url
+    assert (citation.type, citation.url) == ("url_citation", opened.action.url)
     assert part.text[citation.start_index : citation.end_index] == f" ([{citation.title}]({citation.url}))"
     assert "【" not in response.output_text
-
-
-def test_a_streamed_search_gives_the_same_items(folder: Path) -> None:
-    with client_of(SEARCH, OPEN, FIND, CITED, browser=f"local:{folder}") as client:
-        response = streamed(client, tools=WEB)
-        assert [item["status"] for item in response["output"]] == ["completed"] * 4
-        assert len(response["output"][-1]["content"][0]["annotations"]) == 1
-        assert client.responses.retrieve(response["id"]).output_text.startswith("It is 40 metres deep ([")
 
 
 def test_a_disabled_tool_names_its_setting() -> None:
@@ -116,25 +101,20 @@ def test_a_disabled_tool_names_its_setting() -> None:
 def test_python_keeps_its_state_between_turns(sandboxed: None) -> None:
     turns = (python("x = 20 + 1"), ANSWER, python("print(x * 2)"), ANSWER)
     with client_of(*turns, python="bubblewrap") as client:
-        first = client.responses.create(input="Set x.", tools=PYTHON)
-        second = client.responses.create(
-            input="Double it.",
-            tools=PYTHON,
-            previous_response_id=first.id,
-            include=["code_interpreter_call.outputs"],
+        first: Any = client.responses.create(input="Set x.", tools=PYTHON)
+        second: Any = client.responses.create(
+            input="Double it.", tools=PYTHON, previous_response_id=first.id, include=OUTPUTS
         )
     one, two = first.output[0], second.output[0]
     assert one.type == two.type == "code_interpreter_call"
     assert one.container_id == two.container_id
     assert one.outputs is None
-    assert two.outputs is not None
-    assert [(each.type, getattr(each, "logs", "")) for each in two.outputs] == [("logs", "42\n")]
+    assert [(each.type, each.logs) for each in two.outputs] == [("logs", "42\n")]
 
 
 def test_a_plot_comes_back_as_png(sandboxed: None) -> None:
     with client_of(python(PLOT), ANSWER, python="bubblewrap") as client:
-        response = streamed(client, tools=PYTHON, include=["code_interpreter_call.outputs"])
-    outputs = response["output"][0]["outputs"]
+        outputs = streamed(client, tools=PYTHON, include=OUTPUTS)["output"][0]["outputs"]
     (image,) = [each for each in outputs if each["type"] == "image"]
     head, _, data = image["url"].partition(",")
     assert head == "data:image/png;base64"
@@ -165,14 +145,11 @@ def runs_any(sandboxed: None) -> Iterator[OpenAI]:
 @pytest.mark.parametrize("case", PYTHON_FAILURES)
 def test_the_stream_is_well_formed_for_any_code(runs_any: OpenAI, case: str) -> None:
     code, status = PYTHON_FAILURES[case]
-    response = streamed(
-        runs_any, input=f"Run {case}", tools=PYTHON, include=["code_interpreter_call.outputs"]
-    )
+    response = streamed(runs_any, input=f"Run {case}", tools=PYTHON, include=OUTPUTS)
     call, message = response["output"]
     assert call["status"] == status
     assert code.startswith(call["code"])  # Harmony's own tokens cut it
-    assert call["outputs"]
-    assert len(json.dumps(call["outputs"])) < 2_000_000
+    assert 0 < len(json.dumps(call["outputs"])) < 2_000_000
     assert message["content"][0]["text"] == "Done."
     assert response["status"] == "completed"
 
@@ -204,16 +181,14 @@ def mcp(url: str | None = None, approval: str = "never") -> list[Any]:
 def test_an_mcp_server_is_listed_and_called(echoes: tuple[str, Seen], own: bool) -> None:
     url, _ = echoes
     settings: dict[str, Any] = {"allow_private_hosts": True} if own else {"mcp": (f"echoes={url}",)}
-    turns = (echo("echo", text="over there"), ANSWER)
+    tools, turns = mcp(url if own else None), (echo("over there"), ANSWER)
     with client_of(*turns, *turns, **settings) as client:
-        response = client.responses.create(input="Echo.", tools=mcp(url if own else None))
+        response: Any = client.responses.create(input="Echo.", tools=tools)
         listing, call, _ = response.output
-        assert listing.type == "mcp_list_tools"
-        assert listing.error is None
+        assert (listing.type, listing.error) == ("mcp_list_tools", None)
         assert call.type == "mcp_call"
         assert (call.output, call.error, call.status) == ("over there", None, "completed")
-        again = streamed(client, tools=mcp(url if own else None))
-        assert again["output"][1]["output"] == "over there"
+        assert streamed(client, tools=tools)["output"][1]["output"] == "over there"
         stored = client.responses.retrieve(response.id)
         assert "tok_31415926535" not in stored.model_dump_json() + response.model_dump_json()
         assert "authorization" not in stored.model_dump(exclude_none=True)["tools"][0]
@@ -222,22 +197,16 @@ def test_an_mcp_server_is_listed_and_called(echoes: tuple[str, Seen], own: bool)
 @pytest.mark.parametrize("approve", [True, False])
 def test_consent_is_requested_and_given_through_the_sdk(echoes: tuple[str, Seen], approve: bool) -> None:
     url, seen = echoes
-    with client_of(echo("echo", text="may I?"), ANSWER, allow_private_hosts=True) as client:
+    with client_of(echo("may I?"), ANSWER, allow_private_hosts=True) as client:
         tools = mcp(url, approval="always")
         first = client.responses.create(input="Echo.", tools=tools)
-        request = first.output[-1]
+        request, before = first.output[-1], seen.calls
         assert request.type == "mcp_approval_request"
-        before = seen.calls
-        second = client.responses.create(
-            input=[{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve}],
-            tools=tools,
-            previous_response_id=first.id,
-        )
+        answer: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve}
+        second = client.responses.create(input=[answer], tools=tools, previous_response_id=first.id)
     assert seen.calls == before + approve
-    calls = [item for item in second.output if item.type == "mcp_call"]
-    assert [(call.output, call.approval_request_id) for call in calls] == (
-        [("may I?", request.id)] if approve else []
-    )
+    calls = [(item.output, item.approval_request_id) for item in second.output if item.type == "mcp_call"]
+    assert calls == ([("may I?", request.id)] if approve else [])
     assert second.output_text == "Done."
 
 
@@ -251,16 +220,10 @@ def test_an_unreachable_mcp_server_is_reported_and_the_answer_follows(echoes: tu
 def test_three_kinds_of_tools_in_one_response(
     sandboxed: None, folder: Path, echoes: tuple[str, Seen]
 ) -> None:
-    turns = (SEARCH, python("print(40 * 2)"), echo("echo", text="80"), ANSWER)
+    turns = (SEARCH, python("print(40 * 2)"), echo("80"), ANSWER)
     settings = {"browser": f"local:{folder}", "python": "bubblewrap", "mcp": (f"echoes={echoes[0]}",)}
     with client_of(*turns, **settings) as client:
-        response = streamed(client, tools=[*WEB, *PYTHON, *mcp()])
-    kinds = [item["type"] for item in response["output"]]
-    assert kinds == [
-        "mcp_list_tools",
-        "web_search_call",
-        "code_interpreter_call",
-        "mcp_call",
-        "message",
-    ]
-    assert {item.get("status", "completed") for item in response["output"]} == {"completed"}
+        output = streamed(client, tools=[*WEB, *PYTHON, *mcp()])["output"]
+    kinds = ["mcp_list_tools", "web_search_call", "code_interpreter_call", "mcp_call", "message"]
+    assert [item["type"] for item in output] == kinds
+    assert {item.get("status", "completed") for item in output} == {"completed"}

@@ -14,27 +14,15 @@ import pytest
 
 import inference
 from gpt_oss_server.settings import Settings
-from tests.contracts.embedded_model_contract import TIMER, WEATHER
-from tests.doubles.random_tests.pairs import pairs
+from tests.contracts.embedded_model_contract import TIMER, WEATHER, function
+from tests.doubles.random_tests.seeds import pairs
 from tests.doubles.serving import serving
 
 REPETITION = 64
 MOST = 388 + REPETITION  # tokens of a turn: what a short answer has, and those of repetition
-SEARCH: dict[str, Any] = {
-    "type": "function",
-    "name": "search_files",
-    "description": "Search files by a pattern",
-    "strict": False,
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "pattern": {"type": "string"},
-            "limit": {"type": "integer"},
-            "kind": {"enum": ["text", "code"]},
-        },
-        "required": ["pattern", "kind"],
-    },
-}
+SEARCH = function("search_files", "Search files by a pattern", "pattern", "string") | {"strict": False}
+SEARCH["parameters"]["properties"] |= {"limit": {"type": "integer"}, "kind": {"enum": ["text", "code"]}}
+SEARCH["parameters"]["required"].append("kind")
 TOOLS = [WEATHER, TIMER, SEARCH]
 PROPERTIES = {tool["name"]: tool["parameters"] for tool in TOOLS}
 QUESTIONS = [
@@ -66,12 +54,9 @@ def check_call(name: str, arguments: str) -> None:
 
 def check_response(response: dict[str, Any]) -> None:
     assert response["usage"]["output_tokens"] < MOST
-    calls = [
-        (each["name"], each["arguments"]) for each in response["output"] if each["type"] == "function_call"
-    ]
-    texts = [
-        part["text"] for each in response["output"] if each["type"] == "message" for part in each["content"]
-    ]
+    output = response["output"]
+    calls = [(item["name"], item["arguments"]) for item in output if item["type"] == "function_call"]
+    texts = [part["text"] for item in output if item["type"] == "message" for part in item["content"]]
     assert not [text for text in texts if "<|" in text]
     assert len(set(calls)) == len(calls), "no call is made twice"
     if response["status"] == "incomplete":
@@ -84,13 +69,9 @@ def check_response(response: dict[str, Any]) -> None:
 
 
 def turns(questions: list[str]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("question", "tools"), pairs(questions, (TOOLS, [])), ids=named)
-
-
-def named(value: Any) -> str:
-    if isinstance(value, str):
-        return value[:20]
-    return "tools" if value else "no tools"
+    return pytest.mark.parametrize(
+        ("question", "tools"), pairs(questions, (TOOLS, [])), ids=lambda value: str(value)[:20]
+    )
 
 
 @turns(QUESTIONS)
@@ -115,11 +96,8 @@ def test_a_completion_ends(url: str, question: str, tools: list[dict[str, Any]])
 
 
 def test_json_mode_ends(url: str) -> None:
-    body = {
-        "messages": [{"role": "user", "content": "Give me JSON."}],
-        "response_format": {"type": "json_object"},
-    }
-    completion = post(url, "chat/completions", **body)
+    messages = [{"role": "user", "content": "Give me JSON."}]
+    completion = post(url, "chat/completions", messages=messages, response_format={"type": "json_object"})
     assert completion["usage"]["completion_tokens"] < MOST
     (choice,) = completion["choices"]
     if choice["finish_reason"] == "stop":

@@ -20,13 +20,8 @@ _DATE = re.compile(r"(?<=Current date: )\S+")
 def run_example(path: str, served: Served) -> str:
     """With the scripted server that it would start."""
     examples = ROOT / "examples"
-    flags = (
-        "--model",
-        f"scripted:{examples / 'script.json'}",
-        "--browser",
-        f"local:{examples / 'documents'}",
-    )
-    with serving(*flags) as scripted:
+    model, browser = f"scripted:{examples / 'script.json'}", f"local:{examples / 'documents'}"
+    with serving("--model", model, "--browser", browser) as scripted:
         env = {"OPENAI_BASE_URL": served.api, "TOUR_BASE_URL": scripted.api}
         done = run_script(ROOT / path, env=env, cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -10,27 +10,27 @@ Result = dict[str, Any]
 Window = tuple[float, float]
 
 
-def at_share(values: Sequence[float], share: float) -> float | None:
-    """A percentile; None without values."""
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """p50, p99 and the largest of seconds, in milliseconds; None without values."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    places = {name: min(len(ordered) - 1, int(len(ordered) * share)) for name, share in shares.items()}
+    return {name: round(ordered[at] * 1e3, 2) if ordered else None for name, at in places.items()}
 
 
-def spread(values: Sequence[float], *, scale: float = 1e3) -> dict[str, float | None]:
-    """p50, p99 and the largest, in milliseconds."""
-    found = {"p50": at_share(values, 0.5), "p99": at_share(values, 0.99), "max": max(values, default=None)}
-    return {name: None if value is None else round(value * scale, 2) for name, value in found.items()}
+def counted(result: Result, what: str, other: str) -> int:
+    """A number of the server's usage, by its name in either API; 0 if the stream ended before its usage."""
+    usage = result["usage"] or {}
+    return int(usage.get(what) or usage.get(other) or 0)
 
 
 def output_tokens(result: Result) -> int:
-    """The server's count, or the number of deltas if the stream ended before its usage."""
-    usage = result["usage"] or {}
-    return int(usage.get("output_tokens") or usage.get("completion_tokens") or sum(result["counts"]))
+    """The server's count, else the number of deltas."""
+    return counted(result, "output_tokens", "completion_tokens") or sum(result["counts"])
 
 
 def input_tokens(result: Result) -> int:
-    usage = result["usage"] or {}
-    return int(usage.get("input_tokens") or usage.get("prompt_tokens") or 0)
+    return counted(result, "input_tokens", "prompt_tokens")
 
 
 def cached_tokens(result: Result) -> int:
@@ -39,15 +39,10 @@ def cached_tokens(result: Result) -> int:
     return int(details.get("cached_tokens") or 0)
 
 
-def gaps(results: Sequence[Result], window: Window | None = None) -> list[float]:
+def gaps(results: Sequence[Result], window: Window = (0.0, float("inf"))) -> list[float]:
     """Seconds between reads of one stream that brought deltas, if both are in the window."""
-    low, high = window or (0.0, float("inf"))
-    return [
-        after - before
-        for result in results
-        for before, after in itertools.pairwise(result["times"])
-        if low <= before and after <= high
-    ]
+    pairs = (pair for result in results for pair in itertools.pairwise(result["times"]))
+    return [after - before for before, after in pairs if window[0] <= before and after <= window[1]]
 
 
 def first_tokens(results: Sequence[Result]) -> list[float]:
@@ -70,22 +65,19 @@ def steady_rate(results: Sequence[Result], window: Window) -> float:
     low, high = window
     total = 0.0
     for result in results:
-        deltas = sum(result["counts"])
-        within = sum(
-            count for when, count in zip(result["times"], result["counts"], strict=True) if low < when <= high
-        )
-        total += within * output_tokens(result) / deltas if deltas else 0.0
+        reads = zip(result["times"], result["counts"], strict=True)
+        within = sum(count for when, count in reads if low < when <= high)
+        total += within * output_tokens(result) / sum(result["counts"]) if within else 0.0
     return total / (high - low)
 
 
 def figures(results: Sequence[Result]) -> dict[str, Any]:
     """All figures of streams that ran concurrently."""
     good = [result for result in results if result["times"]]
-    errors = sorted({result["error"] for result in results if result["error"]})
     found: dict[str, Any] = {
         "streams": len(results),
         "without_error": sum(result["error"] is None for result in results),
-        "errors": errors[:3],
+        "errors": sorted({result["error"] for result in results if result["error"]})[:3],
         "endings": sorted({str(result["ending"]) for result in results}),
     }
     if not good:

@@ -3,8 +3,7 @@
 Takes one JSON object on standard input: `host`, `port`, `begin` (of the monotonic clock, which all processes
 share), `limit` in seconds, and `jobs`. A job has `at` (seconds after `begin`), `path`, `body` and `mark`
 (bytes that occur once per delta). It may have `leave_after` (closes the connection after this many deltas),
-`background` (ends with the last other job) and `keep` (returns the whole text). Writes one JSON list of
-results.
+`background` (ends with the last other job) and `keep` (returns the whole text). Writes the results as JSON.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import time
 from array import array
 from typing import Any
 
-LOCAL_LIMIT = 60.0
-
 
 class Stream(asyncio.Protocol):
     """One request. It stores the raw bytes and parses them after the stream has ended."""
@@ -27,21 +24,19 @@ class Stream(asyncio.Protocol):
         head = f"POST {job['path']} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         self._request = f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
         self._mark: bytes = job["mark"].encode()
-        self._leave_after: int | None = job.get("leave_after")
+        self._leave_after: float = job.get("leave_after", float("inf"))
         self._tail = b""  # the end of the last read: a mark may be split
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.raw = bytearray()
         self.times, self.counts = array("d"), array("q")  # one entry per read that brought deltas
-        self.deltas = 0
+        self.deltas, self.left = 0, False
         self.start = self.ended = time.monotonic()
-        self.left = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.start = time.monotonic()
-        transport.write(self._request)
+        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         now = time.monotonic()
@@ -52,7 +47,7 @@ class Stream(asyncio.Protocol):
             self.counts.append(found)
             self.deltas += found
         self._tail = joined[-(len(self._mark) - 1) :]
-        if self._leave_after is not None and self.deltas >= self._leave_after:
+        if self._leave_after <= self.deltas:
             self.leave()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -74,11 +69,9 @@ def result(stream: Stream, job: dict[str, Any], problem: str | None) -> dict[str
     if status != 200 and problem is None and not stream.left:
         problem = f"status {status}: {text[:300]}"
     return {
-        "start": stream.start,
-        "ended": stream.ended,
+        **{name: getattr(stream, name) for name in ("start", "ended", "left")},
         "times": stream.times.tolist(),
         "counts": stream.counts.tolist(),
-        "left": stream.left,
         "background": bool(job.get("background")),
         **summary,
         "error": problem or summary["error"],
@@ -89,10 +82,7 @@ def result(stream: Stream, job: dict[str, Any], problem: str | None) -> dict[str
 def unchunked(raw: bytes) -> bytes:
     """Removes the chunk sizes from a body; a truncated body ends early."""
     parts, at = [], 0
-    while (end := raw.find(b"\r\n", at)) >= 0:
-        size = int(raw[at:end].split(b";")[0] or b"0", 16)
-        if size == 0:
-            break
+    while (end := raw.find(b"\r\n", at)) >= 0 and (size := int(raw[at:end].split(b";")[0] or b"0", 16)):
         parts.append(raw[end + 2 : end + 2 + size])
         at = end + 2 + size + 2
     return b"".join(parts)
@@ -102,10 +92,8 @@ def final_events(text: str) -> dict[str, Any]:
     """Usage, id, ending and error from the last events of a stream."""
     found: dict[str, Any] = {"usage": None, "id": None, "ending": None, "error": None}
     for line in reversed(text.rstrip().split("\n")[-12:]):
-        if not line.startswith("data: {"):
-            continue
         try:
-            event = json.loads(line[6:])
+            event = json.loads(line.removeprefix("data: ")) if line.startswith("data: {") else {}
         except ValueError:
             continue
         whole = event.get("response") or event
@@ -121,12 +109,12 @@ def final_events(text: str) -> dict[str, Any]:
 
 
 async def run(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    host, port, begin = plan["host"], plan["port"], plan["begin"]
-    streams = [Stream(job, host) for job in plan["jobs"]]
+    host, port, begin, jobs = plan["host"], plan["port"], plan["begin"], plan["jobs"]
+    streams = [Stream(job, host) for job in jobs]
     problems: list[str | None] = [None] * len(streams)
 
     async def one(at: int) -> None:
-        await asyncio.sleep(max(0.0, begin + plan["jobs"][at]["at"] - time.monotonic()))
+        await asyncio.sleep(max(0.0, begin + jobs[at]["at"] - time.monotonic()))
         try:
             await asyncio.get_running_loop().create_connection(lambda: streams[at], host, port)
             await streams[at].done
@@ -134,11 +122,10 @@ async def run(plan: dict[str, Any]) -> list[dict[str, Any]]:
             problems[at] = repr(error)
 
     tasks = [asyncio.create_task(one(at)) for at in range(len(streams))]
-    foreground = [t for t, job in zip(tasks, plan["jobs"], strict=True) if not job.get("background")]
-    deadline = begin + plan.get("limit", LOCAL_LIMIT)
+    foreground = [task for task, job in zip(tasks, jobs, strict=True) if not job.get("background")]
     if foreground:
-        await asyncio.wait(foreground, timeout=max(0.1, deadline - time.monotonic()))
-    for at, (stream, job) in enumerate(zip(streams, plan["jobs"], strict=True)):
+        await asyncio.wait(foreground, timeout=max(0.1, begin + plan["limit"] - time.monotonic()))
+    for at, (stream, job) in enumerate(zip(streams, jobs, strict=True)):
         if not stream.done.done():
             if not job.get("background") and problems[at] is None:
                 problems[at] = "not finished within the time limit"
@@ -146,10 +133,7 @@ async def run(plan: dict[str, Any]) -> list[dict[str, Any]]:
     await asyncio.wait(tasks, timeout=1.0)
     for task in tasks:
         task.cancel()
-    return [
-        result(stream, job, problem)
-        for stream, job, problem in zip(streams, plan["jobs"], problems, strict=True)
-    ]
+    return [result(*each) for each in zip(streams, jobs, problems, strict=True)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The parts of a measurement over HTTP: each sends requests to the server and returns figures."""
+"""The parts of a measurement over HTTP: each sends random requests to the server and returns figures."""
 
 from __future__ import annotations
 
@@ -22,11 +22,32 @@ from tests.gpu.http_figures import (
     output_tokens,
     spread,
 )
-from tests.gpu.http_requests import SCHEMA, Requests, verdict
 from tests.gpu.http_server import HOST, ROOT, Server
 
 HEAD_START = 0.7  # seconds for the client processes to start
 AFTER_LIMIT = 4.0  # seconds for them to report after the time limit
+TEXT_TOKENS = 199_998  # smaller ids are text
+COMPLETION_MARK = '"finish_reason":null'  # once in each delta, and not in the last chunk
+RESPONSE_MARK = ".delta\n"  # the end of an event's name
+WORDS = (
+    "time year people way day man thing woman life child world school state family student group country "
+    "problem hand part place case week company system program question work government number night point "
+    "home water room mother area money story fact month lot right study book eye job word business issue"
+)
+ITEMS = 8
+FIELDS: dict[str, Any] = {
+    "kind": {"type": "string", "enum": ["red", "green", "blue", "something else"]},
+    "count": {"type": "integer", "minimum": 0, "maximum": 9999},
+    "known": {"type": "boolean"},
+}
+
+
+def closed(properties: dict[str, Any]) -> dict[str, Any]:
+    required = {"required": list(properties), "additionalProperties": False}
+    return {"type": "object", "properties": properties, **required}
+
+
+SCHEMA = closed({"items": {"type": "array", "minItems": ITEMS, "maxItems": ITEMS, "items": closed(FIELDS)}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +69,43 @@ SMALL = Sizes((1, 4, 8), 2, 100, 48, 8, 400, 4, 1_500)
 class Parts:
     """`deadline`: when the current part must end, by the monotonic clock; set before each part."""
 
-    def __init__(self, server: Server, sizes: Sizes, seed: int = 1) -> None:
+    def __init__(self, server: Server, sizes: Sizes) -> None:
         self.server, self.sizes, self.deadline = server, sizes, time.monotonic() + 60.0
-        self._draw, self._requests = random.Random(seed), Requests(seed)
+        self._draw = random.Random(1)
 
     def cold(self) -> dict[str, Any]:
         """Measures the first request, then sends others that trigger all initialisation on first use."""
-        first = self._load([self._requests.completion(self.sizes.prompt, 16)])
+        first = self._load([self._completion(self.sizes.prompt, 16)])
         for count in self.sizes.streams[1:]:
-            self._load([self._requests.completion(self._draw.randrange(4, 300), 12) for _ in range(count)])
-        self._load([self._requests.response(self.sizes.prompt, 12) for _ in range(4)])
-        return {
-            "first_request_ms": spread(first_tokens(first)),
-            "errors": [r["error"] for r in first if r["error"]],
-        }
+            self._load([self._completion(self._draw.randrange(4, 300), 12) for _ in range(count)])
+        self._load([self._response(self.sizes.prompt, 12) for _ in range(4)])
+        return {"first_request_ms": spread(first_tokens(first)), "errors": errors_of(first)}
 
     def completions(self, count: int) -> dict[str, Any]:
-        sizes = self.sizes
-        return self._measured([self._requests.completion(sizes.prompt, sizes.output) for _ in range(count)])
+        return self._measured([self._completion(self.sizes.prompt, self.sizes.output) for _ in range(count)])
 
     def responses(self, count: int) -> dict[str, Any]:
-        sizes = self.sizes
-        return self._measured([self._requests.response(sizes.prompt, sizes.output) for _ in range(count)])
+        return self._measured([self._response(self.sizes.prompt, self.sizes.output) for _ in range(count)])
 
     def leaving(self) -> dict[str, Any]:
         """Clients disconnect in mid-stream; the engine must be free soon after."""
-        before = self.server.request("GET", "/health")["counters"]
-        jobs = [self._requests.completion(self.sizes.prompt, 100_000) | {"leave_after": 20} for _ in range(4)]
+        before = self.server.counters()
+        jobs = [self._completion(self.sizes.prompt, 100_000) | {"leave_after": 20} for _ in range(4)]
         most = 0.0
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(self._load, jobs)
             while not loading.done():
-                most = max(most, self.server.engine()["running"])
+                most = max(most, self.server.counters()["engine"]["running"])
                 time.sleep(0.01)
             results = loading.result()
         left = max(result["ended"] for result in results)
         freed = None
         while freed is None and time.monotonic() < min(left + 10.0, self.deadline):
-            engine = self.server.engine()
+            engine = self.server.counters()["engine"]
             if not engine["running"] + engine["waiting"]:
                 freed = time.monotonic()
             time.sleep(0.01)
-        after = self.server.request("GET", "/health")["counters"]
+        after = self.server.counters()
         return {
             "clients_that_left": sum(result["left"] for result in results),
             "most_running": most,
@@ -100,42 +116,46 @@ class Parts:
         }
 
     def structured(self, count: int) -> dict[str, Any]:
-        """Answers with a schema, then the same number of tokens without one. For the bias see `_bias`."""
-        bias = self._bias()
+        """Answers with a schema, then the same number of tokens without one.
+
+        A bias makes `final` the first channel: a model with random weights would reason without end.
+        """
+        tokens = self.server.request("POST", "/tokenize", {"prompt": "final"})["tokens"]
+        bias = {"logit_bias": {str(tokens[0]): 100.0}}
         form = {"format": {"type": "json_schema", "name": "list", "schema": SCHEMA, "strict": True}}
-        fields = {"text": form, "logit_bias": bias}
-        jobs = [self._requests.response(200, 1500, **fields) | {"keep": True} for _ in range(count)]
-        bound = self._load(jobs)
+        bound = self._load(
+            [self._response(200, 1500, text=form, **bias) | {"keep": True} for _ in range(count)]
+        )
         length = max(map(output_tokens, bound))
-        free = self._load([self._requests.response(200, length, logit_bias=bias) for _ in range(count)])
+        free = self._load([self._response(200, length, **bias) for _ in range(count)])
         verdicts = [verdict(result) for result in bound]
         return {
-            "fit": sum(each == "fits" for each in verdicts),
+            "fit": verdicts.count("fits"),
             "verdicts": sorted(set(verdicts))[:3],
             "in_schema": figures(bound),
             "without": figures(free),
         }
 
     def second_turn(self) -> dict[str, Any]:
-        turns = [self._two_turns() for _ in range(3)]
+        turns = []
+        for _ in range(3):
+            [first] = self._load([self._response(self.sizes.long_prompt, 16)])
+            turns.append([first, *self._load([self._response(8, 16, previous_response_id=first["id"])])])
         return {
             "prompt_tokens": input_tokens(turns[-1][0]),
             "first_token_ms": [[round(1e3 * t, 1) for t in first_tokens(turn)] for turn in turns],
             "cached_tokens": [[cached_tokens(result) for result in turn] for turn in turns],
-            "errors": [result["error"] for turn in turns for result in turn if result["error"]],
+            "errors": [error for turn in turns for error in errors_of(turn)],
         }
 
     def mixed(self) -> dict[str, Any]:
         """Prompts with log-uniform lengths from 16 up arrive while other streams decode."""
         sizes, draw = self.sizes, self._draw
         decoding = [
-            self._requests.completion(sizes.prompt // 4, 100_000) | {"background": True}
-            for _ in range(sizes.decoding)
+            self._completion(sizes.prompt // 4, 100_000) | {"background": True} for _ in range(sizes.decoding)
         ]
         lengths = [round(16 * (sizes.mixed_longest / 16) ** draw.random()) for _ in range(sizes.mixed)]
-        arriving = [
-            self._requests.completion(length, 16) | {"at": 1.5 + 2.0 * draw.random()} for length in lengths
-        ]
+        arriving = [self._completion(length, 16) | {"at": 1.5 + 2.0 * draw.random()} for length in lengths]
         results = self._load(decoding + arriving)
         old = [result for result in results if result["background"]]
         new = [result for result in results if not result["background"] and result["times"]]
@@ -146,7 +166,7 @@ class Parts:
             "prompt_tokens": sum(lengths),
             "longest_prompt": max(lengths),
             "answered": sum(result["error"] is None for result in new),
-            "errors": sorted({r["error"] for r in results if r["error"]})[:3],
+            "errors": sorted(set(errors_of(results)))[:3],
             "first_token_ms": spread(first_tokens(new)),
             "seconds_until_last_first_token": round(window[1] - window[0], 3),
             "gap_ms_of_those_that_decode": spread(gaps(old, window)),
@@ -155,15 +175,19 @@ class Parts:
 
     # Requests ------------------------------------------------------------------------------------------
 
-    def _bias(self) -> dict[str, float]:
-        """Makes `final` the first channel: a model with random weights would reason without end."""
-        tokens = self.server.request("POST", "/tokenize", {"prompt": "final"})["tokens"]
-        return {str(tokens[0]): 100.0}
+    def _completion(self, prompt: int, output: int) -> dict[str, Any]:
+        body = {"prompt": [self._draw.randrange(TEXT_TOKENS) for _ in range(prompt)], "max_tokens": output}
+        return self._job(
+            "/v1/completions", COMPLETION_MARK, body | {"stream_options": {"include_usage": True}}
+        )
 
-    def _two_turns(self) -> list[Result]:
-        first = self._load([self._requests.response(self.sizes.long_prompt, 16)])
-        job = self._requests.response(8, 16, previous_response_id=first[0]["id"])
-        return first + self._load([job])
+    def _response(self, prompt: int, output: int, **more: Any) -> dict[str, Any]:
+        body = {"input": " ".join(self._draw.choices(WORDS.split(), k=prompt)), "max_output_tokens": output}
+        return self._job("/v1/responses", RESPONSE_MARK, body | more)
+
+    def _job(self, path: str, mark: str, body: dict[str, Any]) -> dict[str, Any]:
+        body |= {"temperature": 1, "seed": self._draw.randrange(2**31), "stream": True}
+        return {"at": 0.0, "path": path, "mark": mark, "body": body}
 
     # Load ---------------------------------------------------------------------------------------------
 
@@ -186,19 +210,39 @@ class Parts:
         plan = {"host": HOST, "port": self.server.port, "begin": begin, "limit": limit}
         shares = [json.dumps(plan | {"jobs": jobs[at::count]}) for at in range(count)]
         with ThreadPoolExecutor(count) as pool:
-            found = list(pool.map(self._one_process, shares))
-        return [result for part in found for result in part]
+            return [result for part in pool.map(self._one_process, shares) for result in part]
 
     def _one_process(self, plan: str) -> list[Result]:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.gpu.http_load"],
-            input=plan,
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            timeout=max(0.0, self.deadline - time.monotonic()) + AFTER_LIMIT,
-        )
+        command = [sys.executable, "-m", "tests.gpu.http_load"]
+        limit = max(0.0, self.deadline - time.monotonic()) + AFTER_LIMIT
+        done = subprocess.run(command, input=plan, capture_output=True, text=True, cwd=ROOT, timeout=limit)
         if done.returncode:
             raise RuntimeError(f"A client process failed: {done.stderr[-600:]}")
         found: list[Result] = json.loads(done.stdout)
         return found
+
+
+def errors_of(results: Sequence[Result]) -> list[str]:
+    return [result["error"] for result in results if result["error"]]
+
+
+def verdict(result: Result) -> str:
+    """Whether the answer of a kept stream parses and fits `SCHEMA`, as a phrase."""
+    if result["error"] or result["ending"] != "completed":
+        return f"ended as {result['ending']}: {result['error']}"
+    lines = result["text"].split("\n")
+    end = next(line for line in lines if line.startswith('data: {"type":"response.completed"'))
+    output = json.loads(end[6:])["response"]["output"]
+    texts = [part["text"] for item in output if item["type"] == "message" for part in item["content"]]
+    try:
+        items = json.loads(texts[-1])["items"]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        return f"does not parse: {error!r}"
+    fits = len(items) == ITEMS and all(
+        item.keys() == FIELDS.keys()
+        and item["kind"] in FIELDS["kind"]["enum"]
+        and item["count"] in range(10_000)
+        and isinstance(item["known"], bool)
+        for item in items
+    )
+    return "fits" if fits else "does not fit"

@@ -21,14 +21,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:] = [
-    str(ROOT),
-    *(entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent),
-]
+HERE = Path(__file__).parent
+sys.path[:] = [str(ROOT), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
 from tests.gpu.http_parts import FULL, SMALL, Parts, Sizes  # noqa: E402
-from tests.gpu.http_report import table  # noqa: E402
-from tests.gpu.http_server import serving, tail  # noqa: E402
+from tests.gpu.http_server import serving  # noqa: E402
 
 TO_END = 8.0  # seconds of the budget that are reserved for the end
 LEAST_FOR_A_PART = 3.0
@@ -40,16 +37,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path, metavar="OUT.json")
-    parser.add_argument("--model", default="random:20b")
-    parser.add_argument(
-        "--budget", type=float, default=110.0, metavar="SECONDS", help="for the whole run (110)"
-    )
+    parser.add_argument("--model", default="random:20b", help="a tiny one gets small loads (random:20b)")
+    parser.add_argument("--budget", type=float, default=110.0, help="seconds for the whole run (110)")
     parser.add_argument("--bare", type=Path, metavar="FILE", help="figures of the bench, for comparison")
-    parser.add_argument(
-        "--sizes", choices=("full", "small"), help="default: small for a tiny model, otherwise full"
-    )
-    parser.add_argument("--only", metavar="WORD", help="only the parts whose names contain this word")
-    parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="another flag for serve")
+    parser.add_argument("--only", default="", help="only the parts whose names contain this word")
+    parser.add_argument("--flag", action="append", default=[], help="another flag for serve")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
     report = measure(given)
@@ -61,14 +53,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     began = time.monotonic()
     out: Path = given.out.resolve()
     log = out.with_name(out.name + ".log")
-    small = given.sizes == "small" or (given.sizes is None and given.model.endswith("tiny"))
-    sizes = SMALL if small else FULL
-    report: dict[str, Any] = {
-        "model": given.model,
-        "date": time.strftime("%Y-%m-%d"),
-        "failed": {},
-        "parts": {},
-    }
+    sizes = SMALL if given.model.endswith("tiny") else FULL
+    report: dict[str, Any] = {"model": given.model, "date": time.strftime("%Y-%m-%d")}
+    report |= {"failed": {}, "parts": {}}
     report["bare"] = _bare(given.bare, report)
     try:
         with serving(given.model, log, tuple(given.flag)) as server:
@@ -77,7 +64,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             _write(out, report)
             parts = Parts(server, sizes)
             for name, part in planned(parts, sizes):
-                if given.only and given.only not in name:
+                if given.only not in name:
                     continue
                 left = given.budget - TO_END - (time.monotonic() - began)
                 if left < LEAST_FOR_A_PART:
@@ -87,7 +74,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
                 parts.deadline = time.monotonic() + min(left, most)
                 _run_part(name, part, report)
                 _write(out, report)
-            report["engine"] = server.engine()
+            report["engine"] = server.counters()["engine"]
     except BaseException as error:
         report["failed"]["server"] = f"{error!r}\n{traceback.format_exc(limit=-4)}"
         if not isinstance(error, Exception):
@@ -95,8 +82,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     finally:
         report["seconds"] = round(time.monotonic() - began, 1)
         _write(out, report)
-        if report["failed"]:
-            sys.stdout.write(f"The end of the server's log:\n{tail(log)}\n")
+        if report["failed"] and log.exists():
+            tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:]
+            sys.stdout.write("\n".join(["The end of the server's log:", *tail, ""]))
     return report
 
 
@@ -135,6 +123,21 @@ def _bare(path: Path | None, report: dict[str, Any]) -> dict[str, float]:
     except (OSError, ValueError, KeyError) as error:
         report["failed"]["bare"] = repr(error)
         return {}
+
+
+def table(report: dict[str, Any]) -> str:
+    """Each part's figures, with the ratio of its steady rate to that of the bare engine."""
+    lines = [f"{report['model']}: answers {report.get('start_s', '?')} s after its start"]
+    for name, part in report["parts"].items():
+        streams = {key: part[key] for key in ("in_schema", "without") if key in part}
+        shown = {key: value for key, value in part.items() if key not in streams}
+        bare, steady = report["bare"].get(name.split()[-1]), part.get("steady_tokens_per_s")
+        if bare and steady:
+            shown["of_bare"] = round(steady / bare, 3)
+        for title, own in {name: shown, **{f"{name} {key}": value for key, value in streams.items()}}.items():
+            lines.append(f"{title}: " + ", ".join(f"{key} {value}" for key, value in own.items()))
+    lines += [f"FAILED {name}: {error.splitlines()[0]}" for name, error in report["failed"].items()]
+    return "\n".join(lines) + "\n"
 
 
 def _write(out: Path, report: dict[str, Any]) -> None:

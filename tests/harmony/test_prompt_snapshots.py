@@ -16,8 +16,7 @@ from gpt_oss_server.harmony.declarations import Declared, FunctionTool, Response
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import CallForm, Renderer
-from tests.doubles.harmony.decoding import decode, messages_of
-from tests.doubles.harmony.library import builtin_namespace
+from tests.doubles.harmony.decoding import builtin_namespace, decode, messages_of
 from tests.doubles.harmony.shapes import DECLARED
 
 ENCODING = load_encoding()

@@ -15,8 +15,7 @@ from gpt_oss_server.harmony.encoding import CALL, END, FIRST_SPECIAL, START, STO
 from gpt_oss_server.harmony.events import ClosedBy
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import CallForm, Renderer
-from tests.doubles.harmony.decoding import decode, messages_of
-from tests.doubles.harmony.library import builtin_namespace, rendered
+from tests.doubles.harmony.decoding import builtin_namespace, decode, messages_of, rendered
 from tests.doubles.harmony.shapes import DECLARED, LEGAL, SHAPES, Shape
 
 ENCODING = load_encoding()

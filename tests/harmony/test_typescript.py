@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.typescript import to_typescript
-from tests.doubles.harmony.library import rendered
+from tests.doubles.harmony.decoding import rendered
 from tests.doubles.harmony.schemas import NULL, NUMBER, TEXT, array, integer, mapping, number, opened, text
 
 words = st.text("abcdefgh XYZ-_.,0123456789äß東", min_size=1, max_size=12).map(str.strip).filter(bool)
@@ -41,8 +41,7 @@ scalars = st.one_of(
     st.lists(words, max_size=2).map(lambda examples: text(examples=examples)),
 )
 arrays = st.one_of(
-    st.just(array()),
-    st.sampled_from(["string", "number", "boolean"]).map(lambda kind: array({"type": kind})),
+    st.just(array()), st.sampled_from(["string", "number", "boolean"]).map(lambda kind: array({"type": kind}))
 )
 
 
@@ -131,11 +130,7 @@ BETTER: list[tuple[str, Any, str]] = [
         '{\nn?: string | null, // format: "date"\n}',
     ),
     ("bounds of items", opened(n=array(text(maxLength=3))), "{\nn?: string[], // items maxLength: 3\n}"),
-    (
-        "lines in a description",
-        opened(n=text(description="one\ntwo")),
-        "{\n// one\n// two\nn?: string,\n}",
-    ),
+    ("lines in a description", opened(n=text(description="one\ntwo")), "{\n// one\n// two\nn?: string,\n}"),
     (
         "described variants of anyOf take a line each",
         opened(n={"anyOf": [text(description="d"), NULL]}),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,21 +16,23 @@ from inference.local.engine import load_local
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import EngineContract
 
-LONG_TURN = ScriptedTurn(tokens=tuple(range(1000, 1060)))
+
+def next_of(tokens: list[int], temperature: float, new_request: bool) -> int:
+    return (sum(tokens) * 31 + len(tokens)) % 5000
 
 
-class TestScripted(EngineContract):
-    @pytest.fixture
-    async def engine(self) -> AsyncIterator[Engine]:
-        engine = ScriptedEngine(Script(turns=(LONG_TURN,)))
-        yield engine
-        await engine.close()
+SCRIPT = Script(turns=(ScriptedTurn(tokens=tuple(range(1000, 1060))),))
+IN_LOOP: dict[str, Callable[[], Engine]] = {
+    "scripted": lambda: ScriptedEngine(SCRIPT),
+    "at a rate": lambda: ScriptedEngine(replace(SCRIPT, tokens_per_second=5000.0), context=200),
+    "callable": lambda: CallableEngine(next_of, context_length=5000),
+}
 
 
-class TestScriptedAtARate(EngineContract):
-    @pytest.fixture
-    async def engine(self) -> AsyncIterator[Engine]:
-        engine = ScriptedEngine(Script(turns=(LONG_TURN,), tokens_per_second=5000), context=200)
+class TestOthers(EngineContract):
+    @pytest.fixture(params=IN_LOOP)
+    async def engine(self, request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+        engine = IN_LOOP[request.param]()
         yield engine
         await engine.close()
 
@@ -38,17 +41,5 @@ class TestLocal(EngineContract):
     @pytest.fixture
     async def engine(self, checkpoint: Path) -> AsyncIterator[Engine]:
         engine = load_local(checkpoint, EngineOptions(device="cpu", context=600), name="small")
-        yield engine
-        await engine.close()
-
-
-def next_of(tokens: list[int], temperature: float, new_request: bool) -> int:
-    return (sum(tokens) * 31 + len(tokens)) % 5000
-
-
-class TestCallable(EngineContract):
-    @pytest.fixture
-    async def engine(self) -> AsyncIterator[Engine]:
-        engine = CallableEngine(next_of, context_length=5000)
         yield engine
         await engine.close()

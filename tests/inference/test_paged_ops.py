@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from inference.ops import reference as ops
-from inference.ops.pages import Gathered, Pages, span
+from inference.ops.pages import Gathered, Pages, slot_range, span
 from inference.ops.sampling import Picking, log_probabilities, sample
 
 SIZE = 4
@@ -49,23 +49,12 @@ class Batch:
         tables = [[free.pop(0) for _ in range(-(-length // SIZE))] for length in lengths]
         wide = max(map(len, tables))
         starts = [sum(counts[:at]) for at in range(len(counts) + 1)]
-        slots = [
-            table[at // SIZE] * SIZE + at % SIZE
-            for table, length, count in zip(tables, lengths, counts, strict=True)
-            for at in range(length - count, length)
-        ]
-        self.lengths, self.counts, self.starts = lengths, counts, starts
-        self.pages = Pages(
-            tables=torch.tensor([table + [0] * (wide - len(table)) for table in tables], dtype=torch.int32),
-            lengths=torch.tensor(lengths, dtype=torch.int32),
-            starts=torch.tensor(starts, dtype=torch.int32),
-            slots=torch.tensor(slots),
-            window=window,
-            block_size=SIZE,
-            decodes=counts.count(1),
-            longest=max(counts),
-        )
-        self.tables = tables
+        each = zip(tables, lengths, counts, strict=True)
+        slots = [slot for table, end, n in each for slot in slot_range(table, end - n, end, SIZE)]
+        self.tables, self.lengths, self.counts, self.starts = tables, lengths, counts, starts
+        padded = [table + [0] * (wide - len(table)) for table in tables]
+        numbers = (torch.tensor(part, dtype=torch.int32) for part in (padded, lengths, starts))
+        self.pages = Pages(*numbers, torch.tensor(slots), window, SIZE, counts.count(1), max(counts))
         self.keys, self.values = (
             torch.full((KV_HEADS, BLOCKS, SIZE, WIDTH), math.nan).permute(1, 2, 0, 3) for _ in range(2)
         )
@@ -129,16 +118,8 @@ def test_sequences_are_gathered_with_others_of_similar_length_and_long_ones_are_
 
 def test_padding_rows_write_to_the_unused_block() -> None:
     memory = [torch.zeros(KV_HEADS, 3, SIZE, WIDTH).permute(1, 2, 0, 3) for _ in range(2)]
-    padding = Pages(
-        tables=torch.zeros(1, 1, dtype=torch.int32),
-        lengths=torch.zeros(1, dtype=torch.int32),
-        starts=torch.tensor([0, 1], dtype=torch.int32),
-        slots=torch.zeros(1, dtype=torch.int64),
-        window=None,
-        block_size=SIZE,
-        decodes=1,
-        longest=1,
-    )
+    none, starts = torch.zeros(1, dtype=torch.int32), torch.tensor([0, 1], dtype=torch.int32)
+    padding = Pages(none.view(1, 1), none, starts, none.long(), None, SIZE, decodes=1, longest=1)
     new = torch.ones(1, KV_HEADS, WIDTH)
     ops.write_kv(memory[0], memory[1], new, new, padding)
     assert all(part[1:].count_nonzero() == 0 for part in memory)
@@ -147,24 +128,20 @@ def test_padding_rows_write_to_the_unused_block() -> None:
 def test_each_row_is_sampled_by_its_own_fields() -> None:
     logits = torch.randn(5, 100, generator=torch.Generator().manual_seed(2))
     logits[4, 3] = math.nan
-    mask = torch.zeros(1, 13, dtype=torch.uint8)
-    mask[0, 5] = 4
-    adjustment = torch.zeros(1, 100)
-    adjustment[0, 17] = 50
-    found = sample(
-        logits,
-        Picking(
-            temperature=torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0]),
-            top_k=torch.tensor([0, 1, 0, 0, 0], dtype=torch.int32),
-            top_p=torch.ones(5),
-            min_p=torch.zeros(5),
-            points=torch.full((5,), 0.5, dtype=torch.float64),
-            adjustments=adjustment,
-            adjustment_of=torch.tensor([-1, -1, 0, -1, -1]),
-            masks=mask,
-            mask_of=torch.tensor([-1, -1, -1, 0, -1]),
-        ),
+    mask, adjustment = torch.zeros(1, 13, dtype=torch.uint8), torch.zeros(1, 100)
+    mask[0, 5], adjustment[0, 17] = 4, 50
+    picking = Picking(
+        temperature=torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0]),
+        top_k=torch.tensor([0, 1, 0, 0, 0], dtype=torch.int32),
+        top_p=torch.ones(5),
+        min_p=torch.zeros(5),
+        points=torch.full((5,), 0.5, dtype=torch.float64),
+        adjustments=adjustment,
+        adjustment_of=torch.tensor([-1, -1, 0, -1, -1]),
+        masks=mask,
+        mask_of=torch.tensor([-1, -1, -1, 0, -1]),
     )
+    found = sample(logits, picking)
     assert found.tolist() == [int(logits[0].argmax()), int(logits[1].argmax()), 17, 42, -1]
 
 
@@ -172,7 +149,7 @@ def test_log_probabilities_of_rows() -> None:
     logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(3))
     own, values, ids = log_probabilities(logits, torch.tensor([4, 5, 6]), 2)
     wanted = logits.log_softmax(1)
-    assert torch.allclose(own, wanted[torch.arange(3), torch.tensor([4, 5, 6])])
+    assert torch.allclose(own, wanted[range(3), [4, 5, 6]])
     assert torch.allclose(values, wanted.topk(2, 1).values)
     assert torch.equal(ids, wanted.topk(2, 1).indices)
 

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,24 +22,8 @@ from inference.config import ModelConfig
 from inference.engine import CheckpointError
 from inference.local.engine import generation_defaults
 from inference.models.gpt_oss import load_model
-from inference.tiny.codes import (
-    EDGES,
-    MEANING,
-    OWN,
-    PIECES,
-    SPELLING,
-    VOCABULARY,
-    Ints,
-    TokenTable,
-    edge_codes,
-    id_codes,
-    own_codes,
-    spelling_features,
-)
-from inference.tiny.expand import COMPACT, read_compact, unpack_rows, unpack_table, write_expanded
+from inference.tiny import codes, expand
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
-
-MOST_BYTES = 16_000_000
 
 
 @pytest.fixture(scope="module")
@@ -46,40 +31,37 @@ def folder() -> Path:
     return tiny.checkpoint()
 
 
-def fixed_part(table: TokenTable, ids: Ints) -> Tensor:
+def fixed_part(table: codes.TokenTable, ids: codes.Ints) -> Tensor:
     """The input of both maps by its definition, for `ids`."""
-    out = np.empty((len(ids), MEANING.stop), dtype=np.float32)
-    for slot, at in enumerate(PIECES):
-        out[:, at] = id_codes(table.pieces[ids, slot])
-    out[:, OWN] = own_codes(table, ids)
-    out[:, SPELLING] = spelling_features(table.features[ids])
-    for edge, at in enumerate(EDGES):
-        out[:, at] = edge_codes(edge, table.edges[ids, edge])
+    out = np.empty((len(ids), codes.MEANING.stop), dtype=np.float32)
+    for slot, at in enumerate(codes.PIECES):
+        out[:, at] = codes.id_codes(table.pieces[ids, slot])
+    out[:, codes.OWN] = codes.own_codes(table, ids)
+    out[:, codes.SPELLING] = codes.spelling_features(table.features[ids])
+    for edge, at in enumerate(codes.EDGES):
+        out[:, at] = codes.edge_codes(edge, table.edges[ids, edge])
     meanings = table.meanings[ids]
-    out[:, MEANING] = np.where(meanings[:, None] < 0, 0, table.vectors[meanings])
+    out[:, codes.MEANING] = np.where(meanings[:, None] < 0, 0, table.vectors[meanings])
     return torch.from_numpy(out)
 
 
-def test_the_compact_file_is_small() -> None:
-    assert COMPACT.stat().st_size <= MOST_BYTES
-
-
 def test_it_is_an_ordinary_checkpoint_of_the_full_vocabulary(folder: Path) -> None:
+    assert tiny.COMPACT.stat().st_size <= 16_000_000
     config = json.loads((folder / "config.json").read_text("utf-8"))
     assert config["architectures"] == ["GptOssForCausalLM"]
-    assert config["vocab_size"] == VOCABULARY
+    assert config["vocab_size"] == codes.VOCABULARY
     assert config["max_position_embeddings"] >= 32_768
     assert config["quantization_config"]["quant_method"] == "mxfp4"
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         kinds = {str(file.get_slice(name).get_dtype()) for name in file.keys()}  # noqa: SIM118
-        assert file.get_slice("lm_head.weight").get_shape() == [VOCABULARY, config["hidden_size"]]
+        assert file.get_slice("lm_head.weight").get_shape() == [codes.VOCABULARY, config["hidden_size"]]
     assert kinds == {"BF16", "U8"}
     assert set(generation_defaults(folder)) == {"temperature", "top_p"}
 
 
 @pytest.mark.proof  # ten seconds, for a file that is frozen
 def test_expanding_it_again_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    write_expanded(tmp_path)
+    expand.write_expanded(tmp_path)
     for name in ("config.json", "generation_config.json", "model.safetensors"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
@@ -89,12 +71,12 @@ def test_expanding_it_again_gives_the_same_bytes(folder: Path, tmp_path: Path) -
 def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
     folder: Path, way: str, name: str
 ) -> None:
-    tensors = read_compact(COMPACT)
-    learned_ids, learned = tensors["learned.ids"].long(), unpack_rows(f"learned.{way}", tensors)
-    unlearned = torch.randint(0, VOCABULARY, (500,), generator=torch.Generator().manual_seed(2))
+    tensors = expand.read_compact(tiny.COMPACT)
+    learned_ids, learned = tensors["learned.ids"].long(), expand.unpack_rows(f"learned.{way}", tensors)
+    unlearned = torch.randint(0, codes.VOCABULARY, (500,), generator=torch.Generator().manual_seed(2))
     unlearned = unlearned[~torch.isin(unlearned, learned_ids)]
     ids = torch.cat([learned_ids[::100], unlearned])
-    wanted = fixed_part(unpack_table(tensors), ids.int().numpy()) @ tensors[f"map.{way}"].float()
+    wanted = fixed_part(expand.unpack_table(tensors), ids.int().numpy()) @ tensors[f"map.{way}"].float()
     few = learned[::100]
     wanted[: len(few)] += F.pad(few, (0, wanted.shape[1] - few.shape[1]))
     with safe_open(folder / "model.safetensors", framework="pt") as file:
@@ -103,10 +85,10 @@ def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
 
 
 def test_codes_are_signs_and_differ() -> None:
-    codes = id_codes(np.arange(VOCABULARY, dtype=np.int32))
-    assert set(np.unique(codes)) == {-1.0, 1.0}
-    assert len(np.unique(codes, axis=0)) == VOCABULARY
-    assert not id_codes(np.array([-1], dtype=np.int32)).any()
+    signs = codes.id_codes(np.arange(codes.VOCABULARY, dtype=np.int32))
+    assert set(np.unique(signs)) == {-1.0, 1.0}
+    assert len(np.unique(signs, axis=0)) == codes.VOCABULARY
+    assert not codes.id_codes(np.array([-1], dtype=np.int32)).any()
 
 
 @pytest.mark.proof  # a minute; `make test` compares small checkpoints (models/test_numerics.py)
@@ -141,17 +123,14 @@ def test_it_is_made_again_where_it_is_incomplete(cache: Path, harm: str) -> None
     folder = tiny.checkpoint()
     weights = folder / "model.safetensors"
     made, content = weights.stat().st_ino, weights.read_bytes()
-    match harm:
-        case "touched":
-            weights.touch()
-        case "cut":
-            weights.write_bytes(content[:100])
-        case "changed":
-            weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        case "gone":
-            weights.unlink()
-        case "no manifest":
-            (folder / tiny.MANIFEST).unlink()
+    harms: dict[str, Callable[[], object]] = {
+        "touched": weights.touch,
+        "cut": lambda: weights.write_bytes(content[:100]),
+        "changed": lambda: weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1])),
+        "gone": weights.unlink,
+        "no manifest": (folder / tiny.MANIFEST).unlink,
+    }
+    harms.get(harm, int)()
     assert tiny.checkpoint() == folder
     assert weights.read_bytes() == content
     if harm in ("none", "touched"):
@@ -202,34 +181,19 @@ def test_other_users_can_read_the_files(cache: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
 
 
-def no_home() -> Path:
-    raise RuntimeError("Could not determine home directory.")
-
-
-@pytest.mark.parametrize(
-    ("place", "sentence"),
-    [
-        ("~nobody-of-this-name/cache", "GPT_OSS_SERVER_CACHE: ~nobody-of-this-name/cache names no"),
-        ("/dev/null/cache", "Set GPT_OSS_SERVER_CACHE"),
-        (None, "Set GPT_OSS_SERVER_CACHE"),
-    ],
-)
-def test_the_error_of_a_cache_that_cannot_be_used_names_the_variable_to_set(
-    place: str | None, sentence: str, monkeypatch: pytest.MonkeyPatch
+def test_the_cache_folder_follows_the_environment_and_its_error_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.delenv("GPT_OSS_SERVER_CACHE", raising=False)
-    if place is None:
-        monkeypatch.setattr(Path, "home", no_home)
-    else:
-        monkeypatch.setenv("GPT_OSS_SERVER_CACHE", place)
-    with pytest.raises(CheckpointError, match=sentence):
-        tiny.checkpoint()
-
-
-def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPT_OSS_SERVER_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert tiny.cache_folder() == Path("/somewhere/gpt-oss-server")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert tiny.cache_folder() == Path.home() / ".cache/gpt-oss-server"
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
+    with pytest.raises(CheckpointError, match="Set GPT_OSS_SERVER_CACHE"):
+        tiny.checkpoint()
+    variable, unknown = "GPT_OSS_SERVER_CACHE", "~nobody-of-this-name/cache"
+    for place, sentence in ((unknown, f"{variable}: {unknown} names no"), ("/dev/null/x", f"Set {variable}")):
+        monkeypatch.setenv(variable, place)
+        with pytest.raises(CheckpointError, match=sentence):
+            tiny.checkpoint()

@@ -17,37 +17,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Generated from the code, so their length is not limited.
-GENERATED = {
-    ROOT / "docs" / "cli.md",
-    ROOT / "docs" / "settings.md",
-    *(ROOT / "docs" / "reference").glob("*.md"),
-}
+DOCS = ROOT / "docs"
+GENERATED = {DOCS / "cli.md", DOCS / "settings.md", *(DOCS / "reference").glob("*.md")}  # may be long
 PACKAGES = ("gpt_oss_server", "inference", "tools")
-MOST_FILES_IN_A_FOLDER = 20
-LONGEST_FUNCTION = 50
-MAY_IMPORT = {
-    "gpt_oss_server": {"gpt_oss_server", "inference", "tools"},
-    "inference": {"inference"},
-    "tools": {"tools"},
-}
+MAY_IMPORT = {"gpt_oss_server": set(PACKAGES), "inference": {"inference"}, "tools": {"tools"}}
+HTTP = {"fastapi", "starlette", "pydantic", "uvicorn"}
 
 
 def tracked_files() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
 def sources(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
 @functools.cache
@@ -106,17 +96,18 @@ def circle(found: dict[str, dict[str, Path]]) -> list[str]:
         TopologicalSorter(found).prepare()
     except CycleError as error:
         nodes = error.args[1][::-1]
-        files = [found[a][b].relative_to(ROOT) for a, b in itertools.pairwise(nodes)]
-        return [f"{a} → {b} ({file})" for (a, b), file in zip(itertools.pairwise(nodes), files, strict=True)]
+        return [f"{a} → {b} ({relative(found[a][b])})" for a, b in itertools.pairwise(nodes)]
     return []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_imports_go_one_way(package: str) -> None:
+def test_imports_go_one_way_and_modules_open_with_a_docstring(package: str) -> None:
+    foreign = {*PACKAGES, "tests", "examples", "docs"} - MAY_IMPORT[package]
     for path in sources(package):
-        packages = {name.partition(".")[0] for name in imported(path)} & set(PACKAGES)
-        allowed = MAY_IMPORT[package]
-        assert packages <= allowed, f"{path.relative_to(ROOT)} imports {sorted(packages - allowed)}"
+        wrong = {name.partition(".")[0] for name in imported(path)} & foreign
+        assert not wrong, f"{relative(path)} imports {wrong}"
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert not tree.body or ast.get_docstring(tree), f"{relative(path)} has no docstring"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -126,7 +117,7 @@ def test_imports_make_no_circle(package: str, node: Callable[[Path], str]) -> No
 
 
 def test_top_rooms_import_only_those_above_them_in_the_table_of_architecture() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
     rows = page[page.index("| `gpt_oss_server/` |") :].partition("\n\n")[0].splitlines()[2:]
     cells = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows]
     level = {name: at for at, names in enumerate(cells) for name in names}
@@ -134,7 +125,7 @@ def test_top_rooms_import_only_those_above_them_in_the_table_of_architecture() -
     found = arrows(files, top_room)
     assert set(level) == {top_room(path) for path in files} - {"__init__"}
     wrong = {
-        f"{a} imports {b} ({path.relative_to(ROOT)})"
+        f"{a} imports {b} ({relative(path)})"
         for a, targets in found.items()
         for b, path in targets.items()
         if b != "__init__" and level[b] >= level[a] and not (a == "__main__" and b == "cli")
@@ -145,56 +136,32 @@ def test_top_rooms_import_only_those_above_them_in_the_table_of_architecture() -
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_what_several_apis_need_stands_outside_of_each(api: str) -> None:
     for path in sources(f"gpt_oss_server/apis/{api}"):
-        others = [name for name in imported(path) if name.startswith("gpt_oss_server.apis.")]
-        foreign = [name for name in others if not name.startswith(f"gpt_oss_server.apis.{api}.")]
-        assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_source_imports_tests_or_examples(package: str) -> None:
-    for path in sources(package):
-        assert not {name.partition(".")[0] for name in imported(path)} & {"tests", "examples", "docs"}
+        others = [name.split(".")[2] for name in imported(path) if name.startswith("gpt_oss_server.apis.")]
+        assert set(others) <= {api}, f"{relative(path)} imports {others}"
 
 
 @pytest.mark.parametrize(
-    "module", ["gpt_oss_server.app", "gpt_oss_server.cli.main", "gpt_oss_server.settings"]
+    ("statement", "unloaded"),
+    [
+        ("import gpt_oss_server.app", {"torch", "transformers"}),
+        ("import gpt_oss_server.cli.main", {"torch", "transformers"}),
+        ("import gpt_oss_server.settings", {"torch", "transformers", "fastapi", "pydantic"}),
+        ("from gpt_oss_server.cli.parser import build_parser; build_parser()", HTTP),
+        ("import gpt_oss_server.constraints.json_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
+        ("import gpt_oss_server.constraints.turn_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
+        ("import gpt_oss_server.harmony.decoder, gpt_oss_server.harmony.render", {"inference"}),
+    ],
+    ids=["app", "command", "settings", "help", "json check", "turn check", "harmony"],
 )
-def test_importing_the_module_loads_no_torch(module: str) -> None:
-    check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
-
-
-def test_the_settings_load_no_third_party_package() -> None:
-    check = (
-        "import sys, gpt_oss_server.settings; sys.exit('fastapi' in sys.modules or 'pydantic' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
-
-
-def test_the_help_loads_no_http_code() -> None:
-    check = (
-        "import sys; from gpt_oss_server.cli.parser import build_parser; build_parser(); "
-        "sys.exit(bool({'fastapi', 'starlette', 'pydantic', 'uvicorn'} & sys.modules.keys()))"
-    )
-    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
-
-
-@pytest.mark.parametrize("module", ["json_check", "turn_check"])
-def test_checking_the_models_json_loads_no_http_code(module: str) -> None:
-    check = (
-        f"import sys, gpt_oss_server.constraints.{module}; "
-        "sys.exit(bool({'fastapi', 'starlette', 'uvicorn', 'gpt_oss_server.http'} & sys.modules.keys()))"
-    )
+def test_importing_it_does_not_load(statement: str, unloaded: set[str]) -> None:
+    check = f"import sys; {statement}; sys.exit(bool({unloaded} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
 
 
 def test_harmony_takes_nothing_of_inference() -> None:
     for path in sources("gpt_oss_server/harmony"):
         taken = [name for name in imported(path) if name.partition(".")[0] == "inference"]
-        assert not taken, f"{path.relative_to(ROOT)} imports {taken}"
-    check = "import sys, gpt_oss_server.harmony.decoder, gpt_oss_server.harmony.render; "
-    check += "sys.exit('inference' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+        assert not taken, f"{relative(path)} imports {taken}"
 
 
 @pytest.mark.parametrize("name", ["inference", "tools"])
@@ -203,37 +170,30 @@ def test_packages_with_common_names_are_this_projects(name: str) -> None:
     assert Path(str(module.__file__)).resolve() == ROOT / name / "__init__.py"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_each_module_opens_with_a_docstring(package: str) -> None:
-    for path in sources(package):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        assert not tree.body or ast.get_docstring(tree), f"{path.relative_to(ROOT)} has no docstring"
-
-
 def test_no_file_is_longer_than_400_lines() -> None:
     lengths = {
-        path: len(path.read_text(encoding="utf-8").splitlines())
+        relative(path): len(path.read_text(encoding="utf-8").splitlines())
         for path in tracked_files()
         if (path.suffix in (".py", ".md") or path.name == "Makefile") and path not in GENERATED
     }
-    assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > 400}
+    assert not {path: count for path, count in lengths.items() if count > 400}
 
 
 def test_no_folder_holds_more_than_20_files_of_its_own() -> None:
-    held = Counter(path.parent for path in tracked_files() if path.suffix == ".py")
-    assert not {str(folder.relative_to(ROOT)): n for folder, n in held.items() if n > MOST_FILES_IN_A_FOLDER}
+    held = Counter(relative(path.parent) for path in tracked_files() if path.suffix == ".py")
+    assert not {folder: count for folder, count in held.items() if count > 20}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_function_is_longer_than_50_lines(package: str) -> None:
     device_code = ROOT / "inference" / "ops" / "kernels"  # a kernel is one function
     long = [
-        f"{path.relative_to(ROOT)}: {node.name}"
+        f"{relative(path)}: {node.name}"
         for path in sources(package)
         if path.parent != device_code
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
+        and (node.end_lineno or 0) - node.lineno + 1 > 50
     ]
     assert not long
 
@@ -242,67 +202,43 @@ def test_no_line_names_the_machine_that_wrote_it() -> None:
     homes = r"/root/\w|/(?:home|Users|work|workspace)/\w+/"
     hosts = r"(?:--(?:extra-)?index-url|find-links|\b(?:10|192\.168|172\.16)\.\d+\.\d+)"
     found = re.compile(f"{homes}|{hosts}")
-    this_test = Path(__file__).resolve()
-    lines = []
-    for path in tracked_files():
-        if (
-            path == this_test
-            or path.suffix not in (".py", ".md", ".toml", ".txt", ".json", "")
-            or _is_binary(path)
-        ):
-            continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if (match := found.search(line)) and "test" not in path.parts[len(ROOT.parts)]:
-                lines.append(f"{path.relative_to(ROOT)}:{number}: {match[0]}")
+    texts = {".py", ".md", ".toml", ".txt", ".json", ""}
+    lines = [
+        f"{relative(path)}:{number}: {match[0]}"
+        for path in tracked_files()
+        if path.suffix in texts and not relative(path).startswith("test")
+        if b"\0" not in path.read_bytes()[:4096]
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (match := found.search(line))
+    ]
     assert not lines
 
 
 def test_constraints_pin_exact_versions_without_a_build() -> None:
-    pins = [
-        line
-        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-        if line and not line.startswith("#")
-    ]
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", pin) for pin in pins)
     assert {"torch==2.13.0", "triton==3.7.1"} <= set(pins)
     assert pins == sorted(pins, key=str.lower)
 
 
-def test_started_next_to_another_tools_package_it_explains_the_conflict(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-m", "gpt_oss_server", "version"], "another package named `tools`"),
+        (["-c", "from gpt_oss_server.app import create_app"], "another package named `tools` first, at {}"),
+    ],
+    ids=["command", "app"],
+)
+def test_another_tools_package_is_an_explained_conflict(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)} if not _installed() else dict(os.environ)
-    done = subprocess.run(
-        [sys.executable, "-m", "gpt_oss_server", "version"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "another package named `tools`" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_the_app_imported_next_to_another_tools_package_explains_the_conflict(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "__init__.py").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-c", "from gpt_oss_server.app import create_app"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert f"ImportError: Python finds another package named `tools` first, at {tmp_path}" in done.stderr
+    assert sentence.format(tmp_path) in done.stderr
     assert "No module named" not in done.stderr
-
-
-def _installed() -> bool:
-    check = "import importlib.util as u, sys; sys.exit(u.find_spec('gpt_oss_server') is None)"
-    return subprocess.run([sys.executable, "-c", check], cwd="/").returncode == 0
-
-
-def _is_binary(path: Path) -> bool:
-    return b"\0" in path.read_bytes()[:4096]
+    assert "Traceback" not in done.stderr or arguments[0] == "-c"

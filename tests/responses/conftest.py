@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset.offered import Toolset
+from inference.engine import Engine
 from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.mcp_asking import Asking as McpAsking
+from tests.doubles.tools.calculator import Calculator, Ready
 from tests.doubles.tools.echo_server import Seen, watched
+from tools.toolbox import Offer, Toolbox
+
+Make = Callable[..., Api]
+Echoes = Callable[..., McpAsking]
+PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
+
+
+def with_tool(engine: Engine, tool: Any = None, timeout: float = 60) -> Asking:
+    """Requests to a service with one hosted tool, by default sums in place of python."""
+    return Asking(
+        engine=engine, tools=Ready(Toolset(Toolbox([Offer(tool or Calculator(), timeout=timeout)])))
+    )
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[Callable[..., Api]]:
+async def api() -> AsyncIterator[Make]:
     """Creates clients of apps in this process from an engine and settings, and closes them at the end."""
     made: list[Api] = []
 
@@ -22,18 +41,40 @@ async def api() -> AsyncIterator[Callable[..., Api]]:
         return made[-1]
 
     yield make
-    for each in made:
-        await each.client.aclose()
-        await each.service.close()
+    for client in made:
+        await client.client.aclose()
+        await client.service.close()
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[tuple[str, Seen]]:
+def mcp_server() -> Iterator[tuple[str, Seen]]:
     """An MCP server and its record of requests."""
-    with watched() as found:
-        yield found
+    with watched() as url_and_record:
+        yield url_and_record
 
 
 @pytest.fixture
-def url(place: tuple[str, Seen]) -> str:
-    return place[0]
+def url(mcp_server: tuple[str, Seen]) -> str:
+    return mcp_server[0]
+
+
+@pytest.fixture
+def seen(mcp_server: tuple[str, Seen]) -> Seen:
+    """What the MCP server saw since the test began."""
+    record = mcp_server[1]
+    record.calls = record.listings = 0
+    record.started.clear()
+    return record
+
+
+@pytest.fixture
+async def echoes(encoding: Encoding, url: str) -> AsyncIterator[Echoes]:
+    """Creates services with the MCP server as the operator's, or as one that requests may name."""
+    async with AsyncExitStack() as stack:
+
+        def make(*turns: str, **settings: Any) -> McpAsking:
+            if "allow_private_hosts" not in settings:
+                settings = {"mcp": (f"echoes={url}",), **settings}
+            return stack.push_async_exit(McpAsking(encoding, *turns, **settings))
+
+        yield make

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+import logging
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,113 +15,123 @@ from openai.types.responses import CompactedResponse
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed, Sampling, Step
-from tests.doubles.apis.api_client import Api
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.summariser import ANSWER, SUMMARY, Summariser
+from tests.doubles.harmony.sampling import allowed
 from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted
+from tests.responses.conftest import Make
 
-Make = Callable[..., Api]
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
 TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 MANAGED = [{"type": "compaction", "compact_threshold": 1_000}]
+TRIGGER = {"type": "compaction_trigger"}
 LONG = "filler " * 1_500
+ROSES = SUMMARY.format("They grow roses.")
 
 
-async def test_a_trigger_produces_only_the_compaction(api: Make, encoding: Encoding) -> None:
-    engine = Summariser(encoding)
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def developer(text: str) -> dict[str, Any]:
+    return {"role": "developer", "content": text}
+
+
+def kinds(response: dict[str, Any]) -> list[str]:
+    return [item["type"] for item in response["output"]]
+
+
+@pytest.fixture
+def engine(encoding: Encoding) -> Summariser:
+    return Summariser(encoding)
+
+
+async def test_a_trigger_produces_only_the_compaction(
+    api: Make, encoding: Encoding, engine: Summariser
+) -> None:
     here = api(engine)
-    items = [{"role": "user", "content": "I grow roses."}, {"type": "compaction_trigger"}]
-    events = await here.streamed(input=items, tools=[TOOL])
+    bias = {"logit_bias": {"5": -100}, "tool_choice": "required", "presence_penalty": 1.0}
+    events = await here.streamed(
+        input=[user("I grow roses."), TRIGGER],
+        tools=[TOOL],
+        text={"format": {"type": "json_object"}},
+        **bias,
+    )
     response = check_stream(events)
-    [item] = response["output"]
-    assert item["type"] == "compaction"
-    assert "roses" not in json.dumps(events[-1]["response"]["output"])
-    kinds = [event["type"] for event in events[2:-1]]
-    assert kinds == [
-        "response.output_item.added",
-        "response.compaction.compacting",
-        "response.output_item.done",
-    ]
+    assert kinds(response) == ["compaction"]
+    assert "roses" not in json.dumps(response["output"])
+    added, done = "response.output_item.added", "response.output_item.done"
+    assert [event["type"] for event in events[2:-1]] == [added, "response.compaction.compacting", done]
     assert engine.prompts == []
+    (sampling,) = engine.samplings
+    assert (sampling.logit_bias, sampling.presence_penalty) == ({}, 0.0)
     usage = response["usage"]
     assert usage["input_tokens"] == len(engine.tokens[0])
-    assert usage["output_tokens"] == len(encoding.encode_special(SUMMARY.format("They grow roses.")))
+    assert usage["output_tokens"] == len(encoding.encode_special(ROSES))
     assert usage["output_tokens_details"]["reasoning_tokens"] > 0
     listed = (await here.get(f"/responses/{response['id']}/input_items"))["data"]
-    assert [each["type"] for each in listed] == ["message"]
+    assert [item["type"] for item in listed] == ["message"]
+
+
+async def test_a_summary_is_about_as_long_as_what_it_replaces_at_most(api: Make, engine: Summariser) -> None:
+    here = api(engine)
+    for words in (1, 1_500, 20_000):
+        await here.create(input=[assistant("filler " * words), TRIGGER])
+    short, middle, long = (sampling.max_tokens for sampling in engine.samplings)
+    assert (short, long) == (256, 8_192)
+    assert middle is not None
+    assert 1_500 < middle < 1_520
 
 
 async def test_the_output_limit_bounds_a_summary_that_is_the_whole_response(
-    api: Make, encoding: Encoding
+    api: Make, engine: Summariser
 ) -> None:
-    engine = Summariser(encoding)
     here = api(engine)
-    items = [{"role": "assistant", "content": LONG}, {"role": "user", "content": "?"}]
-    await here.create(input=[*items, {"type": "compaction_trigger"}], max_output_tokens=50)
+    items = [assistant(LONG), user("?")]
+    await here.create(input=[*items, TRIGGER], max_output_tokens=50)
     await here.create(input=items, context_management=MANAGED, max_output_tokens=50)
     assert engine.samplings[0].max_tokens == engine.samplings[2].max_tokens == 50
 
 
 async def test_its_item_restores_the_summary_the_instructions_and_the_users_messages(
-    api: Make, encoding: Encoding
+    api: Make, engine: Summariser
 ) -> None:
-    engine = Summariser(encoding)
     here = api(engine)
-    items = [
-        {"role": "developer", "content": "Be kind."},
-        {"role": "user", "content": "I grow roses. Grüße!"},
-        {"role": "assistant", "content": "Lovely, roses it is."},
-        {"type": "compaction_trigger"},
-    ]
-    [compaction] = (await here.create(input=items, store=False))["output"]
-    question = {"role": "user", "content": "What do I grow?"}
-    for before in ([], items[:-1], items[1:2]):  # omitting or resending items makes no difference
-        await here.create(input=[*before, compaction, question])
-    for prompt in engine.prompts:
-        assert prompt == engine.prompts[0]
-    prompt = engine.prompts[0]
-    assert prompt.count("Be kind.") == 1
-    assert prompt.count("I grow roses. Grüße!") == 1
+    items = [developer("Be kind."), user("I grow roses. Grüße!"), assistant("Lovely, roses it is.")]
+    [compaction] = (await here.create(input=[*items, TRIGGER], store=False))["output"]
+    for before in ([], items, items[1:2]):  # omitting or resending items makes no difference
+        await here.create(input=[*before, compaction, user("What do I grow?")])
+    prompt, *others = engine.prompts
+    assert others == [prompt] * 2
+    assert (prompt.count("Be kind."), prompt.count("I grow roses. Grüße!")) == (1, 1)
     assert "Lovely" not in prompt
     order = [prompt.index(text) for text in ("Be kind.", "Grüße", "They grow roses.", "What do I grow?")]
     assert order == sorted(order)
-
-
-async def test_changed_instructions_precede_those_in_the_item(api: Make, encoding: Encoding) -> None:
-    engine = Summariser(encoding)
-    here = api(engine)
-    old = {"role": "developer", "content": "The old rule."}
-    items = [old, {"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    [compaction] = (await here.create(input=items))["output"]
-    await here.create(
-        input=[
-            {"role": "developer", "content": "The new rule."},
-            compaction,
-            {"role": "user", "content": "?"},
-        ]
-    )
-    assert engine.prompts[0].index("The new rule.") < engine.prompts[0].index("The old rule.")
+    await here.create(input=[developer("A new rule."), compaction, user("?")])
+    assert engine.prompts[-1].index("A new rule.") < engine.prompts[-1].index("Be kind.")
 
 
 async def test_over_the_threshold_a_response_compacts_first_and_then_answers(
-    api: Make, encoding: Encoding
+    api: Make, engine: Summariser
 ) -> None:
-    engine = Summariser(encoding)
     here = api(engine)
-    short = await here.create(input="Hi", context_management=MANAGED)
-    assert [item["type"] for item in short["output"]] == ["message"]
-    items = [{"role": "assistant", "content": LONG}, {"role": "user", "content": "My question?"}]
-    events = await here.streamed(input=items, context_management=MANAGED)
-    response = check_stream(events)
-    assert [item["type"] for item in response["output"]] == ["compaction", "message"]
+    assert kinds(await here.create(context_management=MANAGED)) == ["message"]
+    items = [assistant(LONG), user("My question?")]
+    response = check_stream(await here.streamed(input=items, context_management=MANAGED))
+    assert kinds(response) == ["compaction", "message"]
     assert "filler" in engine.summary_prompts[0]
     assert "filler" not in engine.prompts[-1]
     assert engine.prompts[-1].index("My question?") < engine.prompts[-1].index("They grow roses.")
     assert response["usage"]["input_tokens"] == sum(map(len, engine.tokens[1:]))
     # Continuing by id and by items gives the model exactly the same tokens.
-    follow = {"role": "user", "content": "And?"}
-    await here.create(input=[follow], previous_response_id=response["id"], context_management=MANAGED)
-    await here.create(input=[*items, *response["output"], follow], context_management=MANAGED)
+    follow, more = user("And?"), {"context_management": MANAGED}
+    await here.create(input=[follow], previous_response_id=response["id"], **more)
+    await here.create(input=[*items, *response["output"], follow], **more)
     assert list(engine.tokens[-1]) == list(engine.tokens[-2])
     assert len(engine.summary_prompts) == 1
 
@@ -130,10 +141,8 @@ async def test_in_the_middle_of_a_tool_loop_it_continues_with_the_call(api: Make
     here = api(engine)
     first = await here.create(input="Look.", tools=[TOOL])
     result = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": LONG}
-    second = await here.create(
-        input=[result], tools=[TOOL], previous_response_id=first["id"], context_management=MANAGED
-    )
-    assert [item["type"] for item in second["output"]] == ["compaction", "message"]
+    more = {"tools": [TOOL], "previous_response_id": first["id"], "context_management": MANAGED}
+    assert kinds(await here.create(input=[result], **more)) == ["compaction", "message"]
     assert "Look." in engine.prompts[-1]
     assert "filler" not in engine.prompts[-1]
 
@@ -143,15 +152,11 @@ async def test_a_conversation_too_long_for_the_context_is_compacted_in_time(
 ) -> None:
     engine = Summariser(encoding, context=4_000)
     here = api(engine)
-    turns = [
-        {"role": ("user", "assistant")[n % 2], "content": f"turn {n} " + "word " * 400} for n in range(30)
-    ]
-    whole = [*turns, {"role": "user", "content": "Now?"}]
-    error = await here.refused("/responses", input=whole)
-    assert error["code"] == "context_length_exceeded"
+    turns = [(user, assistant)[number % 2](f"turn {number} " + "word " * 400) for number in range(30)]
+    whole = [*turns, user("Now?")]
+    assert (await here.refused("/responses", input=whole))["code"] == "context_length_exceeded"
     managed = [{"type": "compaction", "compact_threshold": 1_000_000}]
-    response = await here.create(input=whole, context_management=managed)
-    assert response["status"] == "completed"
+    assert (await here.create(input=whole, context_management=managed))["status"] == "completed"
     assert "turn 29" in engine.summary_prompts[0]  # as much of the newest as fits
     assert "turn 0 " not in engine.summary_prompts[0]
     assert "Now?" in engine.prompts[0]
@@ -164,108 +169,99 @@ async def test_a_message_too_long_by_itself_is_omitted_and_the_users_is_cut(
     engine = Summariser(encoding, context=4_000)
     here = api(engine)
     items = [
-        {"role": "assistant", "content": "An early remark."},
-        {"role": "assistant", "content": "word " * 5_000},
-        {"role": "user", "content": "Begins. " + "question " * 2_000},
-        {"type": "compaction_trigger"},
+        assistant("An early remark."),
+        assistant("word " * 5_000),
+        user("Begins. " + "question " * 2_000),
     ]
-    [compaction] = (await here.create(input=items))["output"]
+    [compaction] = (await here.create(input=[*items, TRIGGER]))["output"]
     assert "An early remark." in engine.summary_prompts[0]
     assert "word word" not in engine.summary_prompts[0]
-    await here.create(input=[compaction, {"role": "user", "content": "?"}])
+    await here.create(input=[compaction, user("?")])
     assert "Begins." in engine.prompts[0]
     assert "[…]" in engine.prompts[0]
 
 
-async def test_a_compaction_of_a_compaction_keeps_one_summary(api: Make, encoding: Encoding) -> None:
-    engine = Summariser(encoding)
+async def test_a_compaction_of_a_compaction_keeps_one_summary(api: Make, engine: Summariser) -> None:
     here = api(engine)
-    items: list[Any] = [{"role": "user", "content": "The first wish."}, {"type": "compaction_trigger"}]
+    items: list[Any] = [user("The first wish."), TRIGGER]
     for _ in range(3):
         [compaction] = (await here.create(input=items))["output"]
-        items = [compaction, {"role": "user", "content": "A further wish."}, {"type": "compaction_trigger"}]
-    await here.create(input=[compaction, {"role": "user", "content": "Now?"}])
+        items = [compaction, user("A further wish."), TRIGGER]
+    await here.create(input=[compaction, user("Now?")])
     assert engine.prompts[0].count("They grow roses.") == 1
     assert engine.prompts[0].count("The first wish.") == 1
     assert engine.summary_prompts[-1].count("They grow roses.") == 1
 
 
 async def test_the_endpoint_returns_the_users_messages_and_the_compaction(
-    api: Make, encoding: Encoding
+    api: Make, engine: Summariser
 ) -> None:
-    engine = Summariser(encoding)
     here = api(engine)
     first = await here.create(input="The first wish.")
-    compacted = await here.post(
-        "/responses/compact", input="The second wish.", previous_response_id=first["id"], model="summariser"
-    )
+    body = {"input": "The second wish.", "previous_response_id": first["id"]}
+    error = await here.refused("/responses/compact", **body)
+    assert (error["status"], error["param"], error["message"]) == (400, "model", "`model` is missing.")
+    assert engine.summary_prompts == []
+    compacted = await here.post("/responses/compact", **body, model=None)
     CompactedResponse.model_construct(**compacted)
     assert compacted["object"] == "response.compaction"
-    assert [item["type"] for item in compacted["output"]] == ["message", "message", "compaction"]
+    assert kinds(compacted) == ["message", "message", "compaction"]
     texts = [item["content"][0]["text"] for item in compacted["output"][:2]]
     assert texts == ["The first wish.", "The second wish."]
     assert compacted["usage"]["output_tokens"] > 0
-    await here.create(input=[*compacted["output"], {"role": "user", "content": "Now?"}])
+    await here.create(input=[*compacted["output"], user("Now?")])
     assert engine.prompts[-1].count("The first wish.") == 1
     assert "They grow roses." in engine.prompts[-1]
 
 
-async def test_the_endpoint_requires_a_model_or_null(api: Make, encoding: Encoding) -> None:
-    engine = Summariser(encoding)
+async def test_a_conversation_is_compacted_and_continues(api: Make, engine: Summariser) -> None:
     here = api(engine)
-    error = await here.refused("/responses/compact", input="Hi")
-    assert (error["status"], error["param"], error["message"]) == (400, "model", "`model` is missing.")
-    assert engine.summary_prompts == []
-    compacted = await here.post("/responses/compact", model=None, input="Hi")
-    assert compacted["object"] == "response.compaction"
-
-
-async def test_a_conversation_is_compacted_and_continues(api: Make, encoding: Encoding) -> None:
-    engine = Summariser(encoding)
-    here = api(engine)
-    made = await here.post("/conversations", items=[{"role": "assistant", "content": LONG}])
+    made = await here.post("/conversations", items=[assistant(LONG)])
     for _ in range(2):
         await here.create(conversation=made["id"], context_management=MANAGED)
     listed = (await here.get(f"/conversations/{made['id']}/items", order="asc"))["data"]
-    kinds = ["message", "message", "compaction", "message", "message", "message"]
-    assert [item["type"] for item in listed] == kinds
+    assert [item["type"] for item in listed] == [*["message"] * 2, "compaction", *["message"] * 3]
     assert len(engine.summary_prompts) == 1
     assert "filler" not in engine.prompts[-1]
     compacted = await here.post("/responses/compact", model="summariser", conversation=made["id"])
-    assert [item["type"] for item in compacted["output"]] == ["message", "compaction"]
+    assert kinds(compacted) == ["message", "compaction"]
     assert await here.delete(f"/conversations/{made['id']}/items/{listed[-1]['id']}") == made
 
 
-async def test_no_call_is_made_while_it_summarises(api: Make, encoding: Encoding) -> None:
-    engine = Summariser(encoding, summary="Done.")
-    here = api(engine)
-    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    bias = {"logit_bias": {"5": -100}, "tool_choice": "required", "presence_penalty": 1.0}
-    await here.create(input=items, tools=[TOOL], text={"format": {"type": "json_object"}}, **bias)
-    sampling = engine.samplings[0]
-    assert (sampling.logit_bias, sampling.presence_penalty) == ({}, 0.0)
-
-
-@pytest.mark.parametrize("text", ["", "<|channel|>analysis<|message|><|end|>", CALL])
-async def test_a_model_that_writes_no_summary_fails_the_response(
-    api: Make, encoding: Encoding, text: str
+async def test_a_grammar_binds_a_summary_to_one_final_message(
+    api: Make, encoding: Encoding, engine: Summariser
 ) -> None:
-    here = api(ReplayEngine(encoding.encode_special(text)))
-    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    response = check_stream(await here.streamed(input=items))
-    assert response["status"] == "failed"
-    assert response["output"] == []
+    engine.info = replace(engine.info, enforces_grammar=True)
+    await api(engine).create(input=[user("Hi"), TRIGGER], tools=[TOOL])
+    grammar = engine.samplings[0].grammar
+    assert grammar is not None
+    state = grammar.start()
+    channel, *final = encoding.encode_special("<|channel|>final<|message|>")
+    assert [token for token, may in enumerate(allowed(state.mask())) if may] == [channel]
+    for token in (channel, *final, *encoding.encode("They grow roses.")):
+        state.accept(token)
+    ends = encoding.encode_special("<|return|><|end|><|call|><|start|><|channel|>")
+    assert [bool(allowed(state.mask())[token]) for token in ends] == [True, False, False, False, False]
+
+
+async def test_a_summary_that_repeats_itself_ends(api: Make, encoding: Encoding) -> None:
+    text = "<|channel|>final<|message|>They grow roses." + " and so on" * 2_000
+    engine = ReplayEngine(encoding.encode_special(text))
+    engine.info = replace(engine.info, loops=True)
+    response = check_stream(await api(engine).streamed(input=[assistant(LONG), TRIGGER]))
+    assert (response["status"], kinds(response)) == ("completed", ["compaction"])
+    assert response["usage"]["output_tokens"] < 300
+
+
+@pytest.mark.parametrize("text", ["", "<|channel|>analysis<|message|><|end|>", CALL, None])
+async def test_a_response_without_a_summary_fails(api: Make, encoding: Encoding, text: str | None) -> None:
+    broken = {"fails_after": 0, "error": EngineFailed("out of memory")} if text is None else {}
+    here = api(ReplayEngine(encoding.encode_special(text or ""), **broken))
+    response = check_stream(await here.streamed(input=[user("Hi"), TRIGGER]))
+    assert (response["status"], response["output"]) == ("failed", [])
     error = await here.refused("/responses/compact", model=None, input="Hi")
     assert (error["status"], error["code"]) == (500, "server_error")
-    assert "no summary" in error["message"]
-
-
-async def test_an_engine_failure_is_reported(api: Make) -> None:
-    here = api(ReplayEngine([1, 2], fails_after=0, error=EngineFailed("out of memory")))
-    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    response = check_stream(await here.streamed(input=items))
-    assert (response["status"], response["output"]) == ("failed", [])
-    assert (await here.refused("/responses/compact", model=None, input="Hi"))["status"] == 500
+    assert ("out of memory" if text is None else "no summary") in error["message"]
 
 
 async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, encoding: Encoding) -> None:
@@ -277,8 +273,7 @@ async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, e
 
     stuck = asyncio.Event()
     here = api(Stuck(encoding))
-    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    response = await here.create(input=items, background=True)
+    response = await here.create(input=[user("Hi"), TRIGGER], background=True)
     await asyncio.wait_for(stuck.wait(), 20)
     cancelled = await here.post(f"/responses/{response['id']}/cancel")
     assert (cancelled["status"], cancelled["output"]) == ("cancelled", [])
@@ -286,61 +281,46 @@ async def test_a_background_response_is_cancelled_while_it_compacts(api: Make, e
     assert check_stream(await here.replayed(response["id"])) == cancelled
 
 
-@pytest.mark.parametrize(
-    ("item", "param"),
-    [
-        ({"type": "compaction"}, "input[0].encrypted_content"),
-        ({"type": "compaction", "encrypted_content": ""}, "input[0].encrypted_content"),
-        ({"type": "compaction", "encrypted_content": "gAAAAABforeign"}, "input[0].encrypted_content"),
-        ({"type": "compaction", "encrypted_content": 5}, "input[0].encrypted_content"),
-        ({"type": "compaction_trigger"}, "input[0]"),
-    ],
-)
-async def test_a_foreign_or_misplaced_item_is_refused(
-    api: Make, encoding: Encoding, item: dict[str, Any], param: str
-) -> None:
-    error = await api(Summariser(encoding)).refused(
-        "/responses", input=[item, {"role": "user", "content": "?"}]
-    )
-    assert (error["status"], error["param"]) == (400, param)
+SEALED = "input[0].encrypted_content"
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"input": [{"type": "compaction"}]}, SEALED),
+    *(
+        ({"input": [{"type": "compaction", "encrypted_content": text}]}, SEALED)
+        for text in ("", "gAAAAABforeign", 5)
+    ),
+    ({"input": [TRIGGER, user("?")]}, "input[0]"),
+    ({"context_management": "compaction"}, "context_management"),
+    ({"context_management": [{"type": "other"}]}, "context_management[0].type"),
+    *(
+        ({"context_management": [{"type": "compaction", "compact_threshold": least}]}, "context_management")
+        for least in (999, "many")
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), WRONG, ids=str)
+async def test_a_wrong_field_is_named(api: Make, body: dict[str, Any], param: str) -> None:
+    error = await api(scripted(ANSWER)).refused("/responses", **{"input": "Hi", **body})
+    assert error["status"] == 400
+    assert error["param"].startswith(param)
 
 
 async def test_another_servers_compaction_and_a_changed_one_are_refused(
-    api: Make, encoding: Encoding
+    api: Make, encoding: Encoding, engine: Summariser
 ) -> None:
-    here, there = api(Summariser(encoding)), api(Summariser(encoding))
+    here, there = api(engine), api(Summariser(encoding))
     served, another = there.service.served, Sealer(b"another key, as another server has")
     served.stores = replace(served.stores, sealer=another)
-    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    [compaction] = (await here.create(input=items))["output"]
-    question = {"role": "user", "content": "?"}
-    assert (await there.refused("/responses", input=[compaction, question]))["status"] == 400
+    [compaction] = (await here.create(input=[user("Hi"), TRIGGER]))["output"]
+    assert (await there.refused("/responses", input=[compaction, user("?")]))["status"] == 400
     sealed = compaction["encrypted_content"]
-    changed = {
-        **compaction,
-        "encrypted_content": sealed[:40] + ("A" if sealed[40] != "A" else "B") + sealed[41:],
-    }
-    assert (await here.refused("/responses", input=[changed, question]))["status"] == 400
-
-
-@pytest.mark.parametrize(
-    "managed",
-    [
-        "compaction",
-        [{"type": "other"}],
-        [{"type": "compaction", "compact_threshold": 999}],
-        [{"type": "compaction", "compact_threshold": "many"}],
-    ],
-)
-async def test_context_management_is_checked(api: Make, encoding: Encoding, managed: Any) -> None:
-    error = await api(Summariser(encoding)).refused("/responses", input="Hi", context_management=managed)
-    assert error["status"] == 400
-    assert error["param"].startswith("context_management")
+    changed = sealed[:40] + ("A" if sealed[40] != "A" else "B") + sealed[41:]
+    items = [{**compaction, "encrypted_content": changed}, user("?")]
+    assert (await here.refused("/responses", input=items))["status"] == 400
 
 
 async def test_input_tokens_are_those_of_the_prompt(api: Make, encoding: Encoding) -> None:
-    engine = Summariser(encoding, context=4_000)
-    here = api(engine)
+    here = api(Summariser(encoding, context=4_000))
     body: dict[str, Any] = {
         "input": "How many?",
         "instructions": "Count.",
@@ -348,19 +328,34 @@ async def test_input_tokens_are_those_of_the_prompt(api: Make, encoding: Encodin
         "reasoning": {"effort": "high"},
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
     }
-    counted = await here.post("/responses/input_tokens", **body)
+    path = "/responses/input_tokens"
+    counted = await here.post(path, **body)
     response = await here.create(**body)
-    assert counted == {
-        "object": "response.input_tokens",
-        "input_tokens": response["usage"]["input_tokens"],
-    }
-    after = await here.post("/responses/input_tokens", input="And?", previous_response_id=response["id"])
-    more = await here.create(input="And?", previous_response_id=response["id"])
+    assert counted == {"object": "response.input_tokens", "input_tokens": response["usage"]["input_tokens"]}
+    follow = {"input": "And?", "previous_response_id": response["id"]}
+    after, more = await here.post(path, **follow), await here.create(**follow)
     assert after["input_tokens"] == more["usage"]["input_tokens"]
-    long = {
-        "input": [{"role": "user", "content": "word " * 3_000}, {"role": "user", "content": "word " * 3_000}]
-    }
-    assert (await here.post("/responses/input_tokens", **long))["input_tokens"] > 6_000
-    fitted = await here.post("/responses/input_tokens", **long, truncation="auto")
-    assert 3_000 < fitted["input_tokens"] < 4_000
-    assert (await here.refused("/responses/input_tokens", input=5))["status"] == 400
+    long = {"input": [user("word " * 3_000)] * 2}
+    assert (await here.post(path, **long))["input_tokens"] > 6_000
+    assert 3_000 < (await here.post(path, **long, truncation="auto"))["input_tokens"] < 4_000
+    assert (await here.refused(path, input=5))["status"] == 400
+
+
+async def test_the_log_and_the_debug_metadata_show_compactions(
+    api: Make, encoding: Encoding, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, items = api(Summariser(encoding), log_prompts=True), [assistant(LONG), user("My question?")]
+    caplog.set_level(logging.INFO)
+    response = await here.create(input=items, context_management=MANAGED, metadata={"__debug": "true"})
+    metadata = response["metadata"]
+    assert "Write the summary, and nothing else." in metadata["__debug_compaction_input"]
+    assert metadata["__debug_compaction_output"] == ROSES
+    assert metadata["__debug_output"] == ANSWER.format("Fine.")
+    assert f"{response['id']} compaction output: {ROSES}" in caplog.text
+    assert f"{response['id']} output: {ANSWER.format('Fine.')}" in caplog.text
+    caplog.clear()
+    compacted = await here.post("/responses/compact", model=None, input="Hi")
+    assert f"{compacted['id']} compaction output: {ROSES}" in caplog.text
+    caplog.clear()
+    await api(Summariser(encoding)).post("/responses/compact", model=None, input="Hi")
+    assert "roses" not in caplog.text

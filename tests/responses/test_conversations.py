@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,12 +17,13 @@ from gpt_oss_server.stores.base import ConversationPart
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
 from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.conversations import conversations_of
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import conversations_of, responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
+from tests.responses.conftest import Make
 
 ANSWER = "<|channel|>final<|message|>{}<|return|>"
+HELLO = ANSWER.format("Hello!")
 CALL = (
     "<|channel|>analysis<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
     '<|constrain|>json<|message|>{"a": 1}<|call|>'
@@ -31,15 +31,14 @@ CALL = (
 TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 ORPHAN = {"type": "function_call_output", "call_id": "x", "output": ""}
 _item: TypeAdapter[Any] = TypeAdapter(ConversationItem)
-Make = Callable[..., Api]
 
 
 def texts(items: list[dict[str, Any]]) -> list[str]:
     return [item["content"][0]["text"] if "content" in item else item["type"] for item in items]
 
 
-async def items_of(here: Api, conversation_id: str) -> list[dict[str, Any]]:
-    listed = await here.get(f"/conversations/{conversation_id}/items", order="asc", limit=100)
+async def items_of(here: Api, conversation: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = await here.get(f"/conversations/{conversation['id']}/items", order="asc", limit=100)
     if listed["data"]:  # an empty list has no first id
         ConversationItemList.model_validate(listed)
     for item in listed["data"]:
@@ -48,7 +47,7 @@ async def items_of(here: Api, conversation_id: str) -> list[dict[str, Any]]:
 
 
 async def test_it_is_created_read_updated_and_deleted(api: Make) -> None:
-    here = api(scripted(ANSWER.format("Hello!")))
+    here = api(scripted(HELLO))
     made = await here.post("/conversations", metadata={"topic": "demo"})
     Conversation.model_validate(made)
     assert made["metadata"] == {"topic": "demo"}
@@ -64,8 +63,9 @@ async def test_it_is_created_read_updated_and_deleted(api: Make) -> None:
         assert (error["status"], error["code"]) == (404, "conversation_not_found")
 
 
-async def test_items_are_added_listed_found_and_deleted(api: Make) -> None:
-    here = api(scripted(ANSWER.format("Hello!")))
+async def test_items_are_added_listed_found_and_deleted(api: Make, encoding: Encoding) -> None:
+    engine = ReplayEngine(encoding.encode_special(HELLO))
+    here = api(engine)
     made = await here.post("/conversations", items=[{"role": "user", "content": "one"}])
     path = f"/conversations/{made['id']}/items"
     more = [{"role": "assistant", "content": "two"}, {"role": "developer", "content": "three"}]
@@ -73,131 +73,104 @@ async def test_items_are_added_listed_found_and_deleted(api: Make) -> None:
     ConversationItemList.model_validate(added)
     assert texts(added["data"]) == ["two", "three"]
     assert (added["first_id"], added["has_more"]) == (added["data"][0]["id"], False)
-    assert texts(await items_of(here, made["id"])) == ["one", "two", "three"]
+    assert texts(await items_of(here, made)) == ["one", "two", "three"]
     newest = await here.get(path, limit=2)
-    assert texts(newest["data"]) == ["three", "two"]
-    assert newest["has_more"] is True
-    last = await here.get(path, after=newest["last_id"])
-    assert texts(last["data"]) == ["one"]
-    one = last["data"][0]
+    assert (texts(newest["data"]), newest["has_more"]) == (["three", "two"], True)
+    (one,) = (await here.get(path, after=newest["last_id"]))["data"]
+    assert texts([one]) == ["one"]
     assert await here.get(f"{path}/{one['id']}") == one
     assert await here.delete(f"{path}/{one['id']}") == made
-    assert texts(await items_of(here, made["id"])) == ["two", "three"]
+    assert texts(await items_of(here, made)) == ["two", "three"]
     for method in ("GET", "DELETE"):
         error = await here.refused(f"{path}/{one['id']}", method=method)
         assert (error["status"], error["code"]) == (404, "item_not_found")
+    await here.create(conversation=made["id"])
+    prompt = encoding.decode(engine.prompts[0])
+    assert [f">{text}<" in prompt for text in ("one", "two")] == [False, True]
 
 
 async def test_a_response_continues_it_and_adds_to_it(api: Make, encoding: Encoding) -> None:
-    engine = ReplayEngine(encoding.encode_special(ANSWER.format("Fine.")))
+    engine = ReplayEngine(encoding.encode_special(HELLO))
     here = api(engine)
     made = await here.post("/conversations", items=[{"role": "user", "content": "My name is Ada."}])
-    for number, given in enumerate((made["id"], {"id": made["id"]})):
-        response = await here.create(input=f"Question {number}", conversation=given)
+    for number, name in enumerate((made["id"], {"id": made["id"]})):
+        response = await here.create(input=f"Question {number}", conversation=name)
         assert response["conversation"] == {"id": made["id"]}
         assert response["previous_response_id"] is None
-    assert texts(await items_of(here, made["id"])) == [
-        "My name is Ada.",
-        "Question 0",
-        "Fine.",
-        "Question 1",
-        "Fine.",
-    ]
+    listed = texts(await items_of(here, made))
+    assert listed == ["My name is Ada.", "Question 0", "Hello!", "Question 1", "Hello!"]
     # The second prompt is the first, its sampled tokens and the new input: nothing is rendered again.
     first, second = engine.prompts
-    cue = encoding.encode_special("<|start|>assistant")
-    sampled = encoding.encode_special(ANSWER.format("Fine.").replace("<|return|>", "<|end|>"))
-    begun = first + sampled
+    begun = first + encoding.encode_special(HELLO.replace("<|return|>", "<|end|>"))
     assert second[: len(begun)] == begun
-    assert encoding.decode(second[len(begun) :]) == (
-        "<|start|>user<|message|>Question 1<|end|>" + encoding.decode(cue)
-    )
+    rest = "<|start|>user<|message|>Question 1<|end|><|start|>assistant"
+    assert encoding.decode(second[len(begun) :]) == rest
 
 
 async def test_a_call_and_its_result_may_be_in_two_responses(api: Make) -> None:
-    here = api(scripted(CALL, ANSWER.format("It is 1."), loop=False))
+    here = api(scripted(CALL, HELLO, loop=False))
     made = await here.post("/conversations")
     first = await here.create(conversation=made["id"], tools=[TOOL])
-    call = first["output"][-1]
-    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "1"}
+    result = {**ORPHAN, "call_id": first["output"][-1]["call_id"]}
     second = await here.create(conversation=made["id"], tools=[TOOL], input=[result])
     assert second["status"] == "completed"
-    kinds = [item["type"] for item in await items_of(here, made["id"])]
+    kinds = [item["type"] for item in await items_of(here, made)]
     assert kinds == ["message", "reasoning", "function_call", "function_call_output", "message"]
 
 
 async def test_a_call_that_has_its_result_is_not_deleted_alone(api: Make) -> None:
-    here = api(scripted(ANSWER.format("Hello!")))
-    call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
-    result = {"type": "function_call_output", "call_id": "call_1", "output": "1"}
-    made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, call, result])
-    listed = (await here.get(f"/conversations/{made['id']}/items", order="asc"))["data"]
+    here = api(scripted(HELLO))
+    call = {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"}
+    made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, call, ORPHAN])
+    _, call_id, result_id = [item["id"] for item in await items_of(here, made)]
     path = f"/conversations/{made['id']}/items"
-    error = await here.refused(f"{path}/{listed[1]['id']}", method="DELETE")
+    error = await here.refused(f"{path}/{call_id}", method="DELETE")
     assert (error["status"], error["param"]) == (400, "item_id")
-    assert "call_1" in error["message"]
-    await here.delete(f"{path}/{listed[2]['id']}")
-    await here.delete(f"{path}/{listed[1]['id']}")
-
-
-async def test_a_deleted_item_is_not_in_the_next_prompt(api: Make, encoding: Encoding) -> None:
-    engine = ReplayEngine(encoding.encode_special(ANSWER.format("Fine.")))
-    here = api(engine)
-    items = [{"role": "user", "content": text} for text in ("the first secret", "the second secret")]
-    made = await here.post("/conversations", items=items)
-    listed = await items_of(here, made["id"])
-    await here.delete(f"/conversations/{made['id']}/items/{listed[0]['id']}")
-    await here.create(conversation=made["id"])
-    prompt = encoding.decode(engine.prompts[0])
-    assert "the first secret" not in prompt
-    assert "the second secret" in prompt
+    assert "'x'" in error["message"]
+    await here.delete(f"{path}/{result_id}")
+    await here.delete(f"{path}/{call_id}")
 
 
 async def test_resent_items_get_unique_ids(api: Make) -> None:
-    here = api(scripted(ANSWER.format("Hello!")))
+    here = api(scripted(HELLO))
     made = await here.post("/conversations")
     item = {"type": "message", "id": "msg_mine", "role": "user", "content": "Hi"}
     for _ in range(2):
         await here.create(conversation=made["id"], input=[item])
-    ids = [item["id"] for item in await items_of(here, made["id"])]
+    ids = [item["id"] for item in await items_of(here, made)]
     assert len(set(ids)) == len(ids) == 4
     assert ids[0] == "msg_mine"
 
 
 async def test_concurrent_responses_all_add_their_items(api: Make) -> None:
-    here = api(scripted(ANSWER.format("Hello!")))
+    here = api(scripted(HELLO))
     made = await here.post("/conversations")
     await asyncio.gather(*(here.create(conversation=made["id"], input=f"q{n}") for n in range(8)))
-    listed = texts(await items_of(here, made["id"]))
-    assert sorted(listed) == sorted([*(f"q{n}" for n in range(8)), *["Hello!"] * 8])
-    assert all(listed[at].startswith("q") and listed[at + 1] == "Hello!" for at in range(0, 16, 2))
+    listed = texts(await items_of(here, made))
+    assert sorted(listed[::2]) == [f"q{n}" for n in range(8)]
+    assert listed[1::2] == ["Hello!"] * 8
 
 
-async def test_unstored_and_background_responses_add_to_it_too(api: Make) -> None:
-    here = api(scripted(ANSWER.format("Hello!")))
+async def test_unstored_and_background_responses_add_to_it_too_unless_cancelled(api: Make) -> None:
+    here = api(scripted(HELLO, HELLO, ANSWER.format("word " * 1_000), tokens_per_second=500))
     made = await here.post("/conversations")
     await here.create(conversation=made["id"], store=False)
-    response = await here.create(conversation=made["id"], background=True)
-    await here.ended(response["id"])
-    assert texts(await items_of(here, made["id"])) == ["Hi", "Hello!", "Hi", "Hello!"]
-
-
-async def test_a_cancelled_response_adds_nothing(api: Make) -> None:
-    here = api(scripted(ANSWER.format("word " * 1_000), tokens_per_second=500))
-    made = await here.post("/conversations")
+    await here.ended((await here.create(conversation=made["id"], background=True))["id"])
     response = await here.create(conversation=made["id"], background=True)
     await here.post(f"/responses/{response['id']}/cancel")
-    assert await items_of(here, made["id"]) == []
+    assert texts(await items_of(here, made)) == ["Hi", "Hello!", "Hi", "Hello!"]
 
 
 async def test_a_conversation_deleted_during_a_response_stays_deleted(api: Make) -> None:
-    here = api(scripted(ANSWER.format("Hello!"), tokens_per_second=100))
-    made = await here.post("/conversations")
-    response = await here.create(conversation=made["id"], background=True)
-    await here.delete(f"/conversations/{made['id']}")
+    here = api(scripted(HELLO, tokens_per_second=100))
+    path = f"/conversations/{(await here.post('/conversations'))['id']}"
+    response = await here.create(conversation=path.rpartition("/")[2], background=True)
+    await here.delete(path)
     assert (await here.ended(response["id"]))["status"] == "completed"
-    error = await here.refused(f"/conversations/{made['id']}", method="GET")
-    assert error["status"] == 404
+    assert (await here.refused(path, method="GET"))["status"] == 404
+
+
+REFERENCE = {"type": "item_reference", "id": "msg_none"}
 
 
 @pytest.mark.parametrize(
@@ -207,11 +180,11 @@ async def test_a_conversation_deleted_during_a_response_stays_deleted(api: Make)
         ({"conversation": {"id": "conv_none"}}, 404, "conversation"),
         ({"conversation": {}}, 400, "conversation.id"),
         ({"conversation": {"id": 5}}, 400, "conversation.id"),
-        ({"conversation": 5}, 400, "conversation"),
+        *(({"conversation": name}, 400, "conversation") for name in (5, "abc", "", "resp_1", {"id": "abc"})),
         ({"conversation": "conv_1", "previous_response_id": "resp_1"}, 400, "conversation"),
-        ({"input": [{"type": "item_reference", "id": "msg_none"}]}, 404, "input[0]"),
+        ({"input": [REFERENCE]}, 404, "input[0]"),
         ({"input": [{"type": "item_reference"}]}, 400, "input[0].id"),
-        ({"input": [{"type": "item_reference", "id": ["x"]}]}, 400, "input[0].id"),
+        ({"input": [{**REFERENCE, "id": ["x"]}]}, 400, "input[0].id"),
         ({"input": ["Hi", {"id": "msg_none"}]}, 404, "input[1]"),
     ],
 )
@@ -222,26 +195,21 @@ async def test_invalid_and_missing_references_are_refused(
     assert (error["status"], error["param"]) == (status, param)
 
 
+APPROVAL = {"type": "mcp_approval_response", "approve": True}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [
         ("", {"items": "no"}, "items"),
         ("", {"items": [5]}, "items[0]"),
-        ("", {"items": [{"type": "item_reference", "id": "msg_1"}]}, "items[0].type"),
+        ("", {"items": [REFERENCE]}, "items[0].type"),
         ("", {"items": [{"type": "no_such_item"}]}, "items[0].type"),
         ("", {"metadata": {"a": 5}}, "metadata.a"),
         ("/{}", {}, "metadata"),
         ("/{}/items", {}, "items"),
-        (
-            "/{}/items",
-            {"items": [{"type": "function_call_output", "call_id": "x", "output": ""}]},
-            "items[0]",
-        ),
-        (
-            "/{}/items",
-            {"items": [{"type": "mcp_approval_response", "approve": True}]},
-            "items[0].approval_request_id",
-        ),
+        ("/{}/items", {"items": [ORPHAN]}, "items[0]"),
+        ("/{}/items", {"items": [APPROVAL]}, "items[0].approval_request_id"),
     ],
 )
 async def test_invalid_bodies_are_refused(api: Make, path: str, body: dict[str, Any], param: str) -> None:
@@ -256,22 +224,17 @@ async def test_an_item_can_be_referenced_by_its_id_alone(api: Make, encoding: En
     here = api(engine)
     first = await here.create(input="Look, please.", tools=[TOOL])
     question = (await here.get(f"/responses/{first['id']}/input_items"))["data"][0]
-    references = [{"type": "item_reference", "id": item["id"]} for item in (question, *first["output"])]
+    items = [question, *first["output"]]
+    references = [{**REFERENCE, "id": item["id"]} for item in items]
     references[0].pop("type")
     references[1]["type"] = None
-    call_id = first["output"][-1]["call_id"]
-    result = {"type": "function_call_output", "call_id": call_id, "output": "1"}
+    result = {**ORPHAN, "call_id": first["output"][-1]["call_id"]}
     second = await here.create(input=[*references, result], tools=[TOOL])
-    whole = [question, *first["output"], result]
-    await here.create(input=whole, tools=[TOOL])
+    await here.create(input=[*items, result], tools=[TOOL])
     assert engine.prompts[1] == engine.prompts[2]
     listed = (await here.get(f"/responses/{second['id']}/input_items", order="asc"))["data"]
-    assert [item["type"] for item in listed] == [
-        "message",
-        "reasoning",
-        "function_call",
-        "function_call_output",
-    ]
+    kinds = ["message", "reasoning", "function_call", "function_call_output"]
+    assert [item["type"] for item in listed] == kinds
     assert listed[0] == question
 
 
@@ -279,27 +242,25 @@ async def test_an_approval_is_used_once() -> None:
     store = MemoryStore()
     conversations = conversations_of(responses_service(scripted("Hi"), store=store))
     made = await conversations.create({})
+
+    async def append(items: Any, addition: Addition) -> None:
+        await store.append(appended(made["id"], [ConversationPart(items, addition)], Kinds.of(), random_ids))
+
     call = ("server.tool", "{}")
     requests = tuple({"type": "mcp_approval_request", "id": f"mcpr_{number}"} for number in (1, 2))
-    waiting = {"mcpr_1": call, "mcpr_2": call}
-    await store.append(
-        appended(
-            made["id"], [ConversationPart(requests, Addition(approvals=waiting))], Kinds.of(), random_ids
-        )
-    )
+    await append(requests, Addition(approvals={"mcpr_1": call, "mcpr_2": call}))
     response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
     # Two responses began earlier, so both still know both calls, and both answer the first.
     for _ in range(2):
-        answer = ConversationPart((response,), Addition(answered=("mcpr_1",)))
-        await store.append(appended(made["id"], [answer], Kinds.of(), random_ids))
-    found = await store.conversation_history(made["id"])
-    assert found is not None
-    assert found.approvals == {"mcpr_2": call}
+        await append((response,), Addition(answered=("mcpr_1",)))
+    history = await store.conversation_history(made["id"])
+    assert history is not None
+    assert history.approvals == {"mcpr_2": call}
 
 
 @pytest.mark.parametrize("approve", [True, False])
 async def test_a_call_that_added_items_answer_no_longer_waits(api: Make, approve: bool) -> None:
-    here = api(scripted(ANSWER.format("Hello!")))
+    here = api(scripted(HELLO))
     call = {"server_label": "s", "name": "f", "arguments": "{}"}
     request = {"type": "mcp_approval_request", "id": "mcpr_1", **call}
     made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, request])

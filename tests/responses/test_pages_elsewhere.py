@@ -28,7 +28,7 @@ def ask(url: str, **body: Any) -> dict[str, Any]:
 
 def citations(response: dict[str, Any]) -> list[Any]:
     [message] = [item for item in response["output"] if item["type"] == "message"]
-    return [(each["url"], each["title"]) for each in message["content"][0]["annotations"]]
+    return [(cited["url"], cited["title"]) for cited in message["content"][0]["annotations"]]
 
 
 @pytest.mark.parametrize("by", ["response", "conversation"])

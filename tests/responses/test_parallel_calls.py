@@ -9,22 +9,31 @@ import pytest
 
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
-from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
-from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, FREE, LARK, SHELL
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
+from tests.doubles.apis.client_tools import (
+    CRM,
+    CUSTOM,
+    DIGITS,
+    FREE,
+    LARK,
+    OSLO,
+    PARIS,
+    SHELL,
+    TOOL,
+    arguments,
+)
 from tests.doubles.conversations import encoded, mutated
-from tests.doubles.engines.random_engine import RandomEngine
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted
-from tests.doubles.tools.calculator import Calculator, Ready
 from tests.doubles.turns import TurnsEngine
-from tools.toolbox import Offer, Toolbox
+from tests.responses.conftest import PYTHON, with_tool
 
-PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
 THINKS = "<|channel|>analysis<|message|>Both.<|end|>" + NEXT
-IMAGINED = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"t":7}<|end|>' + NEXT
+ANSWERED = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>{}<|end|>"
+RAN = "<|start|>python to=assistant<|channel|>analysis<|message|>{}<|end|>"
+IMAGINED = ANSWERED.format('{"t":7}') + NEXT
 SUM = "<|channel|>analysis to=python code<|message|>{}<|call|>"
 TWO, THREE = SUM.format("1+1"), SUM.format("1+2")
 ANSWER = FINAL.format("Done.")
@@ -70,72 +79,50 @@ async def test_one_generation_makes_all_calls_without_call_as_a_stop_id() -> Non
 async def test_calls_and_their_outputs_become_history() -> None:
     ask = Asking(THINKS + OSLO + NEXT + PARIS)
     response = await ask(tools=[TOOL], parallel_tool_calls=True)
-    calls = [item for item in response["output"] if item["type"] == "function_call"]
+    _, *calls = response["output"]
     outputs = [
         {"type": "function_call_output", "call_id": made["call_id"], "output": str(at)}
         for at, made in enumerate(calls)
     ]
     prompt = await ask.prompt(input=outputs, tools=[TOOL], previous_response_id=response["id"])
-    answers = [
-        f"<|start|>functions.f to=assistant<|channel|>commentary<|message|>{at}<|end|>" for at in (0, 1)
-    ]
-    assert prompt.endswith(NEXT + THINKS + OSLO + NEXT + PARIS + "".join(answers) + NEXT)
-    again = await ask.prompt(input=["Hi", *response["output"], *outputs], tools=[TOOL])
-    assert again == prompt
-
-
-def with_python(*turns: str, **options: Any) -> Asking:
-    toolset = Toolset(Toolbox([Offer(Calculator())]))
-    return Asking(engine=scripted(*turns, **options), tools=Ready(toolset))
-
-
-async def test_hosted_tools_run_in_order_and_the_model_continues_with_all_results() -> None:
-    ask = with_python(TWO + NEXT + THREE, ANSWER)
-    response = await ask(
-        tools=[PYTHON], parallel_tool_calls=True, include=["code_interpreter_call.outputs"],
-        metadata={"__debug": True},
-    )  # fmt: skip
-    first, second, message = response["output"]
-    assert [each["outputs"][0]["logs"] for each in (first, second)] == ["2 (call 1)", "3 (call 2)"]
-    assert message["content"][0]["text"] == "Done."
-    answers = "".join(
-        f"<|start|>python to=assistant<|channel|>analysis<|message|>{text}<|end|>"
-        for text in ("2 (call 1)", "3 (call 2)")
-    )
-    assert response["metadata"]["__debug_output"] == TWO + NEXT + THREE + answers + NEXT + ANSWER
-    prompt = await ask.prompt(input="More", previous_response_id=response["id"])
-    assert TWO + NEXT + THREE + answers + NEXT + ANSWER.replace("<|return|>", "<|end|>") in prompt
+    answers = "".join(ANSWERED.format(at) for at in (0, 1))
+    assert prompt.endswith(NEXT + THINKS + OSLO + NEXT + PARIS + answers + NEXT)
+    assert await ask.prompt(input=["Hi", *response["output"], *outputs], tools=[TOOL]) == prompt
 
 
 @pytest.mark.parametrize("per_step", [1, 2, 100])
-async def test_parallel_tools_run_however_the_engine_cuts_steps(encoding: Encoding, per_step: int) -> None:
+async def test_hosted_tools_run_in_order_and_the_model_continues_with_all_results(
+    encoding: Encoding, per_step: int
+) -> None:
     engine = TurnsEngine(encoding, TWO + NEXT + THREE, ANSWER, per_step=per_step)
-    ask = Asking(engine=engine, tools=Ready(Toolset(Toolbox([Offer(Calculator())]))))
-    response = await ask(tools=[PYTHON], parallel_tool_calls=True, include=["code_interpreter_call.outputs"])
-    first, second, _ = response["output"]
-    assert [each["outputs"][0]["logs"] for each in (first, second)] == ["2 (call 1)", "3 (call 2)"]
+    ask = with_tool(engine)
+    more = {"include": ["code_interpreter_call.outputs"], "metadata": {"__debug": True}}
+    response = await ask(tools=[PYTHON], parallel_tool_calls=True, **more)
+    first, second, message = response["output"]
+    assert [made["outputs"][0]["logs"] for made in (first, second)] == ["2 (call 1)", "3 (call 2)"]
+    assert message["content"][0]["text"] == "Done."
     assert len(engine.prompts) == 2
+    whole = TWO + NEXT + THREE + RAN.format("2 (call 1)") + RAN.format("3 (call 2)") + NEXT + ANSWER
+    assert response["metadata"]["__debug_output"] == whole
+    prompt = await ask.prompt(input="More", previous_response_id=response["id"])
+    assert whole.replace("<|return|>", "<|end|>") in prompt
 
 
-@pytest.mark.parametrize("order", ["server's first", "client's first"])
-async def test_with_a_client_call_the_hosted_call_runs_and_the_turn_ends(order: str) -> None:
-    turn = TWO + NEXT + OSLO if order == "server's first" else OSLO + NEXT + TWO
-    ask = with_python(turn, FINAL.format("too early"))
-    response = await ask(tools=[PYTHON, TOOL], parallel_tool_calls=True)
+@pytest.mark.parametrize("turn", [TWO + NEXT + OSLO, OSLO + NEXT + TWO], ids=["server's", "client's"])
+async def test_with_a_client_call_the_hosted_call_runs_and_the_turn_ends(turn: str) -> None:
+    ask = with_tool(scripted(turn, FINAL.format("too early")))
+    more: dict[str, Any] = {"tools": [PYTHON, TOOL], "parallel_tool_calls": True}
+    response = await ask(**more)
     made = {item["type"]: item for item in response["output"]}
     assert set(made) == {"code_interpreter_call", "function_call"}
     assert made["code_interpreter_call"]["status"] == "completed"
     output = {"type": "function_call_output", "call_id": made["function_call"]["call_id"], "output": "rain"}
-    prompt = await ask.prompt(
-        input=[output], tools=[PYTHON, TOOL], previous_response_id=response["id"], parallel_tool_calls=True
-    )
-    ran = "<|start|>python to=assistant<|channel|>analysis<|message|>2 (call 1)<|end|>"
-    answered = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>rain<|end|>"
-    assert prompt.endswith(NEXT + turn + ran + answered + NEXT)
+    prompt = await ask.prompt(input=[output], previous_response_id=response["id"], **more)
+    assert prompt.endswith(NEXT + turn + RAN.format("2 (call 1)") + ANSWERED.format("rain") + NEXT)
 
 
 async def test_a_limit_on_calls_applies_to_parallel_ones() -> None:
-    ask = with_python(TWO + NEXT + THREE, ANSWER)
+    ask = with_tool(scripted(TWO + NEXT + THREE, ANSWER))
     response = await ask(tools=[PYTHON], parallel_tool_calls=True, max_tool_calls=1)
     assert [item["status"] for item in response["output"]] == ["completed", "failed", "completed"]
 
@@ -171,16 +158,13 @@ async def test_random_parallel_output_gives_a_valid_stream(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, proofs=3))
 async def test_a_bound_model_makes_only_valid_calls(encoding: Encoding, seed: int) -> None:
-    more = encoding.encode_special("<|start|>assistant")
-    ask = Asking(engine=RandomEngine(encoding, seed, more))
-    tools = [TOOL, DIGITS, CRM, SHELL, CUSTOM]
+    ask = Asking(engine=RandomEngine(encoding, seed, encoding.encode_special("<|start|>assistant")))
+    body: dict[str, Any] = {"tools": [TOOL, DIGITS, CRM, SHELL, CUSTOM], "tool_choice": "required"}
+    body |= {"parallel_tool_calls": True, "max_output_tokens": 800, "metadata": {"__debug": True}}
     lark, several = Grammars(encoding), 0
     compiled = lark.compile(LARK)
     for _ in range(10):
-        response = await ask(
-            tools=tools, parallel_tool_calls=True, tool_choice="required", max_output_tokens=800,
-            metadata={"__debug": True},
-        )  # fmt: skip
+        response = await ask(**body)
         assert response["metadata"]["__debug_warnings"] == "[]" or response["status"] == "incomplete"
         calls = [item for item in response["output"] if item["type"].endswith("_call")]
         several += len(calls) > 1

@@ -11,39 +11,36 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
-from tests.doubles.apis.client_tools import FREE
-from tests.doubles.apis.parallel_calls import OSLO, PARIS, TOOL, arguments
+from tests.doubles.apis.client_tools import FREE, OSLO, PARIS, TOOL, arguments
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
-from tests.doubles.tools.calculator import Calculator, CalculatorSession, Ready
+from tests.doubles.tools.calculator import Calculator, CalculatorSession
 from tests.doubles.turns import TurnsEngine
+from tests.responses.conftest import PYTHON, with_tool
 from tools.tool import Session, ToolCall, ToolOutput
-from tools.toolbox import Offer, Toolbox
 
-PYTHON: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
 SUM = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
 LOOP = "<|channel|>final<|message|>Well" + " and so on" * 2_000
 DEBUG = {"__debug": "true"}
+PARALLEL: dict[str, Any] = {"tools": [TOOL], "parallel_tool_calls": True}
 
 
 def warnings_of(response: dict[str, Any]) -> list[str]:
     return [each["kind"] for each in json.loads(response["metadata"]["__debug_warnings"])]
 
 
-def looping(text: str = LOOP, **options: Any) -> ReplayEngine:
+def looping(text: str = LOOP, loops: bool = True, **options: Any) -> ReplayEngine:
     engine = ReplayEngine(load_encoding().encode_special(text), **options)
-    engine.info = replace(engine.info, loops=True)
+    engine.info = replace(engine.info, loops=loops)
     return engine
 
 
 @pytest.mark.parametrize("per_step", [1, 3, 1000])
 async def test_a_repeated_call_ends_the_generation_before_anybody_sees_it(per_step: int) -> None:
     calls = NEXT.join([OSLO, PARIS, *[OSLO] * 70])
-    engine = ReplayEngine(load_encoding().encode_special(calls), per_step=per_step)
-    ask = Asking(engine=engine)
-    response = await ask(tools=[TOOL], parallel_tool_calls=True, metadata=DEBUG)
+    ask = Asking(engine=ReplayEngine(load_encoding().encode_special(calls), per_step=per_step))
+    response = await ask(**PARALLEL, metadata=DEBUG)
     assert arguments(response) == ['{"c":"Oslo"}', '{"c":"Paris"}']
     assert (response["status"], response["incomplete_details"]) == ("completed", None)
     assert warnings_of(response) == ["repeated_call"]
@@ -68,36 +65,26 @@ async def test_a_call_that_only_begins_like_another_is_streamed_in_full() -> Non
     assert warnings_of(response) == ["undeclared_recipient"]
 
 
-async def test_a_repeated_call_that_is_cut_off_is_incomplete() -> None:
+@pytest.mark.parametrize("status", ["incomplete", "failed"])
+async def test_a_repeated_call_that_does_not_end_is_shown(status: str) -> None:
     tokens = load_encoding().encode_special(OSLO + NEXT + OSLO)
-    response = await Asking(engine=ReplayEngine(tokens))(
-        tools=[TOOL], parallel_tool_calls=True, max_output_tokens=len(tokens) - 2
-    )
-    assert response["status"] == "incomplete"
-    assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
-
-
-async def test_a_failure_shows_the_call_that_was_held_back() -> None:
-    tokens = load_encoding().encode_special(OSLO + NEXT + OSLO)
-    engine = ReplayEngine(tokens, fails_after=len(tokens) - 2)
-    response = await Asking(engine=engine)(tools=[TOOL], parallel_tool_calls=True)
-    assert response["status"] == "failed"
+    end = len(tokens) - 2
+    ask = Asking(engine=ReplayEngine(tokens, fails_after=end if status == "failed" else None))
+    response = await ask(**PARALLEL, max_output_tokens=None if status == "failed" else end)
+    assert response["status"] == status
     assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
 
 
 async def test_the_operator_bounds_the_calls_of_a_generation() -> None:
     many = NEXT.join(call("functions.f", f'{{"c":"{number}"}}') for number in range(40))
     for settings, most in ((Settings(), 16), (Settings(max_parallel_calls=3), 3)):
-        ask = Asking(many, settings=settings)
-        response = await ask(tools=[TOOL], parallel_tool_calls=True, metadata=DEBUG)
-        assert len(arguments(response)) == most
-        assert response["status"] == "completed"
+        response = await Asking(many, settings=settings)(**PARALLEL, metadata=DEBUG)
+        assert (len(arguments(response)), response["status"]) == (most, "completed")
         assert warnings_of(response) == ["too_many_calls"]
 
 
 async def test_a_built_in_tool_does_not_run_twice_for_a_repeated_call() -> None:
-    toolset = Toolset(Toolbox([Offer(Calculator())]))
-    ask = Asking(engine=scripted(SUM + NEXT + SUM, FINAL.format("Done.")), tools=Ready(toolset))
+    ask = with_tool(scripted(SUM + NEXT + SUM, FINAL.format("Done.")))
     response = await ask(tools=[PYTHON], parallel_tool_calls=True, include=["code_interpreter_call.outputs"])
     ran, message = response["output"]
     assert ran["outputs"][0]["logs"] == "2 (call 1)"
@@ -114,8 +101,7 @@ async def test_rounds_of_a_tool_that_change_nothing_end_the_turn(encoding: Encod
             return Polled(self)
 
     engine = TurnsEngine(encoding, SUM)  # forever
-    ask = Asking(engine=engine, tools=Ready(Toolset(Toolbox([Offer(Slow())]))))
-    response = await ask(tools=[PYTHON])
+    response = await with_tool(engine, Slow())(tools=[PYTHON])
     assert response["status"] == "incomplete"
     assert "the same call of python 8 times" in response["incomplete_details"]["message"]
     assert len(engine.prompts) == len(response["output"]) == 8
@@ -123,13 +109,11 @@ async def test_rounds_of_a_tool_that_change_nothing_end_the_turn(encoding: Encod
 
 async def test_a_message_that_is_repeated_ends_the_turn() -> None:
     preamble = "<|channel|>commentary<|message|>I will look.<|end|>" + NEXT
-    ask = Asking(preamble * 50 + FINAL.format("x"))
-    response = await ask(metadata=DEBUG)
+    response = await Asking(preamble * 50 + FINAL.format("x"))(metadata=DEBUG)
     assert response["status"] == "incomplete"
     assert [item["phase"] for item in response["output"]] == ["commentary"] * 3
     assert warnings_of(response) == ["repetition"]
-    answered = await Asking(preamble * 3 + FINAL.format("x"))()
-    assert answered["status"] == "completed"
+    assert (await Asking(preamble * 3 + FINAL.format("x"))())["status"] == "completed"
 
 
 async def test_a_cycle_of_tokens_ends_a_generation_as_incomplete(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,24 +135,24 @@ async def test_a_cycle_of_tokens_ends_a_generation_as_incomplete(caplog: pytest.
     [(True, None, 9_000), (False, "auto", 9_000), (False, 64, 110), (True, 512, 560)],
 )
 async def test_the_operator_sets_the_limit(loops: bool, limit: Any, most: int) -> None:
-    engine = looping()
-    engine.info = replace(engine.info, loops=loops)
+    engine = looping(loops=loops)
     response = await Asking(engine=engine, settings=Settings(repetition_limit=limit))()
     used = response["usage"]["output_tokens"]
     assert used <= most
     assert (used == len(engine.tokens)) == (most == 9_000)
 
 
-async def test_the_default_output_limit_is_the_context_but_for_models_that_loop() -> None:
-    for loops, setting, expected in (
-        (True, "auto", 16_384), (False, "auto", None), (True, None, None), (False, 77, 77),
-    ):  # fmt: skip
-        engine = looping(FINAL.format("x"))
-        engine.info = replace(engine.info, loops=loops)
-        settings = Settings(default_max_output_tokens=setting)
-        await Asking(engine=engine, settings=settings)()
-        rest = engine.info.context_length - len(engine.prompts[0])
-        assert engine.samplings[0].max_tokens == (expected or rest)
+@pytest.mark.parametrize(
+    ("loops", "setting", "expected"),
+    [(True, "auto", 16_384), (False, "auto", None), (True, None, None), (False, 77, 77)],
+)
+async def test_the_default_output_limit_is_the_context_but_for_models_that_loop(
+    loops: bool, setting: Any, expected: int | None
+) -> None:
+    engine = looping(FINAL.format("x"), loops)
+    await Asking(engine=engine, settings=Settings(default_max_output_tokens=setting))()
+    rest = engine.info.context_length - len(engine.prompts[0])
+    assert engine.samplings[0].max_tokens == (expected or rest)
 
 
 async def test_a_generation_that_ends_by_itself_is_not_incomplete() -> None:
@@ -177,9 +161,10 @@ async def test_a_generation_that_ends_by_itself_is_not_incomplete() -> None:
     assert response["status"] == "completed"
 
 
-async def test_a_request_for_a_fixed_length_gets_it() -> None:
-    for fields, least in (({"ignore_eos": True}, 6_000), ({"min_tokens": 1_000}, 1_000)):
-        response = await Asking(engine=looping(), settings=Settings(repetition_limit=64))(**fields)
-        assert response["usage"]["output_tokens"] >= least
-    response = await Asking(engine=looping(), settings=Settings(repetition_limit=64))(min_tokens=10)
-    assert response["usage"]["output_tokens"] < 110
+@pytest.mark.parametrize(
+    ("field", "value", "least", "most"),
+    [("ignore_eos", True, 6_000, 7_000), ("min_tokens", 1_000, 1_000, 1_200), ("min_tokens", 10, 10, 110)],
+)
+async def test_a_request_for_a_fixed_length_gets_it(field: str, value: Any, least: int, most: int) -> None:
+    response = await Asking(engine=looping(), settings=Settings(repetition_limit=64))(**{field: value})
+    assert least <= response["usage"]["output_tokens"] < most

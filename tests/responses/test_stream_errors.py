@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from openai import BadRequestError, OpenAI
 
-from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.backends.script_file import parse_script
 from inference.backends.scripted import ScriptedEngine
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.asking import Asking
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.lints import StreamLint
-from tests.doubles.serving import VOCABULARY, serving
+from tests.doubles.serving import VOCABULARY
+from tests.responses.conftest import Make
 
 OUTPUT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>One two three"
 BROKEN: list[tuple[Exception, str, str]] = [
@@ -32,42 +28,26 @@ BROKEN: list[tuple[Exception, str, str]] = [
 async def test_an_error_in_mid_stream_fails_the_response_with_its_code(
     encoding: Encoding, error: Exception, code: str, part: str, after: int
 ) -> None:
-    service = responses_service(ReplayEngine(encoding.encode_special(OUTPUT), fails_after=after, error=error))
-    options: dict[str, Any] = {"include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"}}
-    run = await service.start(LOCAL, {"input": "hi", **options})
-    events = [event async for batch in run.events() for event in batch]
-    lint = StreamLint(sdk_types=False)  # the SDK's types do not list these codes
-    for event in events:
-        lint.feed(event)
-    failed = [event for event in events if event["type"] == "response.failed"]
-    assert failed == events[-1:]
-    reported = failed[0]["response"]["error"]
-    assert reported["code"] == code
-    assert part in reported["message"]
-    assert "a defect" not in reported["message"]
-    assert failed[0]["response"]["usage"]["output_tokens"] == after
-    assert not [event for event in events if event["type"] == "error"]
+    ask = Asking(engine=ReplayEngine(encoding.encode_special(OUTPUT), fails_after=after, error=error))
+    response = await ask(include=["reasoning.encrypted_content"], reasoning={"summary": "auto"})
+    kinds = [event["type"] for event in ask.events]
+    assert (kinds.count("response.failed"), kinds[-1]) == (1, "response.failed")
+    assert "error" not in kinds
+    assert response["error"]["code"] == code
+    assert part in response["error"]["message"]
+    assert "a defect" not in response["error"]["message"]
+    assert response["usage"]["output_tokens"] == after
 
 
-def test_a_prompt_that_is_too_long_is_refused_before_generation() -> None:
+async def test_a_prompt_that_is_too_long_is_refused_before_generation(api: Make) -> None:
     script = parse_script({"turns": ["<|channel|>final<|message|>Hi<|return|>"]}, VOCABULARY)
-    with (
-        serving(ScriptedEngine(script, context=200)) as url,
-        OpenAI(base_url=url, api_key="none", max_retries=0) as client,
-    ):
-        with pytest.raises(BadRequestError) as refused:
-            client.responses.create(model="scripted", input="word " * 300)
-        assert refused.value.code == "context_length_exceeded"
-        assert refused.value.param == "input"
-        # In a stream the response fails instead: agents read its code and shorten the conversation.
-        stream = client.responses.create(model="scripted", input="word " * 300, stream=True)
-        events = [event.to_dict() for event in stream]
+    here = api(ScriptedEngine(script, context=200))
+    refused = await here.refused("/responses", input="word " * 300)
+    assert (refused["status"], refused["code"], refused["param"]) == (400, "context_length_exceeded", "input")
+    # In a stream the response fails instead: agents read its code and shorten the conversation.
+    events = await here.streamed(input="word " * 300)
+    kinds = ["response.created", "response.in_progress", "response.failed"]
+    assert [event["type"] for event in events] == kinds
     failed = events[-1]["response"]
-    assert [event["type"] for event in events] == [
-        "response.created",
-        "response.in_progress",
-        "response.failed",
-    ]
-    assert failed["error"]["code"] == "context_length_exceeded"
+    assert (failed["error"]["code"], failed["output"]) == ("context_length_exceeded", [])
     assert "context" in failed["error"]["message"]
-    assert failed["output"] == []

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import inference.backends.scripted
-from gpt_oss_server.apis.responses.blueprint import Blueprint
+from gpt_oss_server.apis.responses.continuing import Blueprint
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.base import Append, StoredResponse
-from tests.doubles.apis.conversations import conversations_of
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
-from tests.doubles.takeovers import Making, Process
-from tests.doubles.waiting import until_found
+from tests.doubles.takeovers import Appended, Making, Process
+from tests.doubles.waiting import until
 
 LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"  # the prompt's last message begins with …
 SEARCH = (
@@ -47,6 +47,18 @@ def _one_token_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference.backends.scripted, "TOKENS_PER_STEP", 1)
 
 
+async def died_after(making: Making, file: str, appended: Appended, batches: int | None = None) -> Process:
+    """The process that continues a run, which stopped after these appends or before the last one."""
+    if batches is None:
+        batches = len(appended.batches) - 1
+    await making(file, "dead").dies_after(appended, batches)
+    return making(file, "second")
+
+
+async def forget_runs(process: Process) -> None:
+    await process.logs.database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
+
+
 @pytest.fixture
 async def making(tmp_path: Path, encoding: Encoding) -> AsyncIterator[Making]:
     made: list[Process] = []
@@ -59,18 +71,15 @@ async def making(tmp_path: Path, encoding: Encoding) -> AsyncIterator[Making]:
         return made[-1]
 
     yield make
-    for each in made:
-        await each.close()
+    for process in made:
+        await process.close()
 
 
+SEARCHES: dict[str, Any] = {"input": "search", "tools": [{"type": "web_search"}]}
 BODIES: dict[str, dict[str, Any]] = {
     "text": {"input": "Hi"},
     "call": {"input": "a call", "tools": [{"type": "function", "name": "f", "parameters": {}}]},
-    "tools": {
-        "input": "search",
-        "tools": [{"type": "web_search"}],
-        "include": ["web_search_call.action.sources"],
-    },
+    "tools": {**SEARCHES, "include": ["web_search_call.action.sources"]},
     "scores": {"input": "Hi", "top_logprobs": 2, "include": ["message.output_text.logprobs"]},
     "metadata": {"input": "Hi", "metadata": {"debug": "1"}, "instructions": "Be brief."},
 }
@@ -84,25 +93,21 @@ async def test_it_is_continued_from_every_point(making: Making, kind: str) -> No
     assert response["status"] == "completed"
     count = len(appended.batches)
     assert count > 4
+    undisturbed = await first.stores.responses.history(appended.run_id)
     for at in range(count + 1):
-        file = f"second-{at}"
-        await making(file, "dead").dies_after(appended, at)
-        second = making(file, "second")
+        second = await died_after(making, f"second-{at}", appended, at)
         await second.takes_over()
         assert await second.events(appended.run_id) == events, f"after {at} of {count} appends"
         assert (await second.service.stored(LOCAL).retrieve(appended.run_id)).response == response
-        if at % 5:
-            continue
-        history = await second.stores.responses.history(appended.run_id)
-        undisturbed = await first.stores.responses.history(appended.run_id)
-        assert history is not None
-        assert undisturbed is not None
-        assert history.segments == undisturbed.segments
+        if not at % 5:
+            history = await second.stores.responses.history(appended.run_id)
+            assert history is not None
+            assert undisturbed is not None
+            assert history.segments == undisturbed.segments
 
 
 async def test_it_is_continued_again_and_again(making: Making) -> None:
-    first = making("first", "first")
-    appended, events = await first.run_to_its_end(input="search", tools=[{"type": "web_search"}])
+    appended, events = await making("first", "first").run_to_its_end(**SEARCHES)
     await making("again", "dead").dies_after(appended, 2)
     for attempt in range(2):
         process = making("again", f"attempt-{attempt}")
@@ -123,9 +128,8 @@ async def test_a_turn_of_a_conversation_joins_it_once(making: Making) -> None:
     made = await conversations_of(first.service).create({})
     appended, events = await first.run_to_its_end(conversation=made["id"])
     before = await conversations_of(first.service).items(made["id"], {})
-    await first.logs.database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
-    await making("shared", "dead").dies_after(appended, len(appended.batches) - 1)
-    second = making("shared", "second")
+    await forget_runs(first)
+    second = await died_after(making, "shared", appended)
     await second.takes_over()
     assert await second.events(appended.run_id) == events
     assert await conversations_of(second.service).items(made["id"], {}) == before
@@ -143,9 +147,8 @@ async def test_one_that_is_stored_and_not_yet_logged_repeats_all_of_its_text(mak
 
     first.stores.responses.put = counting  # type: ignore[method-assign]
     appended, events = await first.run_to_its_end()
-    await first.logs.database.write(lambda tx: tx.run("DELETE FROM runs") + tx.run("DELETE FROM events"))
-    await making("shared", "dead").dies_after(appended, logged[0])
-    second = making("shared", "second")
+    await forget_runs(first)
+    second = await died_after(making, "shared", appended, logged[0])
     await second.takes_over()
     assert await second.events(appended.run_id) == events
     assert check_stream(events)["status"] == "completed"
@@ -172,16 +175,9 @@ async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> No
     events = await fast.events(run.id)
     assert check_stream(events)["status"] == "completed"
     lost.set()
-    await until_found(_count_of(slow), lambda count: not count)
+    await until(lambda: not slow.service.background._running)
     assert await fast.events(run.id) == events
     assert len((await conversations_of(fast.service).items(made["id"], {}))["data"]) == 2
-
-
-def _count_of(process: Process) -> Callable[[], Any]:
-    async def count() -> int:
-        return len(process.service.background._running)
-
-    return count
 
 
 async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) -> None:
@@ -191,9 +187,9 @@ async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) 
     await second.takes_over()
     got = await second.events(appended.run_id)
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
-    response = got[-1]["response"]
     logged = [event for _, batch, _ in appended.batches[:6] for event in batch]
     assert got[: len(logged)] == events[: len(logged)]
+    response = got[-1]["response"]
     assert response["status"] == "failed"
     assert "response_interrupted" in response["error"]["message"]
     text = response["output"][0]["content"][0]["text"]
@@ -204,10 +200,8 @@ async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) 
 
 async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelled(making: Making) -> None:
     appended, events = await making("first", "first").run_to_its_end()
-    dead = making("second", "dead")
-    await dead.dies_after(appended, 6)
-    await dead.logs.request_cancel(appended.run_id)
-    second = making("second", "second")
+    second = await died_after(making, "second", appended, 6)
+    await second.logs.request_cancel(appended.run_id)
     await second.takes_over()
     got = await second.events(appended.run_id)
     response = check_stream(got)
@@ -216,18 +210,16 @@ async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelle
 
 
 async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> None:
-    body = {"input": "search", "tools": [{"type": "web_search"}]}
-    appended, events = await making("first", "first").run_to_its_end(**body)
+    appended, events = await making("first", "first").run_to_its_end(**SEARCHES)
     await making("second", "dead").dies_after(appended, 20)
     second = making("second", "second", browser="off")  # it does not offer the tool
     await second.takes_over()
-    got = await second.events(appended.run_id)
-    assert got[:-1] == events[: len(got) - 1]
-    assert got[-1]["type"] == "response.failed"
-    assert got[-1]["sequence_number"] == len(got) - 1
+    *got, failed = await second.events(appended.run_id)
+    assert got == events[: len(got)]
+    assert (failed["type"], failed["sequence_number"]) == ("response.failed", len(got))
     stored = (await second.service.stored(LOCAL).retrieve(appended.run_id)).response
     assert "response_interrupted" in stored["error"]["message"]
-    assert stored == got[-1]["response"]
+    assert stored == failed["response"]
 
 
 async def test_a_look_at_a_run_elsewhere_that_ends_meanwhile_has_the_whole_response(making: Making) -> None:

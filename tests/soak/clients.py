@@ -23,24 +23,13 @@ _PAUSE = 0.5  # seconds on average between two requests of a client
 _LONGEST = 300.0  # seconds for one answer; the machine may be busy
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 _QUESTIONS = (
-    "Tell me a long story about the sea.",
-    "What is Harmony?",
-    "Who are you?",
-    "Count to fifty.",
-    "What is the weather in Paris?",
-    "Write a poem about the number {}.",
-    "My name is number {}. What is my name?",
+    "Tell me a long story about the sea.|What is Harmony?|Who are you?|Count to fifty.|"
+    "What is the weather in Paris?|Write a poem about the number {}.|My name is number {}. What is my name?"
 )
-_WEATHER = {
-    "type": "function",
-    "name": "get_weather",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-}
-_FORMAT = {
-    "type": "json_schema",
-    "name": "answer",
-    "schema": {"type": "object", "properties": {"answer": {"type": "string", "maxLength": 20}}},
-}
+_CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+_WEATHER = {"type": "function", "name": "get_weather", "parameters": _CITY}
+_ANSWER = {"type": "object", "properties": {"answer": {"type": "string", "maxLength": 20}}}
+_FORMAT = {"type": "json_schema", "name": "answer", "schema": _ANSWER}
 
 
 class Left(Exception):
@@ -50,7 +39,6 @@ class Left(Exception):
 @dataclass
 class Load:
     url: str
-    seed: int = 0
     done: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -58,7 +46,7 @@ class Load:
     stops: bool = False
 
     def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
+        self.random = random.Random(0)
         self.http = self.new_http()
         self.kinds: dict[str, Callable[[bool], Awaitable[None]]] = {
             "responses, streamed": self.streamed,
@@ -97,7 +85,7 @@ class Load:
             await asyncio.sleep(self.random.expovariate(1 / _PAUSE))
 
     def body(self, **more: Any) -> dict[str, Any]:
-        question = self.random.choice(_QUESTIONS).format(self.random.randrange(10_000))
+        question = self.random.choice(_QUESTIONS.split("|")).format(self.random.randrange(10_000))
         body: dict[str, Any] = {"input": question, "max_output_tokens": self.random.choice((16, 60, 150))}
         form = self.random.random()
         if form < 0.15:
@@ -124,9 +112,7 @@ class Load:
         assert answer.status_code == 200, answer.text
         response = answer.json()
         assert response["status"] in ("completed", "incomplete"), response["status"]
-        if all(
-            item["type"] != "function_call" for item in response["output"]
-        ):  # else its result is due first
+        if not any(item["type"] == "function_call" for item in response["output"]):  # its result is due
             self.last = response["id"]
 
     async def continued(self, leaves: bool) -> None:

@@ -68,12 +68,11 @@ class Sample:
         return f"{self.minute:5.1f} min  {memory:7.1f} MiB of {resident:.1f} resident  {open_now}"
 
 
-def middle(samples: list[Sample], start: float, end: float) -> float:
-    """The median of the memory in a part of the time, both borders between 0 and 1."""
+def middles(samples: list[Sample]) -> tuple[float, float]:
+    """The median of the memory in the first and in the last 15 % of the time."""
     last = samples[-1].minute
-    return statistics.median(
-        sample.memory for sample in samples if start * last <= sample.minute <= end * last
-    )
+    first = statistics.median(sample.memory for sample in samples if sample.minute <= 0.15 * last)
+    return first, statistics.median(sample.memory for sample in samples if sample.minute >= 0.85 * last)
 
 
 async def counters(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
@@ -179,16 +178,14 @@ def open_by(pid: int) -> Counter[str]:
 
 def leaked(before: Counter[str], after: Counter[str]) -> Counter[str]:
     """More than before; of the store's files, more than one connection for each of its threads."""
-    more = after - before
-    return Counter(
-        {path: n for path, n in more.items() if ".sqlite" not in path or after[path] > READERS + 1}
-    )
+    more = (after - before).items()
+    return Counter({path: n for path, n in more if ".sqlite" not in path or after[path] > READERS + 1})
 
 
 def report(
     samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
 ) -> None:
-    start, end = middle(samples, 0, 0.15), middle(samples, 0.85, 1)
+    start, end = middles(samples)
     answers, left = load.done.total(), load.left.total()
     print(
         f"\n{MINUTES:g} minutes, {CLIENTS} clients: {answers} answers, {left} clients left "
@@ -205,7 +202,7 @@ def report(
 def check(
     samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
 ) -> None:
-    start, end = middle(samples, 0, 0.15), middle(samples, 0.85, 1)
+    start, end = middles(samples)
     assert not load.problems
     assert load.left.total() > LEAVING / 2 * load.done.total(), "too few clients left to prove anything"
     assert abs(end / start - 1) <= MOST_CHANGE

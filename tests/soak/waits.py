@@ -33,10 +33,8 @@ class Waits:
                 self.own.append(time.perf_counter() - answered - _EVERY)
 
     def line(self) -> str:
-        return (
-            f"/live: {_quantiles(self.server)}; this client's own loop: {_quantiles(self.own)} "
-            f"({len(self.server)} requests)"
-        )
+        own = f"this client's own loop: {_quantiles(self.own)}"
+        return f"/live: {_quantiles(self.server)}; {own} ({len(self.server)} requests)"
 
 
 def _quantiles(waits: list[float]) -> str:

@@ -118,10 +118,7 @@ async def test_servers_that_share_a_database_share_its_allowances(postgres: Post
         stores = [SqlAllowances(database) for database in databases]
         counts = await asyncio.gather(*(used_up(store, "a", 60, 1) for store in stores))
         assert 60 <= sum(counts) < 90, "a second of growth is one"
-        crossing = (
-            [Charge("x", 1, 240), Charge("y", 1, 240)],
-            [Charge("y", 1, 240), Charge("x", 1, 240)],
-        )
+        crossing = ([Charge("x", 1, 240), Charge("y", 1, 240)], [Charge("y", 1, 240), Charge("x", 1, 240)])
         await asyncio.gather(*(store.take(crossing[n % 2]) for n in range(60) for store in stores))
         [left] = await stores[0].take([Charge("x", 0, 240)])
         assert left.amount < 240

@@ -13,8 +13,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
-from tests.doubles.apis.conversations import conversations_of
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import conversations_of, responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.stored import known
 
@@ -72,9 +71,7 @@ async def test_a_turn_whose_parent_is_deleted_meanwhile_is_stored_with_its_whole
     await service.close()
 
 
-async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(
-    encoding: Encoding,
-) -> None:
+async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(encoding: Encoding) -> None:
     engine = ReplayEngine(encoding.encode_special(FINAL), context_length=600)
     service = responses_service(engine, Settings(), encoding=encoding)
     response: dict[str, Any] = {"id": None}

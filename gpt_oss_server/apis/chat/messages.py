@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.apis.chat.answers import answered_by, answers_of
 from gpt_oss_server.apis.chat.consents import Consents, EarlierCall, ran_here, segments_of
-from gpt_oss_server.content.pairing import in_order_of_calls
+from gpt_oss_server.content.pairing import Unpaired, in_order_of_calls, unpaired
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.validation import json_text, json_type, text_field
 from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.json_values import dicts_of
 
 Message = Mapping[str, Any]
 _NO_WORD = re.compile(r"[^\w.-]+")
@@ -89,8 +89,8 @@ def read_messages(
     conversation = ReadMessages(renderer, kinds, consents=Consents(servers, missing, messages))
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
-    answers = answers_of(messages)
-    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=answered_by)
+    answers = _answers(messages)
+    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
     for index, message in placed:
         if index in answers.replaced:
             continue
@@ -114,6 +114,48 @@ def _ids_of_calls(message: Any) -> list[str]:
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     return [each for each in ids if isinstance(each, str)]
+
+
+def _answers(messages: Sequence[Any]) -> Unpaired:
+    """Results that a later one replaces, and calls without a result, by the place of their message."""
+    found = unpaired(
+        messages, calls=lambda each: [[call] for call in _called_names(each)], answers=_answered_by
+    )
+    named = {message["name"]: place for place, message in enumerate(messages) if _answers_by_name(message)}
+    unanswered = dict[int, tuple[str, ...]]()
+    for place, ids in found.unanswered.items():
+        names = _called_names(messages[place])
+        if left := tuple(each for each in ids if named.get(names[each], -1) < place):
+            unanswered[place] = left
+    replaced = (place for place in found.replaced if messages[place].get("approve") is None)
+    return Unpaired(frozenset(replaced), unanswered)
+
+
+def _answered_by(message: Any) -> str | None:
+    """The id of the call that a message answers, if it names one."""
+    call = message.get("tool_call_id") if _is_result(message) else None
+    return call if isinstance(call, str) else None
+
+
+def _answers_by_name(message: Any) -> bool:
+    return _is_result(message) and _answered_by(message) is None and isinstance(message.get("name"), str)
+
+
+def _is_result(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") == "tool"
+
+
+def _called_names(message: Any) -> dict[str, str]:
+    """The names of the called functions by the id of the call. A call that awaits approval is none."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return {}
+    calls = [call for call in dicts_of(message.get("tool_calls")) if "mcp_approval_request" not in call]
+    return {call["id"]: _name(call) for call in calls if isinstance(call.get("id"), str)}
+
+
+def _name(call: Mapping[str, Any]) -> str:
+    called = call.get("function") or call.get("custom")
+    return str(called.get("name")) if isinstance(called, dict) else ""
 
 
 def _before_calls(messages: Sequence[Any]) -> list[bool]:

@@ -57,15 +57,13 @@ def prepare(
     model = work.model
     top = request.prompt_logprobs
     scored = None if top is None else scored_prompt(model.engine, top, "prompt_logprobs")
-    settings, renderer = model.settings, model.renderer
+    renderer = model.renderer
     conversation = _read(request, model.info, hosted, renderer)
     prefill = _prefill(_begun(request, conversation.begun, wanted), renderer)
     approved = tuple(conversation.consents.approved)
     if approved:
         _check_approved_run_once(request, begun=bool(prefill))
-    thinking = thinking_of(
-        request.effort or settings.default_reasoning_effort, request.reasoning_budget, settings
-    )
+    thinking = thinking_of(request.effort, request.reasoning_budget, model.settings)
     bounds = thinking.budget is not None
     wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param=request.begin_param)
     head = _head(request, thinking, answer, tools, hosted, work)
@@ -73,7 +71,7 @@ def prepare(
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, model.encoding)
     length = len(prompt) + len(prefill)
-    sampling = _sampling(request, work, length)
+    sampling = sampling_of(request, model, work.caller, prompt=length, limit=request.limit)
     if not (prefill or approved):
         prefill = begun_call(wanted, model.info, renderer)
     return PreparedChat(
@@ -91,6 +89,27 @@ def prepare(
     )
 
 
+def _head(
+    request: CreateChatCompletion,
+    thinking: Thinking,
+    answer: AnswerFormat,
+    tools: RequestTools,
+    hosted: HostedTools,
+    work: Work,
+) -> Head:
+    template = request.template
+    return Head.of(
+        work.model,
+        thinking,
+        tools,
+        hosted,
+        date=template.date or template.current_date or work.date(),
+        identity=template.identity or template.model_identity,
+        instructions=with_verbosity(None, request.verbosity),
+        formats=answer.declared,
+    )
+
+
 def _read(
     request: CreateChatCompletion, info: EngineInfo, hosted: HostedTools, renderer: Renderer
 ) -> ReadMessages:
@@ -104,46 +123,6 @@ def _read(
         continues_last=bool(request.continue_final_message),
         servers=hosted.servers.names,
         missing=hosted.servers.missing.values(),
-    )
-
-
-def _sampling(request: CreateChatCompletion, work: Work, prompt: int) -> Sampling:
-    return sampling_of(
-        request,
-        work.model.info,
-        work.model.settings,
-        work.caller,
-        prompt=prompt,
-        limit=request.limit,
-        encoding=work.model.encoding,
-        logprobs=request.scores,
-        debug=request.debug,
-    )
-
-
-def _head(
-    request: CreateChatCompletion,
-    thinking: Thinking,
-    answer: AnswerFormat,
-    tools: RequestTools,
-    hosted: HostedTools,
-    work: Work,
-) -> Head:
-    template, model = request.template, work.model
-    system = model.renderer.system(
-        effort=thinking.effort,
-        date=template.date or template.current_date or work.date(),
-        identity=template.identity or template.model_identity or model.settings.identity,
-        builtin_tools=hosted.in_system_message,
-        function_tools=bool(tools.functions),
-    )
-    return Head(
-        model.renderer,
-        system,
-        instructions=with_verbosity(None, request.verbosity),
-        tools=tools.functions,
-        namespaces=(*tools.namespaces, *hosted.in_developer_message),
-        response_formats=answer.declared,
     )
 
 

@@ -86,7 +86,6 @@ class ChatRun:
             "The chat completion",
             completion_id,
             self.request,
-            logprobs=self.request.scores,
             usage=self._usage,
             finish=self._finishes,
             spending=spending,

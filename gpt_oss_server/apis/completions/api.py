@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.completions.form import grammar_of
 from gpt_oss_server.apis.completions.request import CreateCompletion, parse_request, prompts_of, truncated
 from gpt_oss_server.apis.completions.run import CompletionRun
-from gpt_oss_server.apis.completions.tokenizer_info import tokenizer_info
-from gpt_oss_server.apis.completions.tokens import (
+from gpt_oss_server.apis.completions.tokenizer import (
     ChatPrompt,
     DetokenizeRequest,
     TokenizeOptions,
     detokenize,
     tokenize,
+    tokenizer_info,
 )
 from gpt_oss_server.caller.caller import LOCAL, Caller
+from gpt_oss_server.constraints.binding import bind_plain
+from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.content.answer_form import requested_answer
+from gpt_oss_server.content.dialect import NESTED
+from gpt_oss_server.errors import UnsupportedField
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import in_thread_if_large, json_answer
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields, unknown_header
+from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.chunks import answer
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.turns.prompt import check_can_fit
+from inference.grammar import Grammar
 
 
 def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
@@ -83,3 +91,18 @@ async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
     spending = await caller.reserve(sum(map(len, prompts)), choices * request.limit, most)
     completion_id = work.ids("cmpl").replace("_", "-", 1)
     return CompletionRun(request, prompts, served, work, completion_id, grammar, spending)
+
+
+async def grammar_of(request: CreateCompletion, model: Model) -> Grammar | None:
+    answer = requested_answer(request, request.response_format, "response_format", NESTED, model.encoding)
+    wanted = Wanted(answer=answer.form, banned=answer.banned)
+    if not wanted.binds:
+        return None
+    param, info = wanted.param, model.info
+    if not info.enforces_grammar:
+        raise UnsupportedField(
+            f"`{param}` needs an engine that enforces grammars, which the model {info.name!r} does not. "
+            "Leave it out.",
+            param=param,
+        )
+    return await asyncio.to_thread(bind_plain, wanted, model.encoding)

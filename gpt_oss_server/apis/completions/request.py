@@ -75,6 +75,10 @@ class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
     )
 
     @property
+    def scores(self) -> int | None:
+        return self.logprobs
+
+    @property
     def limit(self) -> int:
         """The most tokens to sample. Without any, a single one still reads the prompt."""
         return DEFAULT_MAX_TOKENS if self.max_tokens is None else max(self.max_tokens, 1)

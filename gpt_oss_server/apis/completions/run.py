@@ -27,8 +27,7 @@ from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.merged import merged
 from gpt_oss_server.turns.prompt import sampling_of
 from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
-from gpt_oss_server.turns.stop_ids import own_stops, without_own_stop
-from gpt_oss_server.turns.stops import StopFilter
+from gpt_oss_server.turns.stops import StopFilter, own_stops, without_own_stop
 from gpt_oss_server.turns.watch import MeasuredSpan, generating, with_trace
 from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
 from inference.grammar import Grammar
@@ -90,17 +89,8 @@ class CompletionRun:
         }
         self._begun: list[_Seen] = []
         self._check_lengths()
-        self._sampling = sampling_of(
-            request,
-            work.model.info,
-            work.model.settings,
-            work.caller,
-            prompt=0,
-            limit=request.limit,
-            encoding=work.model.encoding,
-            logprobs=request.logprobs,
-        )
-        self._sampling = replace(self._sampling, grammar=grammar)
+        sampling = sampling_of(request, work.model, work.caller, prompt=0, limit=request.limit)
+        self._sampling = replace(sampling, grammar=grammar)
         self._scored()  # raises where the engine cannot serve the request
         self._life = Life(
             served,
@@ -109,7 +99,6 @@ class CompletionRun:
             "The completion",
             completion_id,
             request,
-            logprobs=request.logprobs,
             usage=self._usage,
             finish=lambda: ",".join(sorted({str(seen.finish) for seen in self._begun})),
             spending=spending,

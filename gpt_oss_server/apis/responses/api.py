@@ -9,10 +9,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.responses.compact import compact as compacted_conversation
-from gpt_oss_server.apis.responses.refused import RefusedRun
 from gpt_oss_server.apis.responses.request import CompactResponse, CreateResponse, check_included
-from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.stream import error_event
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
@@ -97,7 +95,7 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
     @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
     async def compact(request: Request) -> Response:
         caller, body = await read_json(request, settings.max_body_bytes)
-        compacted = await unless_gone(request.receive, compacted_conversation(service, caller, body))
+        compacted = await unless_gone(request.receive, service.compact(caller, body))
         if compacted is None:
             return Response(status_code=499)  # the client has disconnected
         return JSONResponse(compacted, headers=unknown_header(body, CompactResponse, settings.unknown_fields))

@@ -11,20 +11,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
+from gpt_oss_server.apis.responses.resource import shown_usage
+from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.constraints.binding import Binding
-from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed
+from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed, from_inference
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.items.compaction import Compacted
+from gpt_oss_server.items.builder import Item
+from gpt_oss_server.items.compaction import Compacted, compaction_item
 from gpt_oss_server.models.limits import TurnLimits
+from gpt_oss_server.runs.usage import usage_of_turns
+from gpt_oss_server.runs.work import Work
+from gpt_oss_server.turns.debug import log_turn
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import Head
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
-from inference.engine import Engine, Sampling
+from inference.engine import Engine, InferenceError, Sampling
 
 _SUMMARY_REQUEST = """\
 This conversation has grown too long and will be replaced by a summary, which you write now. You will go on \
@@ -71,6 +78,27 @@ class Compaction:
         if not summary:
             raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
         return Compacted(self.instructions, self.user_messages, summary)
+
+    async def answer(self, work: Work, messages: list[Item], spending: Spending) -> dict[str, Any]:
+        """The API's object: the user's messages and the compaction, to send in place of the conversation."""
+        model, response_id = work.model, work.ids("resp")
+        transcript = Transcript(self.prompt)
+        try:
+            compacted = await self.make(transcript, model.engine, model.encoding, model.renderer)
+        except InferenceError as error:
+            raise from_inference(error) from error
+        finally:
+            usage = usage_of_turns([transcript])
+            spending.settle(usage.total)
+            name, with_text = f"{response_id} compaction", model.settings.log_prompts
+            log_turn(name, model.encoding, transcript, with_text=with_text)
+        return {
+            "id": response_id,
+            "object": "response.compaction",
+            "created_at": int(work.clock()),
+            "output": [*messages, compaction_item(work.ids, compacted, work.keep.sealer)],
+            "usage": shown_usage(usage),
+        }
 
 
 def _summary_in(messages: Sequence[MessageFinished]) -> str:

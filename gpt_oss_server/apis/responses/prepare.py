@@ -20,9 +20,10 @@ from gpt_oss_server.apis.responses.compaction import (
     summary_prompt,
     user_messages_in,
 )
-from gpt_oss_server.apis.responses.input import check_answered, read_input
+from gpt_oss_server.apis.responses.input import check_answered, read_input, tools_of
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.request import CreateResponse
+from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
 from gpt_oss_server.content.dialect import FLAT
 from gpt_oss_server.content.tools import RequestTools
@@ -30,7 +31,8 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
 from gpt_oss_server.harmony.render import unanswered
 from gpt_oss_server.items.conversation import Conversation
-from gpt_oss_server.runs.prepared import Prepared
+from gpt_oss_server.runs.prepared import Prepared, bind_and_lay_out
+from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.toolset.choice import wanted_of
@@ -43,8 +45,7 @@ from gpt_oss_server.turns.prompt import (
     thinking_of,
     with_verbosity,
 )
-from gpt_oss_server.turns.stop_ids import HARMONY_STOPS
-from inference.engine import EngineInfo
+from gpt_oss_server.turns.stops import HARMONY_STOPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def prepare(
     tools: RequestTools,
     hosted: HostedTools,
     work: Work,
-    info: EngineInfo,
+    context: int,
     *,
     compacts: bool = False,
     counts: bool = False,
@@ -82,7 +83,7 @@ def prepare(
     if request.truncation != "auto":
         form = request.text.format if request.text else None
         parts = (request.input, request.instructions, request.tools, form)
-        check_can_fit(info.context_length, "input", *parts)
+        check_can_fit(context, "input", *parts)
     conversation = read_input(
         request.input,
         work.kinds,
@@ -100,7 +101,7 @@ def prepare(
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     check_answered(past.recipients, unanswered(past.history, work.model.renderer), conversation.answered)
-    preparing = _Preparing(request, past, tools, hosted, work, info, conversation, counts=counts)
+    preparing = _Preparing(request, past, tools, hosted, work, context, conversation, counts=counts)
     alone = compacts or conversation.compacts
     if alone:
         return preparing.compacting(history, alone=True)
@@ -120,7 +121,7 @@ class _Preparing:
         tools: RequestTools,
         hosted: HostedTools,
         work: Work,
-        info: EngineInfo,
+        context: int,
         conversation: Conversation,
         *,
         counts: bool,
@@ -132,18 +133,22 @@ class _Preparing:
         self._hosted = hosted
         self._work = work
         self._model = work.model
-        self._info = info
+        self._context = context
         self._conversation = conversation
         given = request.text.format if request.text else None
         self._answer = requested_answer(request, given, "text.format", FLAT, work.model.encoding)
         self._effort = conversation.effort or request.effort or work.model.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, work.model.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"
-        self._head = self._build_head()
-
-    @property
-    def _context(self) -> int:
-        return self._info.context_length
+        self._head = Head.of(
+            work.model,
+            self._thinking,
+            tools,
+            hosted,
+            date=work.date(),
+            instructions=with_verbosity(request.instructions, request.verbosity),
+            formats=self._answer.declared,
+        )
 
     @property
     def threshold(self) -> int | None:
@@ -223,18 +228,10 @@ class _Preparing:
         return PreparedResponse(
             request=request,
             prompt=prompt,
-            prefill=() if approved else begun_call(wanted, self._info, self._model.renderer),
+            prefill=() if approved else begun_call(wanted, self._model.info, self._model.renderer),
             length=length,
             sampling=sampling_of(
-                request,
-                self._info,
-                self._model.settings,
-                self._work.caller,
-                prompt=length,
-                limit=limit,
-                encoding=self._model.encoding,
-                logprobs=request.scores,
-                debug=request.debug,
+                request, self._model, self._work.caller, prompt=length, limit=limit, context=self._context
             ),
             recipients=known_recipients(tools, hosted),
             tools=tools,
@@ -252,20 +249,44 @@ class _Preparing:
             wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
         )
 
-    def _build_head(self) -> Head:
-        request, model, tools, hosted = self._request, self._model, self._tools, self._hosted
-        system = model.renderer.system(
-            effort=self._thinking.effort,
-            date=self._work.date(),
-            identity=model.settings.identity,
-            builtin_tools=hosted.in_system_message,
-            function_tools=bool(tools.functions),
-        )
-        return Head(
-            model.renderer,
-            system,
-            instructions=with_verbosity(request.instructions, request.verbosity),
-            tools=tools.functions,
-            namespaces=(*tools.namespaces, *hosted.in_developer_message),
-            response_formats=self._answer.declared,
-        )
+
+async def bind(
+    served: Served,
+    work: Work,
+    request: CreateResponse,
+    response_id: str,
+    past: Past,
+    *,
+    context: int | None = None,
+    **how: bool,
+) -> PreparedResponse:
+    """Binds the request's tools, its prompt and the form of its turn.
+
+    `context` takes the place of the model's; `how` is passed on to `prepare`.
+    """
+    model = work.model
+    form = request.text.format if request.text else None
+
+    def read_tools() -> RequestTools:
+        offered = request.tool_choice != "none"
+        return tools_of(work.kinds, request.tools, past.history, request.input, offered=offered)
+
+    def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedResponse:
+        return prepare(request, past, tools, hosted, work, context or model.info.context_length, **how)
+
+    async def finish(laid: PreparedResponse) -> PreparedResponse:
+        if laid.compaction is None:
+            return laid
+        binding = await model.bound(Wanted(answers_only=True))
+        return replace(laid, compaction=replace(laid.compaction, binding=binding))
+
+    return await bind_and_lay_out(
+        work,
+        served.toolset,
+        read_tools,
+        lay_out,
+        (request.input, request.instructions, request.tools, request.tool_choice, form),
+        limit=request.max_tool_calls,
+        conversation=past.session or response_id,
+        finish=finish,
+    )

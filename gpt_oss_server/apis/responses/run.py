@@ -8,7 +8,7 @@ that end the response.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -18,9 +18,11 @@ from gpt_oss_server.apis.responses.output import debug_of, harmony_messages, new
 from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.apis.responses.storage import FinishedTurn, begin_trace, not_stored, packed_trace
-from gpt_oss_server.apis.responses.stream import Event, Status
+from gpt_oss_server.apis.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.items.builder import ItemBuilder
 from gpt_oss_server.items.compaction import CompactionBuilder, compaction_item
 from gpt_oss_server.items.mcp import McpListBuilder
 from gpt_oss_server.runs.background.tape import Tape, TapedTools
@@ -82,7 +84,6 @@ class Run:
             "The response",
             response["id"],
             self.request,
-            logprobs=self.request.scores,
             usage=self._usage,
             finish=lambda: str(self.response["status"]),
             spending=spending,
@@ -270,3 +271,27 @@ class Run:
         trace = await packed_trace(self._served.traces, self.id, self._prepared, self._model, stored=stored)
         turn = FinishedTurn(self._prepared, self._stream, self._transcript, self._work, trace)
         await turn.keep(keeps=self._keeps, adds=adds)
+
+
+class RefusedRun:
+    """Has the interface of `Run` that readers of its events use."""
+
+    def __init__(self, response: dict[str, Any], error: ApiError, clock: Callable[[], float]) -> None:
+        self.error = error
+        self.ignored: list[str] = []
+        self._stream = ResponseStream(response, _no_item, clock)
+
+    @property
+    def response(self) -> dict[str, Any]:
+        return self._stream.response
+
+    def still_in_progress(self) -> list[Event]:
+        return self._stream.still_in_progress()
+
+    async def events(self) -> AsyncGenerator[list[Event], None]:
+        yield self._stream.start()
+        yield self._stream.finish("failed", usage=shown_usage(Usage()), error=self.error)
+
+
+def _no_item(header: Header) -> ItemBuilder:
+    raise RuntimeError("A refused response has no output.")

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from gpt_oss_server.apis.responses.bind import bind
 from gpt_oss_server.apis.responses.continuing import Continuing
 from gpt_oss_server.apis.responses.past import (
+    is_user_message,
     past_of,
+    past_user_messages,
     with_references,
 )
-from gpt_oss_server.apis.responses.prepare import PreparedResponse
-from gpt_oss_server.apis.responses.refused import RefusedRun
+from gpt_oss_server.apis.responses.prepare import PreparedResponse, bind
 from gpt_oss_server.apis.responses.request import (
     CreateResponse,
     check_included,
+    parse_compaction,
     parse_request,
     without_compaction,
 )
 from gpt_oss_server.apis.responses.resource import new_response
-from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.stored import StoredResponses
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note
@@ -38,7 +40,6 @@ from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Responses
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.events import EventLog
-from inference.engine import EngineInfo
 
 _ANY_LENGTH = 2**40  # for counting: a context that every prompt fits
 
@@ -191,12 +192,25 @@ class ResponsesService:
 
     async def count(self, caller: Caller, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
-        request, info = without_compaction(await self.parsed(caller, body)), self.served.model.info
-        if request.truncation != "auto":
-            info = replace(info, context_length=_ANY_LENGTH)
-        prepared = await self.prepare(self.served.work(caller), request, info=info, counts=True)
+        request = without_compaction(await self.parsed(caller, body))
+        context = None if request.truncation == "auto" else _ANY_LENGTH
+        prepared = await self.prepare(self.served.work(caller), request, context=context, counts=True)
         await prepared.close()
         return prepared.length
+
+    async def compact(self, caller: Caller, body: object) -> dict[str, Any]:
+        """The API's object: the user's messages and a compaction of all else."""
+        request, work = await self.parsed(caller, body, parse_compaction), self.served.work(caller)
+        work.model.check_room()
+        messages = await past_user_messages(request, work.keep)
+        prepared = await self.prepare(work, request, compacts=True)
+        messages += [item for item in prepared.items if is_user_message(item)]
+        assert prepared.compaction is not None
+        spending = await prepared.reserve(caller, request.max_output_tokens)
+        try:
+            return await prepared.compaction.answer(work, messages, spending)
+        finally:
+            await prepared.close()
 
     async def run_in_background(self, run: Run) -> EventLog:
         """Runs it to the end, even if nobody reads the log."""
@@ -224,10 +238,10 @@ class ResponsesService:
         request: CreateResponse,
         response_id: str = "",
         *,
-        info: EngineInfo | None = None,
+        context: int | None = None,
         **how: bool,
     ) -> PreparedResponse:
-        """`info` takes the place of the model's facts."""
+        """`context` takes the place of the model's."""
         work.model.check_name(request.model)
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
@@ -240,4 +254,4 @@ class ResponsesService:
         past = await past_of(request, work.keep)
         request, results = await with_references(request, store)
         past = replace(past, results=results)
-        return await bind(self.served, work, request, response_id, past, info=info, **how)
+        return await bind(self.served, work, request, response_id, past, context=context, **how)

@@ -1,8 +1,4 @@
-"""The conversation: messages and commands in, answers and the results of calls out.
-
-The server or the service here keeps the history; this object holds the id of the last response and the
-record of the turns.
-"""
+"""The conversation: messages in, answers and the results of calls out. The server keeps the history."""
 
 from __future__ import annotations
 
@@ -63,9 +59,7 @@ class Conversation:
         try:
             for _ in range(_MOST_CALLS):
                 response = self._turn(items)
-                # A failed response does not join the conversation: the next turn continues from the one
-                # before it.
-                if response["status"] == "failed":
+                if response["status"] == "failed":  # the next turn continues from the one before it
                     return False
                 self._previous, self._unsent = response["id"], []
                 if response["status"] == "completed":

@@ -1,7 +1,7 @@
-"""Functions that a file declares: the model calls them, a command or the user gives the result.
+"""Functions that a JSON file declares, in the shape of either API.
 
-Takes a JSON file with a list of declarations, in the shape of either API. One with a `command` runs it, with
-the arguments as JSON on standard input; its standard output is the result. For the others the user is asked.
+One with a `command` runs it, with the arguments as JSON on standard input; its standard output is the result.
+For the others the user is asked.
 """
 
 from __future__ import annotations

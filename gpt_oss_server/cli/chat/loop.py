@@ -48,17 +48,13 @@ class Loop:
                 continue
             if words[0] in ("/quit", "/exit", "/bye"):
                 return
-            if words[0].startswith("/") and "\n" not in message.strip():
-                self._obey(words[0], words[1].strip() if len(words) > 1 else "")
-            else:
+            if not words[0].startswith("/") or "\n" in message.strip():
                 self._conversation.answer(message)
-
-    def _obey(self, command: str, argument: str) -> None:
-        if command in self._commands:
-            self._commands[command](argument)
-        else:
-            line = visible(f"{command} {argument}".strip())
-            self._conversation.note(f"no such command: {line}; /help lists them")
+            elif (obey := self._commands.get(words[0])) is not None:
+                obey(words[1].strip() if len(words) > 1 else "")
+            else:
+                line = visible(" ".join(words).strip())
+                self._conversation.note(f"no such command: {line}; /help lists them")
 
     def _new(self, argument: str) -> None:
         self._conversation.start_over()

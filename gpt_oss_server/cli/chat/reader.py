@@ -1,8 +1,7 @@
 """What the user writes: messages of one line or several, and answers to questions.
 
-Reads a terminal with editing and a history of earlier chats, or piped lines. Three quotes at the start of a
-line begin a message of several lines, three at the end of one end it; lines that are pasted together are one
-message.
+Three quotes at the start of a line begin a message of several lines, three at the end of one end it; lines
+that are pasted together are one message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A running server over HTTP, with the standard library: its API, and answers from its model.
 
-Takes the server's address and key. Any server of the Responses API will do; one of this project also states
-what the model is. A server that refuses or does not answer is a sentence for the user. Leaving a stream
+Any server of the Responses API will do; one of this project also states what the model is. Leaving a stream
 closes its connection, which stops the model.
 """
 
@@ -63,9 +62,8 @@ class RemoteTalker:
         try:
             return [dict(entry) for entry in self._api.fetch("/models", _FIRST_SECONDS)["data"]]
         except (KeyError, TypeError, ValueError) as error:
-            raise CommandLineError(
-                f"{self._api.base}/models is no list of models. Is --url the base URL of an API?"
-            ) from error
+            problem = f"{self._api.base}/models is no list of models."
+            raise CommandLineError(f"{problem} Is --url the base URL of an API?") from error
 
 
 class ServerApi:
@@ -93,9 +91,8 @@ class ServerApi:
         except _UNREACHABLE as error:
             raise CommandLineError(_without_answer(self.base, error)) from error
         except ValueError as error:
-            raise CommandLineError(
-                f"{self.base}{path} is not JSON. Is --url the base URL of an API?"
-            ) from error
+            problem = f"{self.base}{path} is not JSON."
+            raise CommandLineError(f"{problem} Is --url the base URL of an API?") from error
 
 
 def base_url(url: str) -> str:
@@ -128,13 +125,10 @@ def _without_answer(base: str, error: Exception) -> str:
     if isinstance(inner, ssl.SSLError):
         return f"{base} does not speak HTTPS. Try --url {base.replace('https:', 'http:', 1)}."
     if isinstance(inner, http.client.RemoteDisconnected) and base.startswith("http:"):
-        return (
-            f"{base} closes the connection without an answer. If it speaks HTTPS: --url "
-            f"{base.replace('http:', 'https:', 1)}."
-        )
-    return (
-        f"No server answers at {base}: {_reason(error)}. Start one with `{PROGRAM} serve`, or correct --url."
-    )
+        secure = base.replace("http:", "https:", 1)
+        return f"{base} closes the connection without an answer. If it speaks HTTPS: --url {secure}."
+    problem = f"No server answers at {base}: {_reason(error)}."
+    return f"{problem} Start one with `{PROGRAM} serve`, or correct --url."
 
 
 def _reason(error: Exception) -> str:

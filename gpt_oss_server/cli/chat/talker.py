@@ -1,7 +1,4 @@
-"""The contract between the chat and the model that answers, here or on a server; and the one here.
-
-A model in this process answers by the same code as the server's, without HTTP.
-"""
+"""The contract between the chat and the model that answers; and the one here: a server without HTTP."""
 
 from __future__ import annotations
 
@@ -35,10 +32,7 @@ class Talker(Protocol):
         """Whether it is the embedded model, which was trained only to show a few things."""
 
     def answer(self, body: Item, show: Callable[[Event], None]) -> Item:
-        """Streams the events of one response to `show` and returns it; an interrupt stops the model.
-
-        Raises CannotAnswer.
-        """
+        """Shows the events of one response and returns it; Ctrl-C stops the model. Raises CannotAnswer."""
 
     def close(self) -> None: ...
 

@@ -1,8 +1,4 @@
-"""The tools of the terminal chat: which are enabled, whether they are available, how requests declare them.
-
-Takes the chat's flags and settings. Returns a `ToolsetMaker` and the `tools` of each request, or raises an
-error about what is missing before a model is loaded in vain.
-"""
+"""The tools of the terminal chat: which are enabled, whether they are available, and their declarations."""
 
 from __future__ import annotations
 
@@ -18,28 +14,19 @@ if TYPE_CHECKING:
     from gpt_oss_server.toolset.offered import ToolsetMaker
 
 SETTINGS = ("browser", "python", "python_image", "python_timeout", "tool_server", "allow_private_hosts")
-_SWITCHES = (
-    ("-b", "--browser-tool", "browser_tool", "let the model search, with the backend of --browser"),
-    ("-p", "--python-tool", "python_tool", "let the model run Python, in the sandbox of --python"),
-    (
-        "-a",
-        "--apply-patch",
-        "patches",
-        "let the model change files under the current folder; you see each patch and confirm it",
-    ),
+_SEARCH = "let the model search, with the backend of --browser"
+_RUN = "let the model run Python, in the sandbox of --python"
+_PATCH = "let the model change files under the current folder; you see each patch and confirm it"
+_CALL = (
+    "functions that the model may call, declared in a JSON file: their commands run, or you enter the result"
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    for short, name, dest, help in _SWITCHES:
-        parser.add_argument(short, name, dest=dest, action="store_true", help=help)
-    parser.add_argument(
-        "-f",
-        "--functions",
-        metavar="FILE",
-        help="functions that the model may call, declared in a JSON file: their commands run, or you "
-        "enter the result",
-    )
+    parser.add_argument("-b", "--browser-tool", action="store_true", help=_SEARCH)
+    parser.add_argument("-p", "--python-tool", action="store_true", help=_RUN)
+    parser.add_argument("-a", "--apply-patch", dest="patches", action="store_true", help=_PATCH)
+    parser.add_argument("-f", "--functions", metavar="FILE", help=_CALL)
 
 
 def declared(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -60,20 +47,14 @@ def toolset_maker(args: argparse.Namespace, settings: Settings) -> ToolsetMaker 
         return None
     from gpt_oss_server.toolset.offered import ToolsetMaker
 
-    used = replace(
-        settings,
-        browser=settings.browser if args.browser_tool else "off",
-        python=settings.python if args.python_tool else "off",
-        mcp=(),  # the chat's requests name no MCP servers
-    )
-    return ToolsetMaker(used)
+    browser = settings.browser if args.browser_tool else "off"
+    python = settings.python if args.python_tool else "off"
+    return ToolsetMaker(replace(settings, browser=browser, python=python, mcp=()))  # requests name no servers
 
 
 async def check(maker: ToolsetMaker, args: argparse.Namespace) -> None:
     refusals = (await maker.ready()).refusals
-    for flag, enabled, namespace in (
-        ("-b", args.browser_tool, "browser"),
-        ("-p", args.python_tool, "python"),
-    ):
+    enabled_tools = (("-b", args.browser_tool, "browser"), ("-p", args.python_tool, "python"))
+    for flag, enabled, namespace in enabled_tools:
         if enabled and namespace in refusals:
             raise CommandLineError(f"{flag} is not available: {refusals[namespace]}")

@@ -50,18 +50,12 @@ class Measurement:
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
-    parser.add_argument(
-        "--prompt", metavar="TOKENS[,…]", default="128,1024", help="prompt lengths (default: 128,1024)"
-    )
+    lengths = "prompt lengths (default: 128,1024)"
+    parser.add_argument("--prompt", metavar="TOKENS[,…]", default="128,1024", help=lengths)
     parser.add_argument("--output", metavar="TOKENS", type=int, default=128, help="tokens to sample (128)")
     parser.add_argument("--repeat", metavar="TIMES", type=int, default=3, help="runs per figure (3)")
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        nargs="?",
-        const="-",
-        help="write the figures to FILE as JSON, or print them instead of the table",
-    )
+    to_file = "write the figures to FILE as JSON, or print them instead of the table"
+    parser.add_argument("--json", metavar="FILE", nargs="?", const="-", help=to_file)
     add_step_arguments(parser)
     add_model(parser)
     add_flags(parser, only=FLAGS, everything=everything)
@@ -136,9 +130,8 @@ async def measure(engine: Engine, prompt_tokens: int, output_tokens: int, repeat
     runs = [await _one_run(engine, prompt_tokens, output_tokens, seed) for seed in range(repeat + 1)]
     first = statistics.median(first for first, _, _ in runs[1:])
     decode = statistics.median(tokens / seconds if seconds else 0.0 for _, tokens, seconds in runs[1:])
-    return Measurement(
-        prompt_tokens, output_tokens, round(first * 1e3, 2), round(prompt_tokens / first, 1), round(decode, 1)
-    )
+    figures = (round(first * 1e3, 2), round(prompt_tokens / first, 1), round(decode, 1))
+    return Measurement(prompt_tokens, output_tokens, *figures)
 
 
 async def _one_run(

@@ -52,6 +52,10 @@ SETTINGS = (
     "log_level",
 )
 KEY_VARIABLE = "GPT_OSS_SERVER_API_KEY"
+_QUESTION = (
+    "the model, as with --model, if the first word names one; then a question, or - to read it from standard "
+    "input"
+)
 _CANNOT_EDIT = (
     "-a: the embedded demo model was not trained to edit files; expect no usable patch of it. "
     "Give -m openai/gpt-oss-20b for one that can."
@@ -59,39 +63,17 @@ _CANNOT_EDIT = (
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
-    parser.add_argument(
-        "question",
-        nargs="*",
-        metavar="WORD",
-        help="the model, as with --model, if the first word names one; then a question, or - to read it from "
-        "standard input",
-    )
-    parser.add_argument("--url", metavar="URL", help="talk with a running server instead of loading a model")
-    parser.add_argument(
-        "--api-key",
-        dest="url_key",
-        metavar="KEY",
-        help=f"the key for --url; better in the variable {KEY_VARIABLE}",
-    )
-    parser.add_argument(
-        "--effort",
-        "--reasoning-effort",
-        choices=EFFORTS,
-        help="how much the model reasons (default: the server's)",
-    )
-    parser.add_argument("--instructions", metavar="TEXT", help="the developer's instructions to the model")
-    parser.add_argument(
-        "--reasoning",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="show the reasoning (default)",
-    )
-    parser.add_argument(
-        "--history",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="keep what you write in a file of yours, for the arrow keys (default)",
-    )
+    add, switch = parser.add_argument, argparse.BooleanOptionalAction
+    add("question", nargs="*", metavar="WORD", help=_QUESTION)
+    add("--url", metavar="URL", help="talk with a running server instead of loading a model")
+    key = f"the key for --url; better in the variable {KEY_VARIABLE}"
+    add("--api-key", dest="url_key", metavar="KEY", help=key)
+    effort = "how much the model reasons (default: the server's)"
+    add("--effort", "--reasoning-effort", choices=EFFORTS, help=effort)
+    add("--instructions", metavar="TEXT", help="the developer's instructions to the model")
+    add("--reasoning", action=switch, default=True, help="show the reasoning (default)")
+    history = "keep what you write in a file of yours, for the arrow keys (default)"
+    add("--history", action=switch, default=True, help=history)
     chat_tools.add_arguments(parser)
     add_flags(parser, only=SETTINGS, everything=everything)
 
@@ -119,9 +101,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         if question is not None:
             return 0 if conversation.answer(question) else 1
         if reader.interactive:
-            console.out(
-                console.hanging("", f"{talker.introduction}. /help lists the commands, Ctrl-D quits.")
-            )
+            greeting = f"{talker.introduction}. /help lists the commands, Ctrl-D quits."
+            console.out(console.hanging("", greeting))
         Loop(conversation, reader).talk()
     return 0
 
@@ -143,9 +124,8 @@ def _reader(args: argparse.Namespace) -> Reader:
     from gpt_oss_server.cli.chat.reader import History, Reader
     from gpt_oss_server.stores.sealing import state_folder
 
-    history = None
-    if args.history and sys.stdin.isatty():
-        history = History(state_folder() / "chat-history")
+    keeps = args.history and sys.stdin.isatty()
+    history = History(state_folder() / "chat-history") if keeps else None
     return Reader(console.styled("> ", console.BOLD, on=console.colourful(sys.stdout)), history)
 
 

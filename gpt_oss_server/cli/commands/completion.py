@@ -82,9 +82,8 @@ def _bash_words(name: str, value: Value) -> str:
 
 def _bash_value(flag: Flag, value: Value) -> str:
     words = " ".join(value.choices) or ("" if value.files else "any")
-    return (
-        f'                {"|".join(flag.names)}) words="{words}" files="{"yes" if value.files else ""}" ;;'
-    )
+    files = "yes" if value.files else ""
+    return f'                {"|".join(flag.names)}) words="{words}" files="{files}" ;;'
 
 
 def zsh(program: str, commands: Sequence[CommandWords]) -> str:
@@ -145,9 +144,8 @@ def fish(program: str, commands: Sequence[CommandWords]) -> str:
         f"complete -c {program} -n __fish_use_subcommand -s V -l version -d 'show the version'",
     ]
     for command in commands:
-        lines.append(
-            f"complete -c {program} -n __fish_use_subcommand -a {command.name} -d '{command.summary}'"
-        )
+        alone = f"complete -c {program} -n __fish_use_subcommand"
+        lines.append(f"{alone} -a {command.name} -d '{command.summary}'")
         for value, place in ((command.first, "-eq 2"), (command.later, "-gt 2")):
             condition = f"__fish_seen_subcommand_from {command.name}; and {_FISH_WORDS} {place}"
             inside = f"complete -c {program} -n '{condition}'"

@@ -39,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
     parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp, instead of stdio")
     # Not the settings `host` and `port`: those belong to the API server, which may run at the same time.
     parser.add_argument("--host", dest="at", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
-    parser.add_argument(
-        "--port", dest="at_port", default=None, type=int, metavar="PORT", help=f"default: {_PORT}"
-    )
+    parser.add_argument("--port", dest="at_port", type=int, metavar="PORT", help=f"default: {_PORT}")
     add_flags(parser, only=SETTINGS, everything=everything)
 
 

@@ -37,9 +37,8 @@ SETTINGS = (
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do")
-    parser.add_argument(
-        "names", nargs="*", default=[], metavar="ID|FILE", help="ids to export or delete; files to import"
-    )
+    what = "ids to export or delete; files to import"
+    parser.add_argument("names", nargs="*", default=[], metavar="ID|FILE", help=what)
     add_flags(parser, only=SETTINGS, everything=everything)
 
 

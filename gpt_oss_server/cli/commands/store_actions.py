@@ -1,8 +1,4 @@
-"""What `gpt-oss-server store` does: one function for each action.
-
-Takes the names on the command line and the settings. Prints results on standard output and messages about
-them on standard error, and returns the exit code.
-"""
+"""What `gpt-oss-server store` does: one function for each action, which returns the exit code."""
 
 from __future__ import annotations
 
@@ -87,12 +83,11 @@ async def delete(database: Database, names: list[str], settings: Settings) -> in
     if not names:
         raise CommandLineError("Name what to delete: gpt-oss-server store delete resp_…")
 
+    def deletes(tx: Transaction, name: str) -> bool:
+        return delete_response(tx, key_of(name)) or delete_conversation(tx, key_of(name))
+
     def work(tx: Transaction) -> set[str]:
-        return {
-            name
-            for name in names
-            if not (delete_response(tx, key_of(name)) or delete_conversation(tx, key_of(name)))
-        }
+        return {name for name in names if not deletes(tx, name)}
 
     return _report_missing(await database.write(work))
 

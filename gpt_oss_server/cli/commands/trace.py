@@ -30,9 +30,8 @@ _SECONDS = 60.0
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("words", nargs="+", metavar="ID", help="a response's id; or: show FILE")
     parser.add_argument("--url", default="http://127.0.0.1:8000", metavar="URL", help="the server's address")
-    parser.add_argument(
-        "--api-key", dest="url_key", metavar="KEY", help="the key that the server requires, if any"
-    )
+    key = "the key that the server requires, if any"
+    parser.add_argument("--api-key", dest="url_key", metavar="KEY", help=key)
     parser.add_argument("--conversation", action="store_true", help="with the responses before this one")
     parser.add_argument("-o", "--output", metavar="FILE", help="where to save it; else standard output")
     parser.add_argument("--text", action="store_true", help="show: texts and slips without the single tokens")

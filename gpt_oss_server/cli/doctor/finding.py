@@ -42,9 +42,8 @@ async def findings(
     checks: Mapping[str, Check], settings: Settings, *, seconds: float = SECONDS
 ) -> AsyncIterator[tuple[str, Finding]]:
     """In the order of the checks, each as soon as it and those before it have ended."""
-    running = {
-        name: asyncio.create_task(_checked(name, check, settings, seconds)) for name, check in checks.items()
-    }
+    begin = asyncio.create_task
+    running = {name: begin(_checked(name, check, settings, seconds)) for name, check in checks.items()}
     try:
         for name, task in running.items():
             yield name, await task

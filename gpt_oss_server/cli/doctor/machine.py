@@ -160,23 +160,18 @@ def _write_there(folder: Path) -> None:
 
 
 async def _facts() -> dict[str, Any]:
-    """The probe's findings; one process for all checks."""
     return await asyncio.shield(_begun_probe(asyncio.get_running_loop()))
 
 
 @cache
 def _begun_probe(loop: asyncio.AbstractEventLoop) -> asyncio.Task[dict[str, Any]]:
+    """One process for all checks."""
     return loop.create_task(_probe())
 
 
 async def _probe() -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gpt_oss_server.cli.doctor.torch_probe",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    words, pipe = (sys.executable, "-m", "gpt_oss_server.cli.doctor.torch_probe"), asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe)
     out, err = await process.communicate()
     try:
         facts: dict[str, Any] = json.loads(out)

@@ -126,21 +126,17 @@ async def store(settings: Settings) -> Finding:
 
 async def network(settings: Settings) -> Finding:
     """Reaches the hub from which models are downloaded."""
-    used = next(
-        (f"{name}={without_secrets(os.environ[name])}" for name in _PROXIES if os.environ.get(name)), ""
-    )
-    through = f" through the proxy {used}" if used else ""
+    proxy = next(filter(os.environ.get, _PROXIES), None)
+    through = f" through the proxy {proxy}={without_secrets(os.environ[proxy])}" if proxy else ""
     try:
         await asyncio.to_thread(_reach_hub)
     except (OSError, ValueError) as error:
         inner = getattr(error, "reason", error)
         reason = getattr(inner, "strerror", None) or inner
-        return missing(
-            f"{_HUB} cannot be reached{through}: {reason}.",
-            "Models cannot be downloaded: set HTTPS_PROXY, or name a folder that holds the checkpoint. A "
-            "server without a network needs nothing else.",
-            needed=hub_repo(settings.model) is not None and not os.environ.get("HF_HUB_OFFLINE"),
-        )
+        needed = hub_repo(settings.model) is not None and not os.environ.get("HF_HUB_OFFLINE")
+        advice = "Models cannot be downloaded: set HTTPS_PROXY, or name a folder that holds the checkpoint."
+        advice += " A server without a network needs nothing else."
+        return missing(f"{_HUB} cannot be reached{through}: {reason}.", advice, needed=needed)
     return ok(f"{_HUB} answers{through}.")
 
 
@@ -158,11 +154,9 @@ async def keys(settings: Settings) -> Finding:
     if not settings.needs_keys:
         if is_of_this_machine(settings.host):
             return ok("No key is needed, and only this machine can reach the server.")
-        return missing(
-            f"The server needs no key, and --host {settings.host} lets other machines reach it.",
-            "--api-key-file FILE, or keys in the variable GPT_OSS_SERVER_API_KEY.",
-            needed=False,
-        )
+        problem = f"The server needs no key, and --host {settings.host} lets other machines reach it."
+        advice = "--api-key-file FILE, or keys in the variable GPT_OSS_SERVER_API_KEY."
+        return missing(problem, advice, needed=False)
     try:
         owners = keyring_of(settings, known_kinds()).owners
     except SettingsError as error:

@@ -48,13 +48,9 @@ def _gpu(torch: Any) -> dict[str, Any]:
         free, total = torch.cuda.mem_get_info(0)
     except Exception as error:  # as above
         return {"error": _first_line(error) or type(error).__name__}
-    return {
-        "name": properties.name,
-        "capability": [properties.major, properties.minor],
-        "free": free,
-        "total": total,
-        "error": _computes(torch, "cuda"),
-    }
+    capability = [properties.major, properties.minor]
+    memory, error = {"free": free, "total": total}, _computes(torch, "cuda")
+    return {"name": properties.name, "capability": capability, **memory, "error": error}
 
 
 def _triton(torch: Any) -> dict[str, Any]:
@@ -67,10 +63,9 @@ def _triton(torch: Any) -> dict[str, Any]:
         from inference.ops import fused, reference
 
         rows = torch.arange(_SIZE * _SIZE, device="cuda", dtype=torch.float32).reshape(_SIZE, _SIZE)
-        norm, tiny = torch.ones(_SIZE, device="cuda"), 1e-5
-        right = torch.allclose(
-            fused.rms_norm(rows, norm, tiny), reference.rms_norm(rows, norm, tiny), rtol=1e-3
-        )
+        norm = torch.ones(_SIZE, device="cuda")
+        made, expected = (kind.rms_norm(rows, norm, 1e-5) for kind in (fused, reference))
+        right = torch.allclose(made, expected, rtol=1e-3)
     except Exception as error:  # a compiler that is missing, for example
         return {"version": version, "error": f"{type(error).__name__}: {error}"}
     return {"version": version, "error": None if right else "its kernel computes wrongly"}

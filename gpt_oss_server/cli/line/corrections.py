@@ -1,7 +1,6 @@
 """Corrects a command line: what a wrong word means here, and the whole line as it should be.
 
-Takes the words of a command line and the parsers of the commands. Returns None for words that argparse can
-read, else sentences that end with the right line, so that the error alone leads there.
+Words that argparse can read get None, others sentences that end with the right line.
 """
 
 from __future__ import annotations

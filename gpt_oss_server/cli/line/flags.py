@@ -1,7 +1,4 @@
-"""The settings as flags of a command, and the model as its first word.
-
-Takes an argparse parser and fills it from the table of settings. It must not know any command.
-"""
+"""The settings as flags of a command, and the model as its first word. It must not know any command."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _PREFIX = re.compile(r"[a-z]+:")
 
 
 def whole_switches(words: Sequence[str]) -> list[str]:
-    """Gives each switch that may have a value one: the next word if it is meant as one, else `on`.
-
-    argparse would take any next word, such as the model.
-    """
+    """Gives each switch that may have a value the next word if that is meant as one, else `on`."""
     kinds = {option.flag: option.kind for option in OPTIONS if option.kind.valued}
     whole: list[str] = []
     left = list(words)
@@ -65,10 +59,8 @@ def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
     elif rest and word is None and takes_model:
         word = rest.pop(0)
     if rest:
-        raise SettingsError(
-            f"`{parsed.get('command')}` cannot use {shlex.join(rest)}. A flag takes one value; repeat it "
-            "for more."
-        )
+        problem = f"`{parsed.get('command')}` cannot use {shlex.join(rest)}."
+        raise SettingsError(f"{problem} A flag takes one value; repeat it for more.")
     if word is None:
         return
     if parsed.get("model", word) != word:

@@ -1,8 +1,4 @@
-"""argparse's messages as sentences that state what to write.
-
-Takes a message and the arguments of the command. Returns a sentence. A message that it does not know
-stays as it is: argparse words some of them differently in each version of Python.
-"""
+"""argparse's messages as sentences that state what to write. Unknown ones stay: versions of Python differ."""
 
 from __future__ import annotations
 

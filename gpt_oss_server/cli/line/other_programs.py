@@ -17,24 +17,19 @@ class Other(NamedTuple):
 
 
 COMMANDS = {
-    "run": "chat",
-    "generate": "chat",
-    "start": "serve",
-    "server": "serve",
-    "llama-server": "serve",
+    **dict.fromkeys(("run", "generate"), "chat"),
+    **dict.fromkeys(("start", "server", "llama-server"), "serve"),
+    **dict.fromkeys(("ls", "models", "ps", "show"), "list"),
     "download": "pull",
-    "ls": "list",
-    "models": "list",
-    "ps": "list",
-    "show": "list",
     "benchmark": "bench",
     "collect-env": "doctor",
     "info": "version",
 }
+_REMOVE = "Models are folders, which `gpt-oss-server list` names: remove the folder."
 NO_COMMANDS = {
     "stop": "A server ends with Ctrl-C, or SIGTERM to its process.",
-    "rm": "Models are folders, which `gpt-oss-server list` names: remove the folder.",
-    "delete": "Models are folders, which `gpt-oss-server list` names: remove the folder.",
+    "rm": _REMOVE,
+    "delete": _REMOVE,
     "create": "A server serves one checkpoint; --served-model-name gives it further names.",
     "cp": "--served-model-name gives a model further names.",
     "quantize": "gpt-oss checkpoints are quantized already (MXFP4).",
@@ -42,20 +37,13 @@ NO_COMMANDS = {
 
 _ONE_CARD = Other("the model runs on one device, which --device chooses")
 _READ = Other("calls and reasoning are always read")
-_CHECKPOINT = Other("the checkpoint decides")
 # By the flag's name. Values are left out of the corrected line together with their flags.
 FLAGS = {
-    "--tensor-parallel-size": _ONE_CARD,
-    "-tp": _ONE_CARD,
-    "-ngl": _ONE_CARD,
-    "--n-gpu-layers": _ONE_CARD,
+    **dict.fromkeys(("--tensor-parallel-size", "-tp", "-ngl", "--n-gpu-layers"), _ONE_CARD),
     "--gpu-memory-utilization": Other("--kv-memory SIZE sets the memory for keys and values"),
-    "--tool-call-parser": _READ,
-    "--reasoning-parser": _READ,
+    **dict.fromkeys(("--tool-call-parser", "--reasoning-parser"), _READ),
     "--enable-auto-tool-choice": _READ._replace(value=False),
-    "--dtype": _CHECKPOINT,
-    "--flash-attn": _CHECKPOINT,
-    "-fa": _CHECKPOINT,
+    **dict.fromkeys(("--dtype", "--flash-attn", "-fa"), Other("the checkpoint decides")),
     "--jinja": Other("Harmony is built in", value=False),
     "--think": Other("here --effort", instead="--effort"),
     "--hidethinking": Other("here --no-reasoning", value=False, instead="--no-reasoning"),

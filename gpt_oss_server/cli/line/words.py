@@ -1,7 +1,4 @@
-"""What can follow on a command line: the commands, and the flags and the words of each.
-
-Takes the parsers. Returns data that the script of any shell is written from.
-"""
+"""What can follow on a command line: the commands, and the flags and the words of each, for any shell."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a terminal shows once a server can generate: the model, its addresses, and a request to try.
-
-Takes the settings and the facts of the engine. Returns text whose lines end between words and fit
-the terminal.
-"""
+"""What a terminal shows once a server can generate: the model, its addresses, and a request to try."""
 
 from __future__ import annotations
 
@@ -46,9 +42,8 @@ def _row(label: str, text: str) -> str:
 
 
 def _further_names(settings: Settings, model: EngineInfo) -> str:
-    names = [
-        name for name in dict.fromkeys(settings.served_model_name) if name not in (model.name, ANY_MODEL)
-    ]
-    if ANY_MODEL in settings.served_model_name:
+    names = [*dict.fromkeys((model.name, *settings.served_model_name))]
+    if ANY_MODEL in names:
+        names.remove(ANY_MODEL)
         names.append("any other name")
-    return ", ".join([model.name, *names]) if names else ""
+    return ", ".join(names) if len(names) > 1 else ""

@@ -70,10 +70,7 @@ class Rest:
             self._positions = self._after(token)
 
     def take_fitting(self, tokens: Sequence[int]) -> int:
-        """Takes the tokens up to the first that does not fit, and returns their number.
-
-        All of them, where those before did not fit.
-        """
+        """Takes the tokens up to the first misfit, or all after an earlier one, and returns their number."""
         if not self._positions:
             return len(tokens)
         for count, token in enumerate(tokens):
@@ -105,8 +102,6 @@ class Rest:
             self._free = free
             return free
         for character in text:
-            if not spelt:
-                break
             spelt = self._after_character(spelt, character)
         return free | spelt
 

@@ -27,17 +27,13 @@ def health_router(served: Served, health: Health) -> APIRouter:
 
     @router.api_route("/health", methods=["GET", "HEAD"])
     async def whole() -> Response:
-        failing = health.problem is not None
+        failing, counters = health.problem is not None, served.counters.snapshot()
         state: dict[str, object] = {
             "status": "failing" if failing else "draining" if health.draining else "ok",
             "version": __version__,
             "ready": health.refusal is None,
             "model": served.model.name,
-            "counters": {
-                **served.counters.snapshot(),
-                "tools": served.tool_counters(),
-                "engine": served.model.counters(),
-            },
+            "counters": {**counters, "tools": served.tool_counters(), "engine": served.model.counters()},
         }
         if failing:
             state["problem"] = health.problem

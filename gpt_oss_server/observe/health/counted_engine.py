@@ -1,8 +1,4 @@
-"""Counts the failures of an engine that cannot be checked, such as a user's own.
-
-Takes such an engine and returns one that can be checked. The project's engines are returned as they are: each
-knows more about itself than its failures.
-"""
+"""Counts the failures of an engine that cannot be checked, such as a user's own. The project's can be."""
 
 from __future__ import annotations
 

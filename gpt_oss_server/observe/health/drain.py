@@ -30,11 +30,9 @@ class ExitCode(IntEnum):
 class BackgroundWork(Protocol):
     async def drained(self) -> None:
         """Returns when no background work is left."""
-        ...
 
     async def end_late_work(self) -> int:
         """Hands background work over, and ends all other work; returns how much could not be handed over."""
-        ...
 
 
 class Drain:

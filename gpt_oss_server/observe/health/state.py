@@ -1,8 +1,4 @@
-"""What a server reports of itself: the problem of its engine, and whether it is draining.
-
-Takes an engine, which it checks every few seconds, and the beginning of the drain. Calls back when the engine
-has failed for good.
-"""
+"""What a server reports of itself: the problem of its engine, and whether it is draining."""
 
 from __future__ import annotations
 

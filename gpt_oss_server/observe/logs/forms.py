@@ -1,7 +1,4 @@
-"""The two forms of a line of the log: text for people, JSON for programs.
-
-Takes records of `logging`, which may have `fields`. Returns one line each.
-"""
+"""The two forms of a line of the log: text for people, JSON for programs. Records may have `fields`."""
 
 from __future__ import annotations
 

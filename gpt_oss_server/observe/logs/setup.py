@@ -1,8 +1,4 @@
-"""Sets up the log of a process: its level, its form, and which lines of requests it has.
-
-Takes the settings. Every line of the process goes to standard error, those of uvicorn and of exceptions that
-nothing caught too.
-"""
+"""Sets up the log of a process on standard error: its level, its form, and which lines of requests it has."""
 
 from __future__ import annotations
 

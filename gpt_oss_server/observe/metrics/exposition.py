@@ -1,13 +1,12 @@
-"""Writes the figures in the format that Prometheus reads.
+"""Writes the figures in the format that Prometheus reads, under this server's names, vLLM's, or both.
 
-Takes figures and their values as they are now. Returns the families that prometheus_client writes, under this
-server's names, vLLM's, or both, and its own figures of the process. It must not know where values come from.
+It must not know where values come from.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -56,12 +55,9 @@ class Exposition(Collector):
                 summed = {labels: vllm_names.summed(figure, values[figure])}
                 yield _family(vllm_names.PREFIX + name, figure, vllm_names.LABELS, summed)
         reasons = vllm_names.successes(values.get(TURNS, {}))
-        yield _family(
-            vllm_names.PREFIX + vllm_names.SUCCESS,
-            TURNS,
-            (*vllm_names.LABELS, vllm_names.REASON),
-            {(*labels, reason): count for reason, count in reasons.items()},
-        )
+        by_reason = {(*labels, reason): count for reason, count in reasons.items()}
+        own_labels = (*vllm_names.LABELS, vllm_names.REASON)
+        yield _family(vllm_names.PREFIX + vllm_names.SUCCESS, TURNS, own_labels, by_reason)
 
 
 def _family(name: str, figure: Figure, labels: Labels, values: Mapping[Labels, Value]) -> Metric:
@@ -81,9 +77,5 @@ def _family(name: str, figure: Figure, labels: Labels, values: Mapping[Labels, V
 
 def _buckets(figure: Figure, histogram: Histogram) -> list[tuple[str, float]]:
     """The bounds, each with the number of observations up to it."""
-    total = 0
-    found: list[tuple[str, float]] = []
-    for bound, count in zip((*figure.bounds, math.inf), histogram.counts, strict=True):
-        total += count
-        found.append(("+Inf" if bound == math.inf else str(bound), float(total)))
-    return found
+    bounds = (*map(str, figure.bounds), "+Inf")
+    return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))

@@ -1,7 +1,6 @@
 """The values of figures: counts, gauges and histograms, each by its labels.
 
-Takes additions and observations, on the event loop. Returns the values of a figure as they are now. It must
-not know how they are written out.
+It must not know how they are written out.
 """
 
 from __future__ import annotations
@@ -70,15 +69,10 @@ class Figures:
         histogram.sum += times[-1] - times[0]
 
     def _histogram(self, figure: Figure, labels: Labels) -> Histogram:
-        of_figure = self._histograms.setdefault(figure, {})
-        histogram = of_figure.get(labels)
-        if histogram is None:
-            histogram = of_figure[labels] = figure.empty()
-        return histogram
+        return self._histograms.setdefault(figure, {}).setdefault(labels, figure.empty())
 
     def values(self, figure: Figure) -> Mapping[Labels, Value]:
         """By labels. A figure without labels has a value before anything happened."""
         if figure.kind == "histogram":
-            found = self._histograms.get(figure, {})
-            return found or ({} if figure.labels else {(): figure.empty()})
-        return self._numbers.get(figure, {}) or ({} if figure.labels else {(): 0})
+            return self._histograms.get(figure) or ({} if figure.labels else {(): figure.empty()})
+        return self._numbers.get(figure) or ({} if figure.labels else {(): 0})

@@ -1,7 +1,6 @@
 """Figures of HTTP: requests by the template of their route, and how many are being answered.
 
-Takes what `Edge` reports of each request. Paths and methods that no route knows count as one, so that a
-client cannot make up new series.
+Paths and methods that no route knows count as one, so that a client cannot make up new series.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How late the event loop runs what is due: all streams, requests and pings of the process wait as long.
-
-Takes nothing. Observes four times a second how late its own timer was.
-"""
+"""How late the event loop runs a timer that is due: all streams, requests and pings wait as long."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""All figures of one server: who counts them, and their values now.
-
-Takes the parts of a server. Returns the values when Prometheus asks: what was counted, and what the engine,
-the tools, the stores and the runs in progress know at that moment.
-"""
+"""All figures of one server: what was counted, and what its parts know when Prometheus asks."""
 
 from __future__ import annotations
 
@@ -66,7 +62,7 @@ class Metrics:
 
     def values(self, served: Served, background: int) -> Mapping[Figure, Mapping[Labels, Value]]:
         self.runs.look()
-        counted = {figure: self.figures.values(figure) for figure in table.TABLE if _is_counted(figure)}
+        counted = {figure: self.figures.values(figure) for figure in table.TABLE if figure not in _READ}
         return {
             **counted,
             table.SERVER: {(__version__, served.model.name): 1},
@@ -94,17 +90,15 @@ class Metrics:
         return {figure: {(): measures[name]} for name, figure in table.ENGINE.items() if name in measures}
 
     def _of_store(self) -> dict[Figure, Mapping[Labels, Value]]:
-        size = self._size
-        if size is None:
+        if (size := self._size) is None:
             return {}
         objects: dict[Labels, Value] = {("response",): size.responses, ("conversation",): size.conversations}
         return {table.STORED: objects, table.STORED_BYTES: {(): size.bytes}}
 
     async def _size_store(self, served: Served) -> None:
         """Asks the store what it holds, from time to time. Only the first caller waits for the answer."""
-        if self._sizing is not None and not self._sizing.done():
-            return
-        if time.monotonic() - self._sized_at < _SIZE_IS_FRESH:
+        is_sizing = self._sizing is not None and not self._sizing.done()
+        if is_sizing or time.monotonic() - self._sized_at < _SIZE_IS_FRESH:
             return
         self._sizing = asyncio.create_task(self._ask_store(served))
         if self._size is None:
@@ -126,10 +120,6 @@ def _load_exposition() -> type[Exposition]:
     from gpt_oss_server.observe.metrics.exposition import Exposition
 
     return Exposition
-
-
-def _is_counted(figure: Figure) -> bool:
-    return figure not in _READ
 
 
 _SLIPS = (*map(str, SlipKind), *map(str, WarningKind))

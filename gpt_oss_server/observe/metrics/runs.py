@@ -1,7 +1,6 @@
 """Figures of runs: how turns ended, how long they took, and their tokens.
 
-Takes runs when they begin and end; what still runs is read when Prometheus asks, so that a long answer counts
-while it is generated. It must not know how figures are written out.
+What still runs is read when Prometheus asks, so that a long answer counts while it is generated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Figures of the stores: their operations, and what they hold.
-
-Takes the stores of a server. Returns the same stores, which count each operation and its time. It must not
-know how a store works; the names of operations are those of the stores' protocols.
-"""
+"""Figures of the stores' operations, named as in their protocols. It must not know how a store works."""
 
 from __future__ import annotations
 
@@ -43,10 +39,10 @@ class _Measured:
         return _Measured(cast(Any, self._store).of(owner), self._name, self._figures)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if name.startswith("_") or not inspect.iscoroutinefunction(found):
-            return found
-        operation = self._measuring(name, found)
+        part = getattr(self._store, name)
+        if name.startswith("_") or not inspect.iscoroutinefunction(part):
+            return part
+        operation = self._measuring(name, part)
         setattr(self, name, operation)  # the next look finds it without this method
         return operation
 

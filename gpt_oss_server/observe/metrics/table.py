@@ -1,8 +1,4 @@
-"""The table of figures: a row for each, with its help text, labels and buckets.
-
-The rows that `ENGINE` lists are read from the engine when Prometheus asks; all others are counted as things
-happen. docs/metrics-reference.md is made from this table.
-"""
+"""The table of figures, from which docs/metrics-reference.md is made."""
 
 from __future__ import annotations
 
@@ -113,7 +109,7 @@ ENGINE: dict[str, Figure] = {
     "drafted_tokens": DRAFTED,
     "accepted_tokens": ACCEPTED,
 }
-"""The engine's measures, by the names that it gives them."""
+"""The engine's measures, by the names that it gives them: they are read when Prometheus asks."""
 
 # --- tools, stores, background runs --------------------------------------------------------------------
 

@@ -1,8 +1,4 @@
-"""The same figures under the names of vLLM's server, which dashboards and autoscalers know.
-
-Takes the values of this server's figures. Returns vLLM's families, with its labels. Only names whose meaning
-is the same are here; docs/metrics-reference.md lists them.
-"""
+"""The same figures under the names and labels of vLLM's server, as far as their meaning is the same."""
 
 from __future__ import annotations
 
@@ -37,13 +33,8 @@ NAMES: dict[Figure, str] = {
     table.OUTPUT_SIZE: "request_generation_tokens",
 }
 SUCCESS = "request_success"
-_REASONS = {
-    "completed": "stop",
-    "incomplete": "length",
-    "failed": "error",
-    "cancelled": "abort",
-    "disconnected": "abort",
-}
+_REASONS = {"completed": "stop", "incomplete": "length", "failed": "error"}
+_REASONS |= dict.fromkeys(("cancelled", "disconnected"), "abort")
 
 
 def summed(figure: Figure, values: Mapping[Labels, Value]) -> Value:
@@ -60,8 +51,8 @@ def summed(figure: Figure, values: Mapping[Labels, Value]) -> Value:
 
 def successes(turns: Mapping[Labels, Value]) -> dict[str, float]:
     """Ended turns by vLLM's reasons, from those by API and status. All reasons have a value."""
-    found: Counter[str] = Counter(dict.fromkeys(_REASONS.values(), 0))
+    counts: Counter[str] = Counter(dict.fromkeys(_REASONS.values(), 0))
     for (_, status), value in turns.items():
         if status in _REASONS and not isinstance(value, Histogram):
-            found[_REASONS[status]] += int(value)
-    return dict(found)
+            counts[_REASONS[status]] += int(value)
+    return dict(counts)

@@ -1,7 +1,4 @@
-"""What spans and metrics have in common: the names of OpenTelemetry's conventions for generative AI.
-
-They are still in development there; the buckets are those that they recommend.
-"""
+"""The names and buckets of OpenTelemetry's conventions for generative AI, which are still in development."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Where traces and metrics go: the setting, and OpenTelemetry's standard variables.
-
-Takes the settings and the environment. Returns for each signal whether it is sent, and to which URL. Raises
-`SettingsError` for what cannot work. Needs no package of OpenTelemetry's.
-"""
+"""Where traces and metrics go: the setting, and OpenTelemetry's standard variables, without its packages."""
 
 from __future__ import annotations
 
@@ -41,10 +37,11 @@ TRACES, METRICS = SIGNALS = (Signal("traces"), Signal("metrics"))
 
 def is_sent(signal: Signal, settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the signal has a destination. Raises `SettingsError` if that cannot be one."""
-    given = settings.otel_endpoint
-    if given is not None:
-        _check(given)
-        return not signal.is_switched_off(environment) and not _is_of_another(signal, given)
+    url = settings.otel_endpoint
+    if url is not None:
+        _check(url)
+        is_of_another = any(url.endswith(other.path) for other in SIGNALS if other is not signal)
+        return not signal.is_switched_off(environment) and not is_of_another
     if signal.is_switched_off(environment) or not any(map(environment.get, signal.variables("ENDPOINT"))):
         return False
     _check_protocol(signal, environment)
@@ -53,15 +50,8 @@ def is_sent(signal: Signal, settings: Settings, environment: Mapping[str, str] =
 
 def url_of(signal: Signal, settings: Settings) -> str | None:
     """None: the SDK reads it from the variables."""
-    given = settings.otel_endpoint
-    if given is None:
-        return None
-    return given if given.endswith(signal.path) else given.rstrip("/") + signal.path
-
-
-def _is_of_another(signal: Signal, url: str) -> bool:
-    """Whether the URL is that of another signal alone."""
-    return any(url.endswith(other.path) for other in SIGNALS if other is not signal)
+    url = settings.otel_endpoint
+    return url if url is None or url.endswith(signal.path) else url.rstrip("/") + signal.path
 
 
 def _check(endpoint: str) -> None:

@@ -1,7 +1,6 @@
-"""The span of a request of the API, from its head to the end of its answer's body.
+"""The span of a request of the API, which continues the trace of the client's `traceparent`.
 
-Takes requests within `Edge`. Continues the trace of the client's `traceparent`. A WebSocket has no span of
-its own: it may stay open for hours; its turns continue the trace of its handshake.
+A WebSocket, which may stay open for hours, has none: its turns continue the trace of its handshake.
 """
 
 from __future__ import annotations
@@ -63,11 +62,8 @@ class HttpSpans:
 
 
 def _context_of(scope: Scope) -> context.Context:
-    carrier = {
-        name.decode("latin-1"): value.decode("latin-1")
-        for name, value in scope["headers"]
-        if name in _CARRIED
-    }
+    carried = (header for header in scope["headers"] if header[0] in _CARRIED)
+    carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in carried}
     return TraceContextTextMapPropagator().extract(carrier)
 
 

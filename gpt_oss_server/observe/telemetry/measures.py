@@ -1,7 +1,6 @@
-"""Metrics of runs and tools for OpenTelemetry, by the GenAI conventions.
+"""Metrics of runs and tools for OpenTelemetry, recorded when they end and never per token.
 
-Takes what runs and tools report when they end. Records it in the histograms of a meter: nothing is recorded
-per token. Only an operator chooses what an attribute says: a series per text of a client would have no bound.
+No attribute has a text of a client: a series for each would have no bound.
 """
 
 from __future__ import annotations
@@ -26,19 +25,15 @@ class Measures:
 
     def __init__(self, meter: Meter) -> None:
         def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
-            return meter.create_histogram(
-                f"gen_ai.{name}", unit, description, explicit_bucket_boundaries_advisory=bounds
-            )
+            advised = {"explicit_bucket_boundaries_advisory": bounds}
+            return meter.create_histogram(f"gen_ai.{name}", unit, description, **advised)
 
         seconds = names.SECONDS
         self._tokens = histogram("client.token.usage", "{token}", "The tokens of a request.", names.TOKENS)
         self._operation = histogram("client.operation.duration", "s", "The time of a request.", seconds)
         self._request = histogram("server.request.duration", "s", "The time of a request.", seconds)
         self._first = histogram(
-            "server.time_to_first_token",
-            "s",
-            "From the arrival to the first token.",
-            names.FIRST_TOKEN,
+            "server.time_to_first_token", "s", "From the arrival to the first token.", names.FIRST_TOKEN
         )
         self._per_token = histogram(
             "server.time_per_output_token", "s", "The mean time of a token after the first.", names.PER_TOKEN

@@ -1,8 +1,7 @@
 """The spans of runs: one for each turn's run, within it one for each generation and each run of a tool.
 
-Takes what runs report. Starts and ends spans with the attributes of the GenAI conventions. Errors are their
-codes: their sentences may quote a client. While a tool runs, its span is the current one, so that an MCP
-server learns of it.
+Errors are their codes: their sentences may quote a client. While a tool runs, its span is the current one, so
+that an MCP server learns of it.
 """
 
 from __future__ import annotations
@@ -73,14 +72,10 @@ class TurnSpans:
         self._generations: dict[int, Span] = {}
 
     def began(self, span: MeasuredSpan) -> None:
-        attributes = {
-            names.OPERATION: _GENERATION,
-            names.PROVIDER_NAME: names.PROVIDER,
-            names.MODEL: self._model,
-        }
-        started = self._tracer.start_span(
-            f"{_GENERATION} {self._model}", self._within, kind=SpanKind.CLIENT, attributes=attributes
-        )
+        name, kind = f"{_GENERATION} {self._model}", SpanKind.CLIENT
+        attributes = {names.PROVIDER_NAME: names.PROVIDER, names.MODEL: self._model}
+        attributes[names.OPERATION] = _GENERATION
+        started = self._tracer.start_span(name, self._within, kind=kind, attributes=attributes)
         self._generations[id(span)] = started
         span.trace = _traceparent(started)
 
@@ -104,11 +99,8 @@ class TurnSpans:
     @contextmanager
     def tool(self, recipient: str) -> Iterator[WatchedTool]:
         name = recipient if _NAME.match(recipient) else recipient.partition(".")[0][:128]
-        attributes = {
-            names.OPERATION: names.EXECUTE_TOOL,
-            names.TOOL_NAME: name,
-            "gen_ai.tool.type": "extension",
-        }
+        attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
+        attributes["gen_ai.tool.type"] = "extension"
         span = self._tracer.start_span(f"{names.EXECUTE_TOOL} {name}", self._within, attributes=attributes)
         token = context.attach(trace.set_span_in_context(span))
         watched = WatchedTool(recipient)

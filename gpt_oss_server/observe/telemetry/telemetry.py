@@ -1,7 +1,6 @@
-"""What of a server OpenTelemetry observes: its spans, and its metrics by the GenAI conventions.
+"""The spans and metrics of a server, for the providers of the caller or those that the settings name.
 
-Takes the settings and the environment, or providers of the caller's own. Returns a `Telemetry`, which does
-nothing where nothing takes a signal. Sending needs the packages of `gpt-oss-server[otel]`.
+Where nothing takes a signal, `Telemetry` does nothing. Sending needs the packages of `gpt-oss-server[otel]`.
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ class Telemetry:
 
     def run_observers(self, models: Sequence[str]) -> list[RunObserver]:
         """`models` are the names that a figure may have; a client may choose others."""
-        found: list[RunObserver] = []
+        observers: list[RunObserver] = []
         if self._measures is not None:
             self._measures.models = models
-            found.append(self._measures)
+            observers.append(self._measures)
         if self.tracer is not None:
             from gpt_oss_server.observe.telemetry.run_spans import RunSpans
 
-            found.append(RunSpans(self.tracer))
-        return found
+            observers.append(RunSpans(self.tracer))
+        return observers
 
     def on_tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         if self._measures is not None:

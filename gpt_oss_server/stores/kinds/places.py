@@ -1,7 +1,4 @@
-"""Where a store is, and what the operator reads about it.
-
-Takes the `--store` setting. Returns the path of a file, and the greeting's line.
-"""
+"""Where the store of `--store` is, and what the operator reads about it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The table of the kinds of stores.
-
-A new kind needs a module that implements `Store` and `EventLogs`, a row here, and its name in the setting's
-row.
-"""
+"""The kinds of stores. A new one needs its module, a row here, and its name in the row of the setting."""
 
 from __future__ import annotations
 
@@ -50,9 +46,9 @@ def open_database(place: str) -> Database:
     """The database at `place`, for commands. Raises `SettingsError` for a store that is none."""
     opens = DATABASES.get(place.partition(":")[0])
     if opens is None:
+        kinds = "--store sqlite, --store sqlite:PATH or --store postgres://…"
         raise SettingsError(
-            f"--store {place} keeps nothing outside of a running server. Name a store: --store sqlite, "
-            "--store sqlite:PATH or --store postgres://…"
+            f"--store {place} keeps nothing outside of a running server. Name a store: {kinds}"
         )
     return opens(place)
 
@@ -61,14 +57,8 @@ def _in_memory(place: str, settings: Settings) -> Stores:
     if place != "memory":
         raise SettingsError(f"store must be memory without a place, not {place!r}.")
     bounds = Bounds.from_settings(settings)
-    database = MemoryDatabase(
-        replace(
-            bounds,
-            responses=bounds.responses or _MOST_IN_MEMORY,
-            conversations=bounds.conversations or _MOST_IN_MEMORY,
-            bytes=bounds.bytes or _BYTES_IN_MEMORY,
-        )
-    )
+    counts = {name: getattr(bounds, name) or _MOST_IN_MEMORY for name in ("responses", "conversations")}
+    database = MemoryDatabase(replace(bounds, **counts, bytes=bounds.bytes or _BYTES_IN_MEMORY))
     return Stores(
         SqlStore(database),
         MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
@@ -120,15 +110,13 @@ def _postgres(place: str) -> Database:
     return PostgresDatabase(place)
 
 
+# By the part of the setting before the first colon.
 DATABASES: dict[str, Callable[[str], Database]] = {
     "sqlite": _sqlite,
     "postgres": _postgres,
     "postgresql": _postgres,
 }
-"""The opener of each database, by the part of the setting before the first colon."""
-
 KINDS: dict[str, Callable[[str, Settings], Stores]] = {
     "memory": _in_memory,
     **dict.fromkeys(DATABASES, _in_database),
 }
-"""The opener of each kind, by the part of the setting before the first colon."""

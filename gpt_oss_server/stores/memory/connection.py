@@ -1,8 +1,7 @@
-"""The store of one connection: its responses with `store: false`, on top of the store for the others.
+"""The store of one WebSocket: its responses with `store: false`, on top of the store for the others.
 
-Takes responses of one WebSocket. Returns them by id: unstored ones for as long as the connection lives and
-its bounds allow; all others, also those of other connections, from the store below. A chain stays within one
-store: if a turn's parent is in the other store, the turn begins a chain.
+Unstored responses last as long as the connection lives and its bounds allow. A chain stays within one store:
+if a turn's parent is in the other store, the turn begins a chain.
 """
 
 from __future__ import annotations

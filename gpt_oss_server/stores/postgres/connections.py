@@ -1,12 +1,9 @@
-"""Connections to Postgres, and transactions on them.
-
-Takes a URL. Returns connections whose statements are in the server's own schema. Raises sentences where the
-URL, the database or the `psycopg` package cannot be used.
-"""
+"""Connections to Postgres, and transactions on them. Statements are in the server's own schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.settings import SettingsError
@@ -63,14 +60,14 @@ def read_url(url: str) -> str:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
     except ImportError as error:
-        raise SettingsError(
-            "--store postgres://… needs the psycopg package: install gpt-oss-server[postgres]."
-        ) from error
+        advice = "install gpt-oss-server[postgres]"
+        raise SettingsError(f"--store postgres://… needs the psycopg package: {advice}.") from error
     try:
         options = conninfo_to_dict(url)
     except psycopg.Error as error:
+        problem = str(error).strip()
         raise SettingsError(
-            f"--store must be a URL such as postgres://user@host/database: {str(error).strip()}."
+            f"--store must be a URL such as postgres://user@host/database: {problem}."
         ) from error
     return make_conninfo("", **{**_WAITS, **options})
 
@@ -103,14 +100,10 @@ def connect(conninfo: str, *, thread: str | None = None) -> psycopg.Connection[A
 
 def prepare(conninfo: str, place: str) -> None:
     """Creates the schema and its newest tables, one server at a time."""
-    connection = connect(conninfo)
-    try:
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
-            schema = connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
-            if schema == (None,):
-                connection.execute(f"CREATE SCHEMA {SCHEMA}")
-            migrate(PostgresTransaction(connection), place)
-            connection.execute(_COMMITS)
-    finally:
-        connection.close()
+    with closing(connect(conninfo)) as connection, connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
+        schema = connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
+        if schema == (None,):
+            connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        migrate(PostgresTransaction(connection), place)
+        connection.execute(_COMMITS)

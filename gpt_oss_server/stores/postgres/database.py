@@ -1,10 +1,9 @@
 """A Postgres database: threads with a connection each, which survive a restart of the database.
 
-Takes functions of a transaction. A transaction that fails for a passing reason runs again until the patience
-ends: the connection broke, the database starts or stops, or another transaction was in the way. If the
-connection breaks during a commit, the database is asked whether the commit took effect: each thread has a
-row in a table of commits, which holds the number of its last transaction. Postgres' own ids of transactions
-would not do, because it may use one again after a crash.
+A transaction that fails for a passing reason (the connection broke, the database starts or stops, another
+transaction was in the way) runs again until the patience ends. If the connection breaks during a commit, the
+database is asked whether it took effect: each thread has a row in a table of commits, which holds the number
+of its last transaction. Postgres may use its own ids of transactions again after a crash.
 """
 
 from __future__ import annotations
@@ -154,9 +153,8 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 self._discard_unusable()
                 if not _passes(error) or time.monotonic() + pause > until:
-                    raise StoreUnavailable(
-                        f"The store {self._place} failed: {_first_line(error)}. Try again in a moment."
-                    ) from error
+                    problem = f"The store {self._place} failed: {_first_line(error)}."
+                    raise StoreUnavailable(f"{problem} Try again in a moment.") from error
             self._closing.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             if self._closing.is_set():
@@ -197,8 +195,7 @@ class PostgresDatabase:
     def _discard_unusable(self) -> bool:
         """Returns whether the thread's connection was, so that the next attempt makes one.
 
-        A connection that broke at the wrong moment is not always closed: it may be stuck in the middle of a
-        pipeline or a transaction, where each further statement fails too.
+        One that broke in the middle of a pipeline or a transaction may be open, and each statement fails.
         """
         from psycopg.pq import PipelineStatus, TransactionStatus
 

@@ -1,8 +1,7 @@
 """Hears what other servers announce in Postgres: one thread with a connection of its own.
 
-Takes a connection string. Calls back with the topic of each announcement, and knows whether announcements
-arrive at all: the database may be down, or a pool in between may swallow them. What is announced while it
-does not hear is lost, so nothing may depend on it but the time until the next look.
+It knows whether announcements arrive at all: the database may be down, or a pool in between may swallow them.
+Those are lost, so nothing may depend on one but the time until the next look.
 """
 
 from __future__ import annotations

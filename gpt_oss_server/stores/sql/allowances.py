@@ -1,8 +1,4 @@
-"""Limits per minute in a table, for all servers that share it.
-
-Takes charges, each on an allowance: an amount that may be used up, and that grows again steadily. Returns
-what is left. All times are the database's, so that the servers' clocks do not matter.
-"""
+"""Limits per minute in a table, for all servers that share it. All times are the database's."""
 
 from __future__ import annotations
 
@@ -38,12 +34,10 @@ class SqlAllowances:
 
 def _take(tx: Transaction, charge: Charge) -> Left:
     limit, rate = float(charge.limit), charge.limit / 60
-    tx.run(
-        "INSERT INTO allowances (name, amount, counted_at) VALUES (?, ?, {now})"
-        " ON CONFLICT (name) DO NOTHING",
-        charge.name,
-        limit,
+    sql = (
+        "INSERT INTO allowances (name, amount, counted_at) VALUES (?, ?, {now}) ON CONFLICT (name) DO NOTHING"
     )
+    tx.run(sql, charge.name, limit)
     sql = f"UPDATE allowances SET amount = {_GROWN}, counted_at = {{now}} WHERE name = ? RETURNING amount"
     [[amount]] = tx.rows(sql, rate, limit, limit, rate, charge.name)
     if amount < charge.amount:
@@ -54,8 +48,5 @@ def _take(tx: Transaction, charge: Charge) -> Left:
 
 def lock_allowance(tx: Transaction, name: str) -> None:
     """Until the end of the transaction, other transactions that lock this name wait."""
-    tx.run(
-        "INSERT INTO allowances (name, amount, counted_at) VALUES (?, 0, {now})"
-        " ON CONFLICT (name) DO UPDATE SET counted_at = {now}",
-        name,
-    )
+    sql = "INSERT INTO allowances (name, amount, counted_at) VALUES (?, 0, {now})"
+    tx.run(f"{sql} ON CONFLICT (name) DO UPDATE SET counted_at = {{now}}", name)

@@ -1,7 +1,7 @@
 """Records as bytes, and texts as keys of a table.
 
-Takes plain records and returns bytes, and the same records from those bytes. Bodies are JSON in bytes rather
-than a database's JSON or text, which refuse or change some characters. Token ids are little-endian int32.
+Bodies are JSON in bytes, as a database's own JSON and text refuse or change some characters. Token ids are
+little-endian int32.
 """
 
 from __future__ import annotations
@@ -72,11 +72,9 @@ def decode_tokens(content: bytes) -> tuple[int, ...]:
 
 def encode_addition(added: Addition) -> bytes:
     """The length of the JSON, the JSON, and the tokens of all segments."""
-    heads = [
-        (segment.role, len(segment.tokens), _set_fields(segment, _SEGMENT)) for segment in added.segments
-    ]
+    heads = [(part.role, len(part.tokens), _set_fields(part, _SEGMENT)) for part in added.segments]
     encoded = to_bytes({"segments": heads, **_set_fields(added, _CALLS)})
-    tokens = [encode_tokens(segment.tokens) for segment in added.segments]
+    tokens = [encode_tokens(part.tokens) for part in added.segments]
     return b"".join((_LENGTH.pack(len(encoded)), encoded, *tokens))
 
 

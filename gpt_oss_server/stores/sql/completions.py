@@ -25,18 +25,12 @@ class SqlCompletions:
     async def put(self, stored: StoredCompletion) -> None:
         key, body = key_of(stored.id), to_bytes(stored.completion)
         messages = to_bytes(stored.messages)
+        row = (key, len(body) + len(messages), body, messages, self._owner)
 
         def work(tx: Transaction) -> None:
             delete_completion(tx, key)
-            tx.run(
-                "INSERT INTO completions (id, stored_at, size, body, messages, owner)"
-                " VALUES (?, {now}, ?, ?, ?, ?)",
-                key,
-                len(body) + len(messages),
-                body,
-                messages,
-                self._owner,
-            )
+            columns = "id, stored_at, size, body, messages, owner"
+            tx.run(f"INSERT INTO completions ({columns}) VALUES (?, {{now}}, ?, ?, ?, ?)", *row)
 
         await self._database.write(work)
 
@@ -77,15 +71,11 @@ def _page(
     tx: Transaction, owner: str, after: str | None, most: int, newest_first: bool
 ) -> list[Completion] | None:
     order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
-    if after is None:
-        sql = f"SELECT body FROM completions WHERE owner = ? ORDER BY position {order} LIMIT ?"
-        return [from_bytes(body) for [body] in tx.rows(sql, owner, most)]
-    sql = "SELECT position FROM completions WHERE id = ? AND owner = ?"
-    rows = tx.rows(sql, key_of(after), owner)
-    if not rows:
-        return None
-    sql = (
-        f"SELECT body FROM completions WHERE owner = ? AND position {sign} ?"
-        f" ORDER BY position {order} LIMIT ?"
-    )
-    return [from_bytes(body) for [body] in tx.rows(sql, owner, rows[0][0], most)]
+    where, values = "owner = ?", [owner]
+    if after is not None:
+        sql = "SELECT position FROM completions WHERE id = ? AND owner = ?"
+        if not (rows := tx.rows(sql, key_of(after), owner)):
+            return None
+        where, values = f"owner = ? AND position {sign} ?", [owner, rows[0][0]]
+    sql = f"SELECT body FROM completions WHERE {where} ORDER BY position {order} LIMIT ?"
+    return [from_bytes(body) for [body] in tx.rows(sql, *values, most)]

@@ -1,7 +1,6 @@
-"""Conversations in tables: the statements of one transaction.
+"""Conversations in tables: the statements of one transaction. It must not know threads or the event loop.
 
-Takes conversations, parts and ids. Returns rows as records. A conversation holds the link of its last part,
-and each link its parent. It must not know threads or the event loop.
+A conversation holds the link of its last part, and each link its parent.
 """
 
 from __future__ import annotations
@@ -40,17 +39,13 @@ def insert_conversation(
     tx: Transaction, conversation: StoredConversation, changed_at: float | None = None
 ) -> bool:
     """Stores a conversation without parts, unless one of its id exists."""
-    is_new = tx.run(
+    sql = (
         "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata, owner)"
-        " VALUES (?, ?, COALESCE(?, {now}), ?, NULL, 0, ?, ?) ON CONFLICT (id) DO NOTHING",
-        key_of(conversation.id),
-        conversation.created_at,
-        changed_at,
-        conversation.version,
-        to_bytes(dict(conversation.metadata)),
-        conversation.owner,
+        " VALUES (?, ?, COALESCE(?, {now}), ?, NULL, 0, ?, ?) ON CONFLICT (id) DO NOTHING"
     )
-    return bool(is_new)
+    key, metadata = key_of(conversation.id), to_bytes(dict(conversation.metadata))
+    content = (conversation.version, metadata, conversation.owner)
+    return bool(tx.run(sql, key, conversation.created_at, changed_at, *content))
 
 
 def insert_part(tx: Transaction, key: str, owner: str, position: int, items: Sequence[Item]) -> int:
@@ -76,11 +71,11 @@ def get_conversation(tx: Transaction, owner: str, conversation_id: str) -> Store
 def read_parts(tx: Transaction, owner: str, conversation_id: str) -> tuple[ConversationPart, ...] | None:
     if end_of_conversation(tx, owner, conversation_id) is None:
         return None
-    rows = tx.rows(
+    sql = (
         "SELECT parts.items, links.body FROM parts JOIN links ON links.position = parts.position"
-        " WHERE parts.conversation = ? ORDER BY parts.position",
-        key_of(conversation_id),
+        " WHERE parts.conversation = ? ORDER BY parts.position"
     )
+    rows = tx.rows(sql, key_of(conversation_id))
     return tuple(ConversationPart(tuple(from_bytes(items)), decode_addition(body)) for items, body in rows)
 
 
@@ -106,13 +101,9 @@ def append_parts(tx: Transaction, owner: str, append: Append) -> tuple[tuple[Ite
 def set_metadata(
     tx: Transaction, owner: str, conversation_id: str, metadata: Mapping[str, Any]
 ) -> StoredConversation | None:
-    rows = tx.rows(
-        "UPDATE conversations SET metadata = ?, version = version + 1, changed_at = {now}"
-        f" WHERE id = ? AND owner = ? RETURNING {_COLUMNS}",
-        to_bytes(dict(metadata)),
-        key_of(conversation_id),
-        owner,
-    )
+    changes = "metadata = ?, version = version + 1, changed_at = {now}"
+    sql = f"UPDATE conversations SET {changes} WHERE id = ? AND owner = ? RETURNING {_COLUMNS}"
+    rows = tx.rows(sql, to_bytes(dict(metadata)), key_of(conversation_id), owner)
     return _record(conversation_id, rows[0]) if rows else None
 
 
@@ -141,10 +132,7 @@ def delete_conversation(tx: Transaction, key: str, owner: str | None = None) -> 
 def _change(tx: Transaction, key: str, owner: str, version: int | None = None) -> tuple[int | None] | None:
     """Counts a change and returns the tip; None: the owner has no such conversation of this version."""
     sql = "UPDATE conversations SET version = version + 1, changed_at = {now} WHERE id = ? AND owner = ?"
-    if version is None:
-        rows = tx.rows(f"{sql} RETURNING tip", key, owner)
-    else:
-        rows = tx.rows(f"{sql} AND version = ? RETURNING tip", key, owner, version)
+    rows = tx.rows(f"{sql} AND version = COALESCE(?, version) RETURNING tip", key, owner, version)
     return (rows[0][0],) if rows else None
 
 

@@ -32,17 +32,14 @@ def speller(spelling: Mapping[str, str]) -> Callable[[str], str]:
 class Transaction(Protocol):
     def rows(self, sql: str, *values: Value) -> list[Row]:
         """The rows of a query, or those that a statement returns."""
-        ...
 
     def run(self, sql: str, *values: Value) -> int:
         """How many rows the statement changed."""
-        ...
 
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None: ...
 
     def announce(self, topic: str) -> None:
         """Lets other servers hear of this transaction when it commits. It costs a lock: announce little."""
-        ...
 
 
 Work = Callable[[Transaction], T]
@@ -52,33 +49,25 @@ class Database(Protocol):
     @property
     def place(self) -> str:
         """Where the data is, for the operator; without passwords."""
-        ...
 
     async def write(self, work: Work[T], *, durable: bool = False) -> T:
         """With `durable`, what was written survives even a power failure. Raises `StoreUnavailable`."""
-        ...
 
     async def read(self, work: Work[T]) -> T:
         """Raises `StoreUnavailable`."""
-        ...
 
     def write_now(self, work: Work[T]) -> T:
         """Blocks the thread: only before the event loop runs, and for commands."""
-        ...
 
     def listen(self, hear: Callable[[str], None]) -> None:
         """From now on, calls `hear` in the event loop with each topic that a server announces."""
-        ...
 
     @property
     def hears(self) -> bool:
-        """Whether announcements arrive now. They may be lost, so readers look again nevertheless."""
-        ...
+        """Whether announcements arrive now. Some may be lost."""
 
     def compact(self) -> None:
-        """Returns unused space to the disk. It takes as long as it takes, so only a command calls it."""
-        ...
+        """Returns unused space to the disk. It may take long, so only a command calls it."""
 
     async def close(self) -> None:
         """Finishes what was already requested."""
-        ...

@@ -1,7 +1,6 @@
 """News of the runs of other processes, for readers of their logs.
 
-Takes the keys of runs that are read here. Has their processes announce events, and returns to a reader when
-it is time to look again: at an announcement, after a while in case one was lost, and often where the database
+A reader looks again at an announcement, after a while in case one was lost, and often where the database
 carries none. Only runs with readers elsewhere are announced, because each announcement costs a lock.
 """
 

@@ -1,7 +1,7 @@
 """Event logs in a database, for readers in any process.
 
-Takes events of the runs that this process holds. A reader in the same process wakes when they are stored; one
-in another process looks when `elsewhere` lets it.
+A reader in the process that holds a run wakes when its events are stored; any other looks when `elsewhere`
+lets it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 
 from gpt_oss_server.stores.events import (
     NO_RECORDS,
@@ -75,20 +76,16 @@ class SqlEventLogs:
         request = None if continuation is None else continuation.request
         parent = None if continuation is None else link_number(continuation.parent)
         run = runs.NewRun(run_id, parent, request, self.owner, most)
-        fence = await self.database.write(
-            lambda tx: runs.begin_run(tx, run, self._replica, self._lease), durable=True
-        )
-        self._take(run_id, fence)
+        begin = partial(runs.begin_run, run=run, replica=self._replica, lease=self._lease)
+        self._take(run_id, await self.database.write(begin, durable=True))
         return SqlEventLog(self, run_id)
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
     ) -> bool:
-        fence = self._held.fences[run_id]
+        fence, lease = self._held.fences[run_id], self._lease
         batch = Batch(first, tuple(events), records.first, tuple(records.added))
-        cancel = await self.database.write(
-            lambda tx: runs.append_batch(tx, run_id, fence, self._lease, batch)
-        )
+        cancel = await self.database.write(lambda tx: runs.append_batch(tx, run_id, fence, lease, batch))
         self._wake(run_id)
         return cancel
 
@@ -118,9 +115,8 @@ class SqlEventLogs:
             return runs.claim_run(tx, self._replica, self._lease)
 
         # An idle server looks twice a second: without a run to claim, it writes nothing.
-        if not await self.database.read(is_due):
-            return None
-        if (claim := await self.database.write(work, durable=True)) is None:
+        due = await self.database.read(is_due)
+        if not due or (claim := await self.database.write(work, durable=True)) is None:
             return None
         claimed, fence = claim
         if claimed.run_id in self._held.fences:  # this process has yet to notice that it had lost the run

@@ -1,6 +1,6 @@
 """Items by their places in the bytes of a part or a response, so that a page reads no more than itself.
 
-Takes an open transaction. Returns items. Rows of earlier versions know no places; they are read whole.
+Rows of earlier versions know no places; they are read whole.
 """
 
 from __future__ import annotations
@@ -93,10 +93,9 @@ def page_of_input(tx: Transaction, owner: str, response_id: str, wanted: Wanted)
 
 
 def item_of_conversation(tx: Transaction, owner: str, conversation_id: str, item_id: str) -> Item | None:
-    holder = None
-    if _has_conversation(tx, owner, conversation_id):
-        holder = part_with(tx, key_of(conversation_id), owner, item_id)
-    if holder is None:
+    if not _has_conversation(tx, owner, conversation_id):
+        return None
+    if (holder := part_with(tx, key_of(conversation_id), owner, item_id)) is None:
         return None
     place = holder.place(tx, item_id)
     if holder.count is None:

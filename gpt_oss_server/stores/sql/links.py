@@ -1,8 +1,7 @@
 """Links of chains in a table, and those that were read recently in memory.
 
-Takes additions and their parents within a transaction. Returns the history up to a link. A link never changes
-and its position is never used again, so that a copy in memory stays right, and so does a whole history: the
-next turn adds to it without a walk along its chain.
+A link never changes and its position is never used again, so that a copy in memory stays right, and so does a
+whole history: the next turn adds to it without a walk along its chain.
 """
 
 from __future__ import annotations

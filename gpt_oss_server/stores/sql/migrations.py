@@ -1,7 +1,4 @@
-"""The migrations of the tables: numbered files, run in order, each once.
-
-Takes an open transaction. Leaves the tables in the newest form, or raises where a newer program made them.
-"""
+"""The migrations of the tables: numbered files, run in order, each once."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def migrate(tx: Transaction, place: str, known: list[tuple[int, str]] | None = None) -> None:
-    """Must be alone: two servers may start on an empty database simultaneously."""
+    """Must be alone: two servers may start on an empty database simultaneously. Raises for a newer form."""
     known = migrations() if known is None else known
     tx.run("CREATE TABLE IF NOT EXISTS schema_version (number BIGINT NOT NULL)")
     [[stored]] = tx.rows("SELECT COALESCE(MAX(number), 0) FROM schema_version")

@@ -22,7 +22,7 @@ def _machine() -> str:
 
 
 def _new_start() -> str:
-    """Tells apart the processes that get the same id, one after the other, and the servers of one process."""
+    """Distinguishes processes that get the same id, one after the other, and the servers of one process."""
     start = secrets.token_hex(4)
     _STARTED_HERE.add(start)
     return start

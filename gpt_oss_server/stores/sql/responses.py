@@ -1,7 +1,4 @@
-"""Responses in tables: the statements of one transaction.
-
-Takes encoded responses, or their ids. Returns rows as records. It must not know threads or the event loop.
-"""
+"""Responses in tables: the statements of one transaction. It must not know threads or the event loop."""
 
 from __future__ import annotations
 
@@ -69,18 +66,12 @@ def insert_response(
     tx: Transaction, encoded: EncodedResponse, position: int, stored_at: float | None = None
 ) -> bool:
     """Stores a response whose link is in the table, unless one of its id exists."""
-    is_new = tx.run(
+    sql = (
         "INSERT INTO responses (id, position, stored_at, session, size, body, places, owner)"
-        " VALUES (?, ?, COALESCE(?, {now}), ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        encoded.id,
-        position,
-        stored_at,
-        encoded.session,
-        len(encoded.body),
-        encoded.body,
-        encoded.places,
-        encoded.owner,
+        " VALUES (?, ?, COALESCE(?, {now}), ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
     )
+    content = (encoded.session, len(encoded.body), encoded.body, encoded.places, encoded.owner)
+    is_new = tx.run(sql, encoded.id, position, stored_at, *content)
     if is_new:
         add_items(tx, encoded.items, position, encoded.owner)
         if encoded.trace:
@@ -90,13 +81,11 @@ def insert_response(
 
 
 def get_response(tx: Transaction, owner: str, response_id: str) -> StoredResponse | None:
-    rows = tx.rows(
+    sql = (
         "SELECT responses.body, responses.session, links.parent, links.body FROM responses"
-        " JOIN links ON links.position = responses.position WHERE responses.id = ? AND owner = ?",
-        key_of(response_id),
-        owner,
+        " JOIN links ON links.position = responses.position WHERE responses.id = ? AND owner = ?"
     )
-    if not rows:
+    if not (rows := tx.rows(sql, key_of(response_id), owner)):
         return None
     [[body, session, parent, added]] = rows
     response, input_items, results = from_bytes(body)
@@ -147,15 +136,13 @@ def add_items(tx: Transaction, items: ItemPlaces, position: int, owner: str) -> 
 
 def find_item(tx: Transaction, owner: str, item_id: str) -> Item | None:
     """The newest with this id."""
-    rows = tx.rows(
+    sql = (
         "SELECT responses.body, parts.items FROM items"
         " LEFT JOIN responses ON responses.position = items.position"
         " LEFT JOIN parts ON parts.position = items.position"
-        " WHERE items.id = ? AND items.owner = ? ORDER BY items.position DESC LIMIT 1",
-        key_of(item_id),
-        owner,
+        " WHERE items.id = ? AND items.owner = ? ORDER BY items.position DESC LIMIT 1"
     )
-    for body, of_part in rows:
+    for body, of_part in tx.rows(sql, key_of(item_id), owner):
         items = from_bytes(of_part) if body is None else _items_in(body)
         newest: Item = next(item for item in reversed(items) if item.get("id") == item_id)
         return newest
@@ -164,13 +151,11 @@ def find_item(tx: Transaction, owner: str, item_id: str) -> Item | None:
 
 def find_result(tx: Transaction, owner: str, item_id: str) -> str | None:
     """The newest result of a call with this id."""
-    rows = tx.rows(
+    sql = (
         "SELECT responses.body FROM items JOIN responses ON responses.position = items.position"
-        " WHERE items.id = ? AND items.owner = ? ORDER BY items.position DESC",
-        key_of(item_id),
-        owner,
+        " WHERE items.id = ? AND items.owner = ? ORDER BY items.position DESC"
     )
-    results = (from_bytes(body)[2].get(item_id) for [body] in rows)
+    results = (from_bytes(body)[2].get(item_id) for [body] in tx.rows(sql, key_of(item_id), owner))
     return next((result for result in results if result is not None), None)
 
 

@@ -52,31 +52,23 @@ def begin_run(tx: Transaction, run: NewRun, replica: str, lease: float) -> int:
     parent = run.parent
     if parent is not None:
         hold(tx, parent)
-    tx.run(
+    sql = (
         "INSERT INTO runs (id, begun_at, ended_at, replica, lease_until, fence, attempts, cancel, next_event,"
         " next_record, bytes, parent, request, owner)"
-        " VALUES (?, {now}, NULL, ?, {now} + ?, 1, 1, 0, 0, 0, 0, ?, ?, ?)",
-        key_of(run.id),
-        replica,
-        lease,
-        parent,
-        run.request,
-        run.owner,
+        " VALUES (?, {now}, NULL, ?, {now} + ?, 1, 1, 0, 0, 0, 0, ?, ?, ?)"
     )
+    tx.run(sql, key_of(run.id), replica, lease, parent, run.request, run.owner)
     return 1
 
 
 def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: Batch) -> bool:
     """Adds what the log does not have yet, and returns whether to cancel the run."""
     key = key_of(run_id)
-    rows = tx.rows(
+    sql = (
         "UPDATE runs SET lease_until = {now} + ? WHERE id = ? AND fence = ? AND ended_at IS NULL"
-        " RETURNING cancel, next_event, next_record, watched_until > {now}",
-        lease,
-        key,
-        fence,
+        " RETURNING cancel, next_event, next_record, watched_until > {now}"
     )
-    if not rows:
+    if not (rows := tx.rows(sql, lease, key, fence)):
         raise LeaseLost(run_id)
     [[cancel, next_event, next_record, is_watched]] = rows
     events = _new(batch.first, batch.events, next_event, "Event")
@@ -89,13 +81,8 @@ def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: 
             body = pack(added)
             size += len(body)
             tx.run(f"INSERT INTO {table} (run, first, body) VALUES (?, ?, ?)", key, first, body)
-    tx.run(
-        "UPDATE runs SET next_event = ?, next_record = ?, bytes = bytes + ? WHERE id = ?",
-        next_event + len(events),
-        next_record + len(records),
-        size,
-        key,
-    )
+    sql = "UPDATE runs SET next_event = ?, next_record = ?, bytes = bytes + ? WHERE id = ?"
+    tx.run(sql, next_event + len(events), next_record + len(records), size, key)
     if is_watched and events:
         tx.announce(key)
     return bool(cancel)
@@ -111,15 +98,9 @@ def check_held(tx: Transaction, run_id: str, fence: int) -> None:
 def end_run(tx: Transaction, run_id: str, fence: int) -> None:
     """Ends the log. Its records are no longer needed."""
     key = key_of(run_id)
-    rows = tx.rows(
-        "UPDATE runs SET ended_at = {now}, request = NULL WHERE id = ? AND fence = ? AND ended_at IS NULL"
-        " RETURNING parent",
-        key,
-        fence,
-    )
-    if rows:
+    sql = "UPDATE runs SET ended_at = {now}, request = NULL WHERE id = ? AND fence = ? AND ended_at IS NULL"
+    for [parent] in tx.rows(f"{sql} RETURNING parent", key, fence):
         tx.announce(key)
-    for [parent] in rows:
         tx.run("DELETE FROM records WHERE run = ?", key)
         if parent is not None:
             tx.run("UPDATE runs SET parent = NULL WHERE id = ?", key)
@@ -141,10 +122,10 @@ def watch(tx: Transaction, run_id: str, seconds: float) -> None:
 def delete_ended(tx: Transaction, key: str, owner: str | None = None) -> bool:
     """Deletes the log of a run of this owner that has ended; without an owner, of any."""
     sql = "DELETE FROM runs WHERE id = ? AND owner = COALESCE(?, owner) AND ended_at IS NOT NULL"
-    deleted = tx.run(sql, key, owner)
-    if deleted:
-        tx.run("DELETE FROM events WHERE run = ?", key)
-    return bool(deleted)
+    if not tx.run(sql, key, owner):
+        return False
+    tx.run("DELETE FROM events WHERE run = ?", key)
+    return True
 
 
 # --- which process runs what ------------------------------------------------------------------------
@@ -158,21 +139,18 @@ def has_free_run(tx: Transaction, replica: str) -> bool:
 def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int] | None:
     """A run that no process holds, with its new fence."""
     sql = f"SELECT id FROM runs WHERE {_FREE} ORDER BY lease_until LIMIT 1 {{skip_locked}}"
-    rows = tx.rows(sql, replica)
-    for [key] in rows:
-        claimed = tx.rows(
-            "UPDATE runs SET replica = ?, lease_until = {now} + ?, fence = fence + 1, attempts = attempts + 1"
-            " WHERE id = ? RETURNING fence, request, next_event, attempts, cancel, owner",
-            replica,
-            lease,
-            key,
-        )
-        [[fence, request, next_event, attempts, cancel, owner]] = claimed
-        batches = tx.rows("SELECT body FROM records WHERE run = ? ORDER BY first", key)
-        records = tuple(record for [body] in batches for record in unpack(body))
-        run = Claimed(key, request, records, int(next_event), int(attempts), bool(cancel), owner)
-        return run, int(fence)
-    return None
+    if not (rows := tx.rows(sql, replica)):
+        return None
+    [[key]] = rows
+    sql = (
+        "UPDATE runs SET replica = ?, lease_until = {now} + ?, fence = fence + 1, attempts = attempts + 1"
+        " WHERE id = ? RETURNING fence, request, next_event, attempts, cancel, owner"
+    )
+    [[fence, request, next_event, attempts, cancel, owner]] = tx.rows(sql, replica, lease, key)
+    batches = tx.rows("SELECT body FROM records WHERE run = ? ORDER BY first", key)
+    records = tuple(record for [body] in batches for record in unpack(body))
+    run = Claimed(key, request, records, int(next_event), int(attempts), bool(cancel), owner)
+    return run, int(fence)
 
 
 def give_back(tx: Transaction, run_id: str, fence: int) -> None:
@@ -195,10 +173,8 @@ def free_runs(tx: Transaction, replicas: Iterable[str]) -> None:
 
 def end_abandoned(tx: Transaction) -> int:
     """Ends the logs of runs that no process holds or can continue."""
-    sql = (
-        "UPDATE runs SET ended_at = {now} WHERE ended_at IS NULL AND request IS NULL AND lease_until <= {now}"
-    )
-    return tx.run(sql)
+    ended = "ended_at IS NULL AND request IS NULL AND lease_until <= {now}"
+    return tx.run(f"UPDATE runs SET ended_at = {{now}} WHERE {ended}")
 
 
 def holders(tx: Transaction) -> list[str]:
@@ -237,18 +213,13 @@ def unended_request(tx: Transaction, run_id: str, owner: str) -> bytes | None:
 def read_events(tx: Transaction, run_id: str, after: int, most: int = 64) -> list[bytes]:
     """Events from number `after` + 1 on: those of at most `most` batches."""
     key = key_of(run_id)
-    rows = tx.rows(
+    sql = (
         "SELECT first, body FROM events WHERE run = ? AND first >="
-        " (SELECT COALESCE(MAX(first), 0) FROM events WHERE run = ? AND first <= ?) ORDER BY first LIMIT ?",
-        key,
-        key,
-        after + 1,
-        most,
+        " (SELECT COALESCE(MAX(first), 0) FROM events WHERE run = ? AND first <= ?) ORDER BY first LIMIT ?"
     )
     wanted: list[bytes] = []
-    for first, body in rows:
-        events = unpack(body)
-        wanted += events[max(0, after + 1 - first) :]
+    for first, body in tx.rows(sql, key, key, after + 1, most):
+        wanted += unpack(body)[max(0, after + 1 - first) :]
     return wanted
 
 

@@ -1,7 +1,4 @@
-"""Responses and conversations in a database.
-
-Takes and returns records, as `stores/base` states. Each call is one transaction.
-"""
+"""Responses and conversations in a database, as `stores/base` states. Each call is one transaction."""
 
 from __future__ import annotations
 
@@ -126,9 +123,7 @@ class SqlStore:
 
     async def append(self, append: Append) -> tuple[Item, ...] | None:
         appended = await self._write(conversations.append_parts, append)
-        if appended is None:
-            return None
-        items, links = appended
+        items, links = appended or (None, ())
         self._remember(links)
         return items
 

@@ -1,7 +1,7 @@
 """The sweeper: deletes what exceeds the store's bounds, in small transactions between those of requests.
 
-Takes the bounds. Deletes the oldest responses and conversations, the logs of runs that ended long ago, and
-the links that no turn needs any more. It runs between the requests and never within one.
+The oldest responses, conversations and completions, the logs of runs that ended long ago, and the links that
+no turn needs any more.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _PER_LOOK = 2_000  # entries: a look counts or adds up whole tables, which takes
 _Key = tuple[int, str]  # kind and id
 _DELETIONS = (delete_response, delete_conversation, delete_completion, delete_ended, delete_trace)
 _RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE = range(len(_DELETIONS))
-_AGES = {  # table and column
-    _RESPONSE: ("responses", "stored_at"),
-    _CONVERSATION: ("conversations", "changed_at"),
-    _COMPLETION: ("completions", "stored_at"),
-    _LOG: ("runs", "ended_at"),
-}
+# Table and column, by kind.
+_AGES = (
+    ("responses", "stored_at"),
+    ("conversations", "changed_at"),
+    ("completions", "stored_at"),
+    ("runs", "ended_at"),
+)
 _OLDEST = (  # when it was stored or changed, its kind, id and size
     f"SELECT stored_at, {_RESPONSE}, id, responses.size + links.size FROM responses"
     " JOIN links ON links.position = responses.position ORDER BY stored_at LIMIT ?",
@@ -109,7 +110,6 @@ class Sweeper:
         self._bounds = bounds
 
     def repeated(self) -> Repeated:
-        """Sweeps, again and again."""
         return Repeated(self.sweep, _SECONDS, "Old entries could not be deleted")
 
     async def sweep(self) -> int:
@@ -163,12 +163,8 @@ def _surplus(kind: int, most: int, tx: Transaction) -> list[_Key]:
 def _excess(
     oldest: Sequence[str], used: Callable[[Transaction], int], most: int, tx: Transaction
 ) -> list[_Key]:
-    """Some of the oldest that have the bytes beyond the bound.
-
-    Not all of them: with a response, its deleted parents may go, so that fewer suffice.
-    """
-    excess = used(tx) - most
-    if excess <= 0:
+    """Some of the oldest beyond the bound: with a response, deleted parents may go, so that fewer suffice."""
+    if (excess := used(tx) - most) <= 0:
         return []
     keys: list[_Key] = []
     for _, kind, key, size in sorted(row for sql in oldest for row in tx.rows(sql, _PER_LOOK))[:_PER_LOOK]:

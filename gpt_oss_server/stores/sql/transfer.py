@@ -1,7 +1,7 @@
 """Exports a store as lines of JSON and imports them, into this or any other database.
 
-Takes a transaction. Returns records in plain JSON: links, each after its parent, then what refers to
-them. An import gives the links new positions, so that the same conversations continue on another machine.
+The records are links, each after its parent, then what refers to them. An import gives the links new
+positions, so that the same conversations continue on another machine.
 """
 
 from __future__ import annotations
@@ -37,14 +37,12 @@ class Export:
 
     def page(self, tx: Transaction) -> tuple[list[Record], Export]:
         """The next records, perhaps none, and the export after them."""
-        rows = tx.rows(
+        sql = (
             "SELECT responses.id, responses.position, stored_at, session, responses.body, owner, traces.body"
             " FROM responses LEFT JOIN traces ON traces.id = responses.id WHERE responses.position > ?"
-            " ORDER BY responses.position LIMIT ?",
-            self.response,
-            _PAGE,
+            " ORDER BY responses.position LIMIT ?"
         )
-        if not rows:
+        if not (rows := tx.rows(sql, self.response, _PAGE)):
             return self._conversations(tx)
         links, records = set(self.links), []
         for key, position, stored_at, session, body, owner, trace in rows:
@@ -58,12 +56,9 @@ class Export:
     def _conversations(self, tx: Transaction) -> tuple[list[Record], Export]:
         links: set[int] = set(self.links)
         records: list[Record] = []
-        rows = tx.rows(
-            "SELECT id, created_at, changed_at, version, tip, metadata, owner FROM conversations WHERE id > ?"
-            " ORDER BY id LIMIT ?",
-            self.conversation,
-            _PAGE,
-        )
+        columns = "id, created_at, changed_at, version, tip, metadata, owner"
+        sql = f"SELECT {columns} FROM conversations WHERE id > ? ORDER BY id LIMIT ?"
+        rows = tx.rows(sql, self.conversation, _PAGE)
         for key, created_at, changed_at, version, tip, metadata, owner in rows:
             if self._wants(key):
                 records += _new_links(tx, tip, links)
@@ -101,9 +96,9 @@ def import_records(tx: Transaction, records: Iterable[Record]) -> Imported:
                 done.skipped += not is_new
             elif record != FORMAT:
                 raise SettingsError(f"Line {number} is of another format or version than this program's.")
+        except SettingsError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, SettingsError):
-                raise
             raise SettingsError(f"Line {number} cannot be read: {type(error).__name__} {error}.") from error
     return done
 
@@ -120,16 +115,9 @@ def _new_links(tx: Transaction, position: int | None, exported: set[int]) -> Ite
 
 
 def _response(position: int, stored_at: float, session: bytes, body: bytes, owner: str) -> Record:
-    response, input_items, results = from_bytes(body)
-    return {
-        "response": response,
-        "input_items": input_items,
-        "results": results,
-        "session": session.decode("utf-8", "surrogatepass"),
-        "stored_at": stored_at,
-        "link": position,
-        "owner": owner,
-    }
+    content = dict(zip(("response", "input_items", "results"), from_bytes(body), strict=True))
+    named = session.decode("utf-8", "surrogatepass")
+    return {**content, "session": named, "stored_at": stored_at, "link": position, "owner": owner}
 
 
 def _conversation(tx: Transaction, named: Record, changed_at: float) -> Record:
@@ -174,10 +162,8 @@ def _add_response(tx: Transaction, position: int | None, record: Record) -> bool
 def _add_conversation(tx: Transaction, positions: dict[int | None, int | None], record: Record) -> bool:
     fields, parts = record["conversation"], record["parts"]
     key, owner = key_of(fields["id"]), _owner(fields)
-    named = StoredConversation(
-        fields["id"], fields["created_at"], fields["metadata"], fields["version"], owner
-    )
-    if not insert_conversation(tx, named, float(record["changed_at"])):
+    new = StoredConversation(fields["id"], fields["created_at"], fields["metadata"], fields["version"], owner)
+    if not insert_conversation(tx, new, float(record["changed_at"])):
         return False
     position = None
     for part in parts:

@@ -1,7 +1,6 @@
 """Connections to SQLite, transactions on them, and what SQLite's errors mean for the user.
 
-Takes a path. Returns connections that commit only where a statement commits. Errors are sentences that name
-the file and what to do.
+Connections commit only where a statement commits.
 """
 
 from __future__ import annotations
@@ -78,12 +77,11 @@ def create(path: Path) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         migrate(SqliteTransaction(connection), str(path))
         connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, SettingsError) as error:
         connection.close()
+        if isinstance(error, SettingsError):
+            raise
         raise unusable(path, error) from error
-    except SettingsError:
-        connection.close()
-        raise
     return connection
 
 
@@ -114,13 +112,10 @@ def roll_back(connection: sqlite3.Connection) -> None:
 # --- errors ----------------------------------------------------------------------------------------
 
 
-def _code(error: sqlite3.Error) -> int:
-    """The primary code; errors of the module itself have none."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
 def _sentence(place: object, error: sqlite3.Error) -> str:
-    return f"The store {place} failed: {_WHY.get(_code(error), f'SQLite reports: {error}')}."
+    """By the primary code; errors of the module itself have none."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return f"The store {place} failed: {_WHY.get(code, f'SQLite reports: {error}')}."
 
 
 def unavailable(place: object, error: sqlite3.Error) -> StoreUnavailable:

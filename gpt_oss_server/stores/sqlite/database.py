@@ -1,7 +1,7 @@
 """A file of SQLite: one thread writes, a few read.
 
-Takes functions of a transaction. The writer takes all that wait into one transaction, each in a savepoint, so
-that many small writes cost one commit. Readers see the last commit and never wait for the writer.
+The writer takes all functions that wait into one transaction, each in a savepoint, so that many small writes
+cost one commit. Readers see the last commit and never wait for the writer.
 """
 
 from __future__ import annotations
@@ -138,15 +138,11 @@ class SqliteDatabase:
                 is_open = write is not None
                 if write is not None:
                     writes.append(write)
-            self._write_group(writes)
+            # All in one transaction. Where the database fails, each in its own.
+            if not self._commit(writes) and len(writes) > 1:
+                for write in writes:
+                    self._commit([write])
             _deliver(writes)
-
-    def _write_group(self, writes: Sequence[_Write]) -> None:
-        """All in one transaction. Where the database fails, each in its own."""
-        if self._commit(writes) or len(writes) == 1:
-            return
-        for write in writes:
-            self._commit([write])
 
     def _commit(self, writes: Sequence[_Write]) -> bool:
         """Returns whether the database worked; the error is then that of each write."""

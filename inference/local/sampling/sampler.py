@@ -27,11 +27,7 @@ def random_numbers(seed: int | None) -> random.Random:
 
 class Sampler:
     def __init__(
-        self,
-        sampling: Sampling,
-        vocab_size: int,
-        workers: Executor | None = None,
-        prompt: Sequence[int] = (),
+        self, sampling: Sampling, vocab_size: int, workers: Executor | None = None, prompt: Sequence[int] = ()
     ) -> None:
         """`workers` compute the grammar's masks (masks.py). `prompt` matters to the repetition penalty."""
         self.sampling = sampling

@@ -1,7 +1,6 @@
 """The Agents SDK for Python: a tool loop, a stream, a typed answer, a handoff, over both APIs."""
 
 import asyncio
-import json
 import os
 
 from agents import (
@@ -14,25 +13,15 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
-from pydantic import BaseModel
+from shared import Place, get_weather, report
 
 set_tracing_disabled(True)
-
-
-@function_tool
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
-
-
-class Place(BaseModel):
-    city: str
 
 
 async def results_of(model_class: type) -> dict[str, object]:
     client = AsyncOpenAI(base_url=os.environ["BASE_URL"], api_key="any", max_retries=0)
     model = model_class(model="scripted", openai_client=client)
-    agent = Agent(name="Guide", instructions="Be brief.", model=model, tools=[get_weather])
+    agent = Agent(name="Guide", instructions="Be brief.", model=model, tools=[function_tool(get_weather)])
     whole = await Runner.run(agent, "Weather in Paris?")
     streamed = Runner.run_streamed(agent, "Weather in Paris?")
     deltas = [
@@ -56,11 +45,9 @@ async def results_of(model_class: type) -> dict[str, object]:
 
 
 async def main() -> None:
-    results = {
-        "responses": await results_of(OpenAIResponsesModel),
-        "chat": await results_of(OpenAIChatCompletionsModel),
-    }
-    print(json.dumps(results))
+    report(
+        responses=await results_of(OpenAIResponsesModel), chat=await results_of(OpenAIChatCompletionsModel)
+    )
 
 
 asyncio.run(main())

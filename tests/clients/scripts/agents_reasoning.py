@@ -1,20 +1,14 @@
 """The Agents SDK for Python on Responses, nothing stored: summaries, sealed reasoning, log-probabilities."""
 
 import asyncio
-import json
 import os
 
 from agents import Agent, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
 from openai.types.shared import Reasoning
+from shared import get_weather, report
 
 set_tracing_disabled(True)
-
-
-@function_tool
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
 
 
 async def main() -> None:
@@ -27,7 +21,7 @@ async def main() -> None:
         extra_body={"cache_salt": "one", "priority": 1},
     )
     model = OpenAIResponsesModel(model="scripted", openai_client=client)
-    agent = Agent(name="Guide", model=model, tools=[get_weather], model_settings=settings)
+    agent = Agent(name="Guide", model=model, tools=[function_tool(get_weather)], model_settings=settings)
     streamed = Runner.run_streamed(agent, "Weather in Paris?")
     summary, scored = "", ""
     async for event in streamed.stream_events():
@@ -39,14 +33,9 @@ async def main() -> None:
             scored += "".join(score.token for score in event.data.logprobs)
     items = streamed.to_input_list()
     sealed = [item["encrypted_content"] for item in items if item.get("type") == "reasoning"]
-    results = {
-        "final": streamed.final_output,
-        "summary": summary,
-        "scored": scored,
-        "sealed": len(set(sealed)),
-    }
     whole = await Runner.run(agent, [*items, {"role": "user", "content": "And now?"}])
-    print(json.dumps({**results, "again": whole.final_output}))
+    results = {"final": streamed.final_output, "summary": summary, "scored": scored}
+    report(**results, sealed=len(set(sealed)), again=whole.final_output)
 
 
 asyncio.run(main())

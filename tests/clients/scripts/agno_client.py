@@ -1,21 +1,11 @@
 """Agno over both APIs: an agent with a tool, a stream, a typed answer."""
 
-import json
 import os
 
 os.environ["AGNO_TELEMETRY"] = "false"
 from agno.agent import Agent
 from agno.models.openai import OpenAILike, OpenAIResponses
-from pydantic import BaseModel
-
-
-class Place(BaseModel):
-    city: str
-
-
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
+from shared import Place, get_weather, report
 
 
 def results_of(model_class: type) -> dict[str, object]:
@@ -32,4 +22,4 @@ def results_of(model_class: type) -> dict[str, object]:
     }
 
 
-print(json.dumps({"chat": results_of(OpenAILike), "responses": results_of(OpenAIResponses)}))
+report(chat=results_of(OpenAILike), responses=results_of(OpenAIResponses))

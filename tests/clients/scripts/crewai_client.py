@@ -1,22 +1,11 @@
 """CrewAI over both APIs: a crew with a tool, a typed answer."""
 
-import json
 import os
 
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false")
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
-from pydantic import BaseModel
-
-
-class Place(BaseModel):
-    city: str
-
-
-@tool("get_weather")
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
+from shared import Place, get_weather, report
 
 
 def results_of(api: str) -> dict[str, object]:
@@ -24,7 +13,7 @@ def results_of(api: str) -> dict[str, object]:
         model="openai/scripted", base_url=os.environ["BASE_URL"], api_key="any", api=api, max_retries=0
     )
     options = {"goal": "Be brief.", "backstory": "A local.", "llm": model}
-    guide = Agent(role="Guide", tools=[get_weather], **options)
+    guide = Agent(role="Guide", tools=[tool("get_weather")(get_weather)], **options)
     task = Task(description="Weather in Paris?", expected_output="One sentence.", agent=guide)
     whole = Crew(agents=[guide], tasks=[task]).kickoff()
     typist = Agent(role="Typist", **options)
@@ -33,4 +22,4 @@ def results_of(api: str) -> dict[str, object]:
     return {"whole": whole.raw, "typed": typed.pydantic.city}
 
 
-print(json.dumps({"completions": results_of("completions"), "responses": results_of("responses")}))
+report(completions=results_of("completions"), responses=results_of("responses"))

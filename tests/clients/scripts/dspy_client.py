@@ -1,26 +1,15 @@
 """DSPy over both APIs: a prediction, a chain of thought, an agent with a tool."""
 
-import json
 import os
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no look-up on the network
 import dspy
-
-
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
+from shared import get_weather, report
 
 
 def results_of(model_type: str) -> dict[str, object]:
-    model = dspy.LM(
-        "openai/scripted",
-        api_base=os.environ["BASE_URL"],
-        api_key="any",
-        model_type=model_type,
-        cache=False,
-        num_retries=0,
-    )
+    where = {"api_base": os.environ["BASE_URL"], "api_key": "any", "num_retries": 0}
+    model = dspy.LM("openai/scripted", model_type=model_type, cache=False, **where)
     with dspy.context(lm=model):
         plain = dspy.Predict("question -> answer")(question="A city?")
         thought = dspy.ChainOfThought("question -> answer")(question="A city?")
@@ -32,4 +21,4 @@ def results_of(model_type: str) -> dict[str, object]:
     }
 
 
-print(json.dumps({"chat": results_of("chat"), "responses": results_of("responses")}))
+report(chat=results_of("chat"), responses=results_of("responses"))

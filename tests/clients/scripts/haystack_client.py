@@ -9,48 +9,24 @@ from haystack.components.generators.chat import OpenAIChatGenerator, OpenAIRespo
 from haystack.dataclasses import ChatMessage
 from haystack.tools import tool
 from haystack.utils import Secret
-from pydantic import BaseModel
-
-
-class Place(BaseModel):
-    city: str
-
-
-@tool
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
+from shared import Place, get_weather, report
 
 
 def results_of(generator: type, typing: str) -> dict[str, object]:
-    where = {
-        "model": "scripted",
-        "api_base_url": os.environ["BASE_URL"],
-        "api_key": Secret.from_token("any"),
-        "max_retries": 0,
-    }
+    where = {"api_base_url": os.environ["BASE_URL"], "api_key": Secret.from_token("any"), "max_retries": 0}
+    where["model"] = "scripted"
     chunks: list[str] = []
-    agent = Agent(chat_generator=generator(**where), tools=[get_weather], system_prompt="Be brief.")
-    whole = agent.run([ChatMessage.from_user("Weather in Paris?")])
-    agent = Agent(chat_generator=generator(**where), tools=[get_weather])
-    agent.run(
-        [ChatMessage.from_user("Weather in Paris?")],
-        streaming_callback=lambda chunk: chunks.append(chunk.content or ""),
-    )
+    question = [ChatMessage.from_user("Weather in Paris?")]
+    tools = [tool(get_weather)]
+    whole = Agent(chat_generator=generator(**where), tools=tools, system_prompt="Be brief.").run(question)
+    agent = Agent(chat_generator=generator(**where), tools=tools)
+    agent.run(question, streaming_callback=lambda chunk: chunks.append(chunk.content or ""))
     typist = generator(**where, generation_kwargs={typing: Place})
     typed = typist.run([ChatMessage.from_user("A city?")])["replies"][0].text
-    return {
-        "whole": whole["last_message"].text,
-        "streamed": "".join(chunks),
-        "typed": json.loads(typed),
-    }
+    return {"whole": whole["last_message"].text, "streamed": "".join(chunks), "typed": json.loads(typed)}
 
 
-print(
-    json.dumps(
-        {
-            "chat": results_of(OpenAIChatGenerator, "response_format"),
-            "responses": results_of(OpenAIResponsesChatGenerator, "text_format"),
-        }
-    )
+report(
+    chat=results_of(OpenAIChatGenerator, "response_format"),
+    responses=results_of(OpenAIResponsesChatGenerator, "text_format"),
 )

@@ -1,6 +1,5 @@
 """Inspect over both APIs: an evaluation whose solver calls a tool, with its score."""
 
-import json
 import os
 
 from inspect_ai import Task, eval
@@ -9,6 +8,7 @@ from inspect_ai.model import get_model
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import Tool, tool
+from shared import report
 
 
 @tool
@@ -41,11 +41,7 @@ def results_of(name: str, **options: object) -> dict[str, object]:
     }
 
 
-print(
-    json.dumps(
-        {
-            "chat": results_of("openai-api/local/scripted"),
-            "responses": results_of("openai-api/local/scripted", responses_api=True),
-        }
-    )
+report(
+    chat=results_of("openai-api/local/scripted"),
+    responses=results_of("openai-api/local/scripted", responses_api=True),
 )

@@ -1,31 +1,21 @@
 """LangChain's ChatOpenAI over both APIs: tools, streams, typed answers, its own history sent back."""
 
-import json
 import os
 
 from langchain.agents import create_agent
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
+from shared import Place, get_weather, report
 
-
-@tool
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
-
-
-class Place(BaseModel):
-    """A place."""
-
-    city: str
+STATELESS = {"include": ["reasoning.encrypted_content"], "store": False}
+STATELESS["reasoning"] = {"effort": "low", "summary": "auto"}
 
 
 def results_of(**options: object) -> dict[str, object]:
     model = ChatOpenAI(
         model="scripted", base_url=os.environ["BASE_URL"], api_key="any", max_retries=0, **options
     )
-    agent = create_agent(model, [get_weather], system_prompt="Be brief.")
+    agent = create_agent(model, [tool(get_weather)], system_prompt="Be brief.")
     whole = agent.invoke({"messages": [("user", "Weather in Paris?")]})["messages"]
     again = agent.invoke({"messages": [*whole, ("user", "And now?")]})["messages"]
     streamed = "".join(chunk.text for chunk in model.stream("Hi"))
@@ -39,17 +29,8 @@ def results_of(**options: object) -> dict[str, object]:
     }
 
 
-print(
-    json.dumps(
-        {
-            "responses": results_of(use_responses_api=True),
-            "stateless": results_of(
-                use_responses_api=True,
-                include=["reasoning.encrypted_content"],
-                store=False,
-                reasoning={"effort": "low", "summary": "auto"},
-            ),
-            "chat": results_of(use_responses_api=False),
-        }
-    )
+report(
+    responses=results_of(use_responses_api=True),
+    stateless=results_of(use_responses_api=True, **STATELESS),
+    chat=results_of(use_responses_api=False),
 )

@@ -1,35 +1,17 @@
 """LlamaIndex over both APIs: an agent with a tool, a stream, a typed answer."""
 
 import asyncio
-import json
 import os
 
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.llms.openai_like import OpenAILike, OpenAILikeResponses
-from pydantic import BaseModel
-
-
-class Place(BaseModel):
-    """A place."""
-
-    city: str
-
-
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"sunny in {city}"
+from shared import Place, get_weather, report
 
 
 async def results_of(model_class: type) -> dict[str, object]:
-    model = model_class(
-        model="scripted",
-        api_base=os.environ["BASE_URL"],
-        api_key="any",
-        is_chat_model=True,
-        is_function_calling_model=True,
-        max_retries=0,
-    )
+    where = {"api_base": os.environ["BASE_URL"], "api_key": "any", "max_retries": 0}
+    model = model_class(model="scripted", is_chat_model=True, is_function_calling_model=True, **where)
     agent = FunctionAgent(tools=[get_weather], llm=model, system_prompt="Be brief.")
     whole = await agent.run("Weather in Paris?")
     question = [ChatMessage(role="user", content="Hi")]
@@ -39,8 +21,7 @@ async def results_of(model_class: type) -> dict[str, object]:
 
 
 async def main() -> None:
-    results = {"chat": await results_of(OpenAILike), "responses": await results_of(OpenAILikeResponses)}
-    print(json.dumps(results))
+    report(chat=await results_of(OpenAILike), responses=await results_of(OpenAILikeResponses))
 
 
 asyncio.run(main())

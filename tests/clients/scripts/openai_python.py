@@ -4,12 +4,7 @@ import json
 import os
 
 from openai import OpenAI
-from pydantic import BaseModel
-
-
-class Place(BaseModel):
-    city: str
-
+from shared import Place, report
 
 client = OpenAI(base_url=os.environ["BASE_URL"], api_key="any", max_retries=0)
 model = "scripted"
@@ -38,17 +33,13 @@ with client.responses.connect() as connection:
             socket += event.delta
         if event.type == "response.completed":
             break
-print(
-    json.dumps(
-        {
-            "call": [call.name, json.loads(call.arguments)],
-            "answer": second.output_text,
-            "retrieved": client.responses.retrieve(second.id).output_text,
-            "streamed": [streamed, deltas],
-            "parsed": parsed.city,
-            "chat": chat.choices[0].message.content,
-            "typed": typed.choices[0].message.parsed.city,
-            "socket": socket,
-        }
-    )
+report(
+    call=[call.name, json.loads(call.arguments)],
+    answer=second.output_text,
+    retrieved=client.responses.retrieve(second.id).output_text,
+    streamed=[streamed, deltas],
+    parsed=parsed.city,
+    chat=chat.choices[0].message.content,
+    typed=typed.choices[0].message.parsed.city,
+    socket=socket,
 )

@@ -90,3 +90,17 @@ def _check_delta(delta: dict[str, Any]) -> None:
 def message_of(completion: dict[str, Any], index: int = 0) -> dict[str, Any]:
     message: dict[str, Any] = completion["choices"][index]["message"]
     return message
+
+
+NEXT = "<|start|>assistant"
+
+HELLO = "<|channel|>final<|message|>Hello 東京 🧠!<|return|>"
+
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
+
+
+GRAMMAR = {"syntax": "regex", "definition": "[a-z ]+"}
+SAY: dict[str, Any] = {
+    "type": "custom",
+    "custom": {"name": "say", "description": "Says it.", "format": {"type": "grammar", "grammar": GRAMMAR}},
+}

@@ -17,24 +17,20 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.doubles.server_process import await_ready
+
 FIREFOX = shutil.which("firefox") or shutil.which("firefox-esr")
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c"}
-_START_SECONDS = 120
 _WAIT_SECONDS = 180
 # Firefox asks its maker for nothing: no updates, no experiments, no list of unsafe sites.
-_PREFERENCES = """\
-user_pref("app.normandy.enabled", false);
-user_pref("app.update.disabledForTesting", true);
-user_pref("browser.safebrowsing.malware.enabled", false);
-user_pref("browser.safebrowsing.phishing.enabled", false);
-user_pref("browser.shell.checkDefaultBrowser", false);
-user_pref("datareporting.policy.dataSubmissionEnabled", false);
-user_pref("extensions.systemAddon.update.enabled", false);
-user_pref("network.captive-portal-service.enabled", false);
-user_pref("network.connectivity-service.enabled", false);
-user_pref("services.settings.server", "data:,");
-user_pref("toolkit.telemetry.enabled", false);
+_OFF = """
+app.normandy.enabled browser.safebrowsing.malware.enabled browser.safebrowsing.phishing.enabled
+browser.shell.checkDefaultBrowser datareporting.policy.dataSubmissionEnabled toolkit.telemetry.enabled
+extensions.systemAddon.update.enabled network.captive-portal-service.enabled
+network.connectivity-service.enabled
 """
+_PREFERENCES: dict[str, Any] = {**dict.fromkeys(_OFF.split(), False), "app.update.disabledForTesting": True}
+_PREFERENCES["services.settings.server"] = "data:,"
 
 
 class FirefoxPage:
@@ -59,9 +55,8 @@ class FirefoxPage:
     def evaluate(self, expression: str) -> Any:
         """The JSON value of an expression, which may be a promise."""
         wrapped = f"(async () => JSON.stringify(await ({expression})))()"
-        found = self._send(
-            "script.evaluate", expression=wrapped, target={"context": self._tab}, awaitPromise=True
-        )
+        target = {"context": self._tab}
+        found = self._send("script.evaluate", expression=wrapped, target=target, awaitPromise=True)
         assert found["type"] == "success", found["exceptionDetails"]["text"]
         return json.loads(found["result"].get("value", "null"))
 
@@ -80,11 +75,8 @@ class FirefoxPage:
         self.wait(f"{place} && !{place}.disabled")
         box = self.evaluate(f"{place}.scrollIntoView({{block: 'center'}}), {place}.getBoundingClientRect()")
         x, y = (int(box[start] + box[size] / 2) for start, size in (("x", "width"), ("y", "height")))
-        moves = [
-            {"type": "pointerMove", "x": x, "y": y},
-            {"type": "pointerDown", "button": 0},
-            {"type": "pointerUp", "button": 0},
-        ]
+        moves: list[dict[str, Any]] = [{"type": "pointerMove", "x": x, "y": y}]
+        moves += [{"type": f"pointer{way}", "button": 0} for way in ("Down", "Up")]
         self._act({"type": "pointer", "id": "mouse", "actions": moves})
 
     def type(self, text: str, *keys: str) -> None:
@@ -96,9 +88,8 @@ class FirefoxPage:
         self._act({"type": "key", "id": "keyboard", "actions": strokes})
 
     def shot(self, path: Path) -> None:
-        path.write_bytes(
-            base64.b64decode(self._send("browsingContext.captureScreenshot", context=self._tab)["data"])
-        )
+        shot = self._send("browsingContext.captureScreenshot", context=self._tab)
+        path.write_bytes(base64.b64decode(shot["data"]))
 
     def _act(self, source: dict[str, Any]) -> None:
         self._send("input.performActions", context=self._tab, actions=[source])
@@ -127,31 +118,20 @@ class FirefoxPage:
 def firefox(profile: Path) -> Iterator[FirefoxPage]:
     """A page of a new Firefox with an empty profile."""
     assert FIREFOX is not None
-    (profile / "user.js").write_text(_PREFERENCES)
+    lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in _PREFERENCES.items()]
+    (profile / "user.js").write_text("\n".join(lines))
     command = [FIREFOX, "--headless", "--no-remote", "--profile", str(profile), "--remote-debugging-port=0"]
     log = profile / "firefox.log"
+    # A home of its own: Firefox refuses one that belongs to another user.
+    environment = {**os.environ, "HOME": str(profile), "MOZ_DISABLE_CONTENT_SANDBOX": "1"}
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=_environment(profile))
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
-        with connect(
-            f"{_address(process, log)}/session", max_size=None, open_timeout=_WAIT_SECONDS
-        ) as socket:
+        found = await_ready(
+            process, lambda: re.search(r"ws://\S+", log.read_text(errors="replace")), log.read_text
+        )
+        with connect(f"{found[0]}/session", max_size=None, open_timeout=_WAIT_SECONDS) as socket:
             yield FirefoxPage(socket)
     finally:
         process.terminate()
         process.wait(30)
-
-
-def _environment(profile: Path) -> dict[str, str]:
-    """A home of its own: Firefox refuses one that belongs to another user."""
-    return {**os.environ, "HOME": str(profile), "MOZ_DISABLE_CONTENT_SANDBOX": "1"}
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        if found := re.search(r"ws://\S+", log.read_text(errors="replace")):
-            return found.group()
-        assert process.poll() is None, f"Firefox did not start: {log.read_text(errors='replace')}"
-        time.sleep(0.1)
-    raise AssertionError(f"Firefox did not start in {_START_SECONDS} s: {log.read_text(errors='replace')}")

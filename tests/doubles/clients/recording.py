@@ -1,8 +1,4 @@
-"""A server that records its clients' requests and its answers, for tests of real clients.
-
-Takes an engine. Returns a running server and every exchange with it: method, path, body, status and the
-events of streams. `check` applies the invariants of streams to all of them.
-"""
+"""A server that records its clients' requests and its answers, for tests of real clients."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.lints import StreamLint
+from tests.doubles.lints import check_stream
 from tests.doubles.serving import serving
 
 
@@ -45,17 +41,14 @@ class Exchange:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        lines = self.got.decode().splitlines()
-        return [
-            json.loads(line[6:]) for line in lines if line.startswith("data: ") and line != "data: [DONE]"
-        ]
+        return [json.loads(line[6:]) for line in self.got.decode().splitlines() if line.startswith("data: {")]
 
 
 @dataclass
 class Recorder:
     """An application that wraps the server's application."""
 
-    app: ASGIApp
+    app: ASGIApp = field(init=False)
     exchanges: list[Exchange] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,9 +75,7 @@ class Recorder:
         await self.app(scope, received, sent)
 
     def of(self, path: str) -> list[Exchange]:
-        return [
-            exchange for exchange in self.exchanges if exchange.path == path and exchange.method == "POST"
-        ]
+        return [each for each in self.exchanges if each.path == path and each.method == "POST"]
 
     def check(self) -> None:
         """Checks that every answer succeeded, and that every completely sent stream is correct."""
@@ -96,10 +87,7 @@ class Recorder:
 
 def check_answer(exchange: Exchange) -> None:
     if exchange.path == "/v1/responses":
-        lint = StreamLint()
-        for event in exchange.events:
-            lint.feed(event)
-        lint.close()
+        check_stream(exchange.events)
     else:
         assert exchange.got.endswith(b"data: [DONE]\n\n")
         assert {event["object"] for event in exchange.events} == {"chat.completion.chunk"}
@@ -108,11 +96,11 @@ def check_answer(exchange: Exchange) -> None:
 
 @contextmanager
 def recorded(engine: Any, settings: Settings | None = None) -> Iterator[tuple[str, Recorder]]:
-    made: list[Recorder] = []
+    recorder = Recorder()
 
     def wrap(app: ASGIApp) -> Recorder:
-        made.append(Recorder(app))
-        return made[0]
+        recorder.app = app
+        return recorder
 
     with serving(engine, settings, wrap=wrap) as url:
-        yield url, made[0]
+        yield url, recorder

@@ -1,7 +1,7 @@
 """Runs real clients; `make clients` installs them to .venv/clients, the Python ones to several environments.
 
-Takes a client's script or command. Returns its output. Tests of missing clients are skipped with a reason.
-Clients see neither this repository's packages nor the user's own configuration.
+Tests of missing clients are skipped with a reason. Clients see neither this repository's packages nor the
+user's own configuration.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.doubles.serving import scripted
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(os.environ.get("CLIENTS_FOLDER", ROOT / ".venv" / "clients"))
 COMMANDS = FOLDER / "node_modules" / ".bin"  # with a Node.js that is new enough for all of them
+_PATH = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
 SCRIPTS = ROOT / "tests" / "clients" / "scripts"
 SECONDS = 300  # generous: clients are large, and the machine may be busy
 
@@ -30,12 +31,10 @@ THINK = "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant"
 
 
 def final(text: str) -> str:
-    """A turn that answers."""
     return f"{THINK}<|channel|>final<|message|>{text}<|return|>"
 
 
 def call(function: str, arguments: object) -> str:
-    """A turn that ends with a call."""
     text = json.dumps(arguments)
     return f"{THINK}<|channel|>commentary to=functions.{function} <|constrain|>json<|message|>{text}<|call|>"
 
@@ -59,20 +58,17 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a client to its end, in a folder that is also its home."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own = {"HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", "PATH": _PATH}
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     return subprocess.run(
-        arguments,
-        cwd=folder,
-        env={**clean, **_own(folder), **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
+        arguments, cwd=folder, env={**clean, **own, **(env or {})}, timeout=SECONDS, **options
     )
 
 
 def run_script(name: str, folder: Path, url: str, environment: str = "python") -> Any:
     """Runs a script of `scripts/` and returns the JSON of its last line of output."""
     code = (SCRIPTS / name).read_text(encoding="utf-8")
+    shutil.copy(SCRIPTS / "shared.py", folder)
     return json.loads(run_code(name, code, folder, environment, BASE_URL=url).splitlines()[-1])
 
 
@@ -86,29 +82,19 @@ def run_code(name: str, code: str, folder: Path, environment: str = "python", **
 
 
 def run_with(
-    name: str,
-    turns: Sequence[object],
-    folder: Path,
-    environment: str = "python",
-    settings: Settings | None = None,
+    name: str, turns: Sequence[object], folder: Path, environment: str = "python", **settings: Any
 ) -> tuple[Any, Recorder]:
     """Runs a script against scripted turns, checks every exchange, and returns the results and exchanges."""
-    with recorded(scripted(*turns, loop=False), settings) as (url, recorder):
+    with recorded(scripted(*turns, loop=False), Settings(**settings)) as (url, recorder):
         results = run_script(name, folder, url, environment)
     recorder.check()
     return results, recorder
 
 
-def _own(folder: Path) -> dict[str, str]:
-    """A home of its own, and the Node.js of the clients."""
-    path = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
-    return {"HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", "PATH": path}
-
-
 def _interpreter(name: str, folder: Path, environment: str) -> str:
     if name.endswith(".py"):
         return command("python", environment)
-    node = shutil.which("node", path=f"{COMMANDS}{os.pathsep}{os.environ['PATH']}")
+    node = shutil.which("node", path=_PATH)
     if node is None or not (FOLDER / "node_modules").exists():
         pytest.skip(f"Node.js or its packages are not installed in {FOLDER}: make clients")
     (folder / "node_modules").symlink_to(FOLDER / "node_modules")

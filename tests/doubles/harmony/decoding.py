@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Any, Literal
 
+import openai_harmony
+
+from gpt_oss_server.harmony.declarations import FunctionTool, ToolNamespace
 from gpt_oss_server.harmony.decoder import Decoder
-from gpt_oss_server.harmony.encoding import END, FIRST_SPECIAL, MESSAGE, STOP_IDS, Encoding
+from gpt_oss_server.harmony.encoding import END, FIRST_SPECIAL, MESSAGE, STOP_IDS, Encoding, load_encoding
 from gpt_oss_server.harmony.events import (
     ClosedBy,
     HarmonyEvent,
@@ -109,3 +113,15 @@ def check_words(encoding: Encoding, tokens: Sequence[int], text: str, known: str
                 word = word[:-1]
             assert word, f"lost: {rest!r} of {run!r}"
             rest = rest[len(word) :].lstrip()
+
+
+def builtin_namespace(name: Literal["browser", "python"]) -> ToolNamespace:
+    """The built-in tool as the model saw it in training."""
+    declared = getattr(openai_harmony.ToolNamespaceConfig, name)().model_dump()
+    tools = (FunctionTool(one["name"], one["description"], one["parameters"]) for one in declared["tools"])
+    return ToolNamespace(declared["name"], declared["description"], tuple(tools))
+
+
+def rendered(message: Any, *, function_tools: bool = False) -> tuple[int, ...]:
+    options = openai_harmony.RenderOptions(conversation_has_function_tools=function_tools)
+    return tuple(load_encoding().library.render(message, options))

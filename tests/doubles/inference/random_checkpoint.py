@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from inference.config import ModelConfig
+from inference.config import ModelConfig, RopeConfig
 from inference.models.layouts import MXFP4_BLOCK, check_block_sizes
 from inference.ops.reference import dequantise_mxfp4
 
@@ -26,6 +26,11 @@ ExpertKind = Literal["mxfp4", "bf16"]
 STOP_IDS = (200002, 199999, 200012)
 PADDING = 199999
 INDEX = "model.safetensors.index.json"
+# The whole vocabulary, and little else: 13 MB, made in an instant.
+SMALLEST = ModelConfig(
+    layers=1, hidden=32, intermediate=32, vocab_size=201_088, heads=2, kv_heads=1, head_dim=16, experts=2,
+    experts_per_token=1, sliding_window=16, sliding_layers=(True,), context_length=2_048, rope=RopeConfig(),
+)  # fmt: skip
 
 
 def write_random_checkpoint(

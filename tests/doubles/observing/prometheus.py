@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.doubles.server_process import free_port
+from tests.doubles.server_process import answers, await_ready, free_port
 
 _SECONDS = 180  # generous: the machine may be busy
 _CONFIG = """\
@@ -30,8 +30,7 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **query: str) -> Any:
-        answer = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=_SECONDS)
-        parsed = answer.json()
+        parsed = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=_SECONDS).json()
         assert parsed["status"] == "success", f"{query}: {parsed.get('error')}"
         return parsed["data"]
 
@@ -62,32 +61,13 @@ def scraping(servers: Sequence[str], folder: Path, rules: Path) -> Iterator[Prom
     config = folder / "prometheus.yml"
     config.write_text(_CONFIG.format(rules=rules, targets=targets))
     url = f"http://127.0.0.1:{free_port()}"
-    arguments = {
-        "config.file": config,
-        "storage.tsdb.path": folder / "data",
-        "web.listen-address": url.removeprefix("http://"),
-    }
+    places = (f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}")
+    command = [tool("prometheus"), *places, f"--web.listen-address={url.removeprefix('http://')}"]
     with (folder / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(
-            [tool("prometheus"), *(f"--{name}={value}" for name, value in arguments.items())],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+        process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            yield _started(Prometheus(url), process, folder)
+            await_ready(process, lambda: answers(f"{url}/-/ready"), (folder / "prometheus.log").read_text)
+            yield Prometheus(url)
         finally:
             process.terminate()
             process.wait(30)
-
-
-def _started(prometheus: Prometheus, process: subprocess.Popen[bytes], folder: Path) -> Prometheus:
-    until = time.monotonic() + _SECONDS
-    while True:
-        try:
-            if httpx.get(f"{prometheus.url}/-/ready").status_code == 200:
-                return prometheus
-        except httpx.TransportError:
-            pass
-        assert process.poll() is None, (folder / "prometheus.log").read_text()
-        assert time.monotonic() < until, "Prometheus did not start"
-        time.sleep(0.1)

@@ -40,13 +40,10 @@ class TestLlama(RemoteContract):
         first = await generated(engine, sampling)
         assert len(first.tokens) == 40
         assert any(leaves_a_character_unfinished(token) for token in first.tokens)
-        seeds = {
-            is_streamed: [body["seed"] for _, body in double.requests if body["stream"] == is_streamed]
-            for is_streamed in (True, False)
-        }
-        assert set() < set(seeds[False]) <= set(seeds[True])
-        # Each request continues the one before with a seed of its own.
-        assert all(one != other for one, other in pairwise(seeds[True]))
+        streamed = [body["seed"] for _, body in double.requests if body["stream"]]
+        repeated = {body["seed"] for _, body in double.requests if not body["stream"]}
+        assert set() < repeated <= set(streamed)
+        assert all(one != other for one, other in pairwise(streamed)), "a seed for each that continues"
         assert (await generated(engine, sampling)).tokens == first.tokens
         assert (await generated(engine, replace(sampling, seed=8))).tokens != first.tokens
 
@@ -92,17 +89,11 @@ class TestLlama(RemoteContract):
             await self.connected(double)
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("", "is no URL"),
-        ("ftp://here", "is no URL"),
-        ("http://a:b@here", "--engine-key"),
-        ("http://here:port", "is no URL"),
-        ("http://a,", "is no URL"),
-        ("http://a,http://a", "one address twice"),
-    ],
-)
+WRONG = dict.fromkeys(("", "ftp://here", "http://here:port", "http://a,"), "is no URL")
+WRONG |= {"http://a:b@here": "--engine-key", "http://a,http://a": "one address twice"}
+
+
+@pytest.mark.parametrize(("url", "words"), WRONG.items())
 def test_a_wrong_address_is_a_sentence(url: str, words: str) -> None:
     with pytest.raises(ModelNotFound, match=words):
         inference.load(f"llama:{url}")

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from inference import next_token
 from inference.backends.checkpoints import _served_name
 from inference.backends.names import names_model
 from inference.backends.table import runs_here
-from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound, Sampling
+from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound
+from tests.contracts.engine_contract import GREEDY, generated
 
 
 def test_a_folder_is_served_under_its_name(tmp_path: Path, whole_vocabulary: Path) -> None:
@@ -36,38 +38,23 @@ def test_a_link_is_served_under_its_own_name(tmp_path: Path, monkeypatch: pytest
 
 
 KNOWN = r"tiny .*a folder.*scripted:FILE.*random:SHAPE"
+NO_OTHER = r"no other kind of name fits\. Known:"
 SHAPES = "random:20b, random:120b, random:tiny"
+UNKNOWN = dict.fromkeys(("tinny", "./not/here", "/not/here", "a/b/c", ""), KNOWN)
+UNKNOWN |= dict.fromkeys(("llama3", "mistral:7b"), NO_OTHER)
+UNKNOWN |= dict.fromkeys(("random:", "random:7b", "random:20B"), SHAPES)
+MEANT = {"tinny": "tiny", "script:demo.json": "scripted:demo.json"}
+MEANT |= dict.fromkeys(("GPT-OSS-120B", "openai/gpt-oss:120b"), "openai/gpt-oss-120b")
+MEANT |= dict.fromkeys(("gpt-oss-20b", "gpt-oss:20b", "gpt-oss", "gtp-oss-20b"), "openai/gpt-oss-20b")
+MEANT |= {"https://huggingface.co/openai/gpt-oss-20b": "openai/gpt-oss-20b"}
+LED = {name: rf"Did you mean {re.escape(meant)}\?" for name, meant in MEANT.items()}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        *((name, KNOWN) for name in ("tinny", "./not/here", "/not/here", "a/b/c", "")),
-        *((name, r"no other kind of name fits\. Known:") for name in ("llama3", "qwen", "mistral:7b")),
-        *((name, SHAPES) for name in ("random:", "random:7b", "random:20B")),
-    ],
-)
-def test_the_error_of_an_unknown_name_lists_the_known_kinds(name: str, words: str) -> None:
+@pytest.mark.parametrize(("name", "words"), [*UNKNOWN.items(), *LED.items()])
+def test_the_error_of_a_wrong_name_lists_the_known_kinds_or_leads_to_the_right_one(
+    name: str, words: str
+) -> None:
     with pytest.raises(ModelNotFound, match=words):
-        inference.load(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("gpt-oss-20b", "openai/gpt-oss-20b"),
-        ("gpt-oss:20b", "openai/gpt-oss-20b"),
-        ("gpt-oss", "openai/gpt-oss-20b"),
-        ("GPT-OSS-120B", "openai/gpt-oss-120b"),
-        ("openai/gpt-oss:120b", "openai/gpt-oss-120b"),
-        ("gtp-oss-20b", "openai/gpt-oss-20b"),
-        ("https://huggingface.co/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
-        ("tinny", "tiny"),
-        ("script:demo.json", "scripted:demo.json"),
-    ],
-)
-def test_a_name_as_others_write_it_is_led_to_the_right_one(name: str, meant: str) -> None:
-    with pytest.raises(ModelNotFound, match=rf"Did you mean {re.escape(meant)}\?"):
         inference.load(name)
 
 
@@ -114,15 +101,11 @@ def test_other_kinds_of_checkpoints_are_refused_for_what_they_are(
 
 async def test_random_weights_of_a_shape_generate_and_speak_harmony() -> None:
     engine = inference.load("random:tiny", device="cpu", context=300)
-    try:
-        info = engine.info
-        assert (info.name, info.context_length, info.vocab_size) == ("random-tiny", 300, 201_088)
-        assert info.description.startswith("Random weights, for measuring only")
-        sampling = Sampling(max_tokens=5, stop_token_ids=frozenset(), seed=1)
-        sampled = [token async for step in engine.generate([1, 2, 3], sampling) for token in step.tokens]
-        assert len(sampled) == 5
-    finally:
-        await engine.close()
+    info = engine.info
+    assert (info.name, info.context_length, info.vocab_size) == ("random-tiny", 300, 201_088)
+    assert info.description.startswith("Random weights, for measuring only")
+    assert len((await generated(engine, replace(GREEDY, max_tokens=5))).tokens) == 5
+    await engine.close()
 
 
 @pytest.mark.parametrize(
@@ -145,19 +128,15 @@ def test_a_context_beyond_a_models_names_the_model_as_it_was_given(
 # infer_next_token -----------------------------------------------------------------------------------------
 
 
-def test_incremental_calls_equal_fresh_ones(checkpoint: Path) -> None:
+def test_only_new_tokens_are_computed_with_the_same_result(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     infer = inference.setup_model(str(checkpoint))
-    texts = []
-    for is_new in (False, True):
-        tokens = [1, 2, 3]
+    texts = [[1, 2, 3], [1, 2, 3]]
+    for is_new, tokens in enumerate(texts):
         while len(tokens) < 33:
-            tokens.append(infer(tokens, 0.0, new_request=is_new))
-        texts.append(tokens)
+            tokens.append(infer(tokens, 0.0, new_request=bool(is_new)))
     assert texts[0] == texts[1]
-
-
-def test_only_new_tokens_are_computed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    infer = inference.setup_model(str(checkpoint))
     seen: list[int] = []
     original = next_token._Continuation._take
 
@@ -173,17 +152,15 @@ def test_only_new_tokens_are_computed(checkpoint: Path, monkeypatch: pytest.Monk
     assert seen == [0, 2, 0, 3, 0, 0]
 
 
-def test_other_tokens_and_long_prompts_start_over(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_prompts_start_over_and_those_that_do_not_fit_are_errors(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     infer = inference.setup_model(str(checkpoint))
     long = [at % 500 for at in range(100)]
     wanted = infer(long, 0.0, True)
     monkeypatch.setattr(next_token, "PREFILL_CHUNK", 9)
     infer([5, 6], 0.0, False)
     assert infer(long, 0.0, False) == wanted
-
-
-def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
-    infer = inference.setup_model(str(checkpoint))
     with pytest.raises(InferenceError, match="at least one token"):
         infer([], 0.0, False)
     with pytest.raises(ContextOverflow):

@@ -19,9 +19,9 @@ from inference.local.engine import load_local
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
 from tests.contracts.greedy_contract import GreedyContract, builtin
-from tests.contracts.remote_contract import check_abandoned_ends
+from tests.contracts.remote_contract import check_abandoned_ends, scores
 from tests.contracts.spelled_contract import SpelledContract
-from tests.doubles.engines.llama_server import exported, found_llama_server, llama_server
+from tests.doubles.engines.live import exported, found_llama_server, llama_server
 
 __all__ = ["builtin"]  # a fixture
 PROGRAM = found_llama_server()
@@ -77,13 +77,8 @@ async def test_half_characters_arrive_as_they_were_sampled(engine: Engine) -> No
 
 
 async def test_sampled_half_characters_repeat_with_the_seed(engine: Engine) -> None:
-    sampling = Sampling(
-        temperature=20.0,
-        seed=5,
-        max_tokens=24,
-        stop_token_ids=frozenset(),
-        logit_bias=dict.fromkeys(ORB, 200.0),
-    )
+    biased = {"logit_bias": dict.fromkeys(ORB, 200.0)}
+    sampling = replace(GREEDY, temperature=20.0, seed=5, max_tokens=24, **biased)
     first = await generated(engine, sampling)
     assert len(set(first.tokens) & set(ORB[:3])) > 1, "nothing fell into the trap"
     assert len(first.tokens) == 24
@@ -93,29 +88,19 @@ async def test_sampled_half_characters_repeat_with_the_seed(engine: Engine) -> N
 async def test_half_characters_have_logprobs(engine: Engine) -> None:
     biased = replace(GREEDY, max_tokens=6, logit_bias=dict.fromkeys(ORB[:2], 200.0), logprobs=2)
     found = await generated(engine, biased)
-    entries = [entry for step in found.steps for entry in step.logprobs or ()]
-    assert [entry.token for entry in entries] == list(found.tokens)
-    assert all(entry.logprob <= 0 and len(entry.top) == 2 for entry in entries)
+    assert [entry.token for entry in scores(found)] == list(found.tokens)
+    assert all(entry.logprob <= 0 and len(entry.top) == 2 for entry in scores(found))
 
 
 async def test_logprobs_are_the_local_engines(engine: Engine, weights: Path, encoding: Encoding) -> None:
     local = load_local(weights, EngineOptions(device="cpu", context=1024), name="tiny")
-    try:
-        prompt = prompt_of(encoding, "What is the capital of France?")
-        sampling = Sampling(temperature=0.0, max_tokens=8, logprobs=3)
-        theirs, mine = [
-            [
-                entry
-                for step in (await generated(each, sampling, prompt)).steps
-                for entry in step.logprobs or ()
-            ]
-            for each in (engine, local)
-        ]
-        assert [entry.token for entry in theirs] == [entry.token for entry in mine]
-        for one, other in zip(theirs, mine, strict=True):
-            assert one.logprob == pytest.approx(other.logprob, abs=0.05)
-    finally:
-        await local.close()
+    prompt = prompt_of(encoding, "What is the capital of France?")
+    sampling = Sampling(temperature=0.0, max_tokens=8, logprobs=3)
+    theirs, mine = [scores(await generated(each, sampling, prompt)) for each in (engine, local)]
+    assert [entry.token for entry in theirs] == [entry.token for entry in mine]
+    for one, other in zip(theirs, mine, strict=True):
+        assert one.logprob == pytest.approx(other.logprob, abs=0.05)
+    await local.close()
 
 
 async def test_an_abandoned_generation_frees_its_slot_on_the_server(engine: Engine, url: str) -> None:

@@ -9,21 +9,25 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from inference.config import ModelConfig
 from inference.drafting.head import DraftHead
+from inference.drafting.loading import load_draft_head
 from inference.engine import Engine, Sampling
 from inference.local.cuda.guesser import CudaGuesser
 from inference.local.cuda.inputs import Tables
 from inference.local.engine import LocalEngine, load_local
 from inference.local.guesser import Guesser, bytes_per_block
 from inference.local.memory_plan import layer_kinds
+from inference.models.gpt_oss import load_model
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, Generated, becomes_idle, generated
 from tests.contracts.remote_contract import scores
+from tests.doubles.engines.written import Recorded
 from tests.doubles.inference.heads import (
     llama_config,
     speculators_config,
@@ -32,8 +36,8 @@ from tests.doubles.inference.heads import (
     write_right_head,
 )
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
-from tests.doubles.inference.recorded import Recorded
-from tests.doubles.random_tests.pairs import pairs
+from tests.doubles.random_tests.seeds import pairs
+from tests.inference.local.cuda.test_runner import close
 
 RUNNERS = ["cpu", "gpu"]
 
@@ -56,16 +60,17 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def engine_of(checkpoint: Path, head: Path | None) -> LocalEngine:
-    options = EngineOptions(device="cpu", speculation=head is not None and f"eagle:{head}", max_concurrent=8)
-    return load_local(checkpoint, options, name="small")
+def engine_of(checkpoint: Path, head: Path | None, **options: Any) -> LocalEngine:
+    speculation = head is not None and f"eagle:{head}"
+    chosen = EngineOptions(device="cpu", speculation=speculation, max_concurrent=8, **options)
+    return load_local(checkpoint, chosen, name="small")
 
 
-async def answers(
-    checkpoint: Path, head: Path | None, sampling: Sampling, prompts: Sequence[list[int]]
-) -> tuple[list[Generated], dict[str, float]]:
-    """Of all prompts together, then of the first one again, from the cache; and the engine's counts."""
-    engine = engine_of(checkpoint, head)
+Answers = tuple[list[Generated], dict[str, float]]
+
+
+async def answers(engine: LocalEngine, sampling: Sampling, prompts: Sequence[list[int]]) -> Answers:
+    """To all prompts together, then to the first one again, from the cache; and the engine's counts."""
     found = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
     found.append(await generated(engine, sampling, prompts[0]))
     measures = engine.measures()
@@ -85,21 +90,18 @@ class TestTheContract(EngineContract):
 async def test_a_right_head_saves_four_of_five_steps(repeating: Path, tmp_path: Path) -> None:
     engine = engine_of(repeating, write_right_head(tmp_path, repeating))
     found = await generated(engine, replace(GREEDY, max_tokens=101), [5, 6, 7])
-    measures = engine.measures()
-    await engine.close()
     assert len(found.tokens) == 101
     # The prompt gives a token; each later step gives five.
-    assert measures["steps"] == 21
-    assert (measures["drafted_tokens"], measures["accepted_tokens"]) == (80, 80)
+    measures = engine.measures()
+    assert [measures[name] for name in ("steps", "drafted_tokens", "accepted_tokens")] == [21, 80, 80]
+    await engine.close()
 
 
 @pytest.mark.parametrize("length", [1, 7, 99])
 async def test_a_right_head_guesses_up_to_the_end_of_the_context(
     repeating: Path, tmp_path: Path, length: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    head = write_right_head(tmp_path, repeating)
-    options = EngineOptions(device="cpu", context=128, speculation=f"eagle:{head}")
-    engine = load_local(repeating, options, name="small")
+    engine = engine_of(repeating, write_right_head(tmp_path, repeating), context=128)
     found = await generated(engine, replace(GREEDY, max_tokens=None), list(range(length)))
     measures = engine.measures()
     await engine.close()
@@ -110,24 +112,21 @@ async def test_a_right_head_guesses_up_to_the_end_of_the_context(
 
 async def test_what_a_head_cannot_guess_is_sampled(repeating: Path, tmp_path: Path) -> None:
     sampling, prompts = replace(GREEDY, max_tokens=60), [[0], [1]]
-    wanted, _ = await answers(repeating, None, sampling, prompts)
-    found, measures = await answers(
-        repeating, write_right_head(tmp_path, repeating, known=350), sampling, prompts
-    )
+    wanted, _ = await answers(engine_of(repeating, None), sampling, prompts)
+    head = write_right_head(tmp_path, repeating, known=350)
+    found, measures = await answers(engine_of(repeating, head), sampling, prompts)
     assert [one.tokens for one in found] == [one.tokens for one in wanted]
     assert 0 < measures["accepted_tokens"] < measures["drafted_tokens"]
 
 
-SAMPLINGS = {
-    "greedy": Sampling(temperature=0.0),
-    "seeded": Sampling(temperature=0.7, seed=4),
-    "filters": Sampling(temperature=0.8, seed=5, top_k=5, top_p=0.9, min_p=0.02),
-    "penalties": Sampling(
-        temperature=0.5, seed=6, frequency_penalty=0.3, presence_penalty=0.2, repetition_penalty=1.1
-    ),
-    "scores": Sampling(temperature=0.6, seed=7, logprobs=3),
-    "scored prompt": Sampling(temperature=0.0, logprobs=1, prompt_logprobs=2),
-    "biases": Sampling(temperature=0.6, seed=8, logit_bias={3: 2.0, 9: -5.0}),
+SAMPLINGS: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0.0},
+    "seeded": {"temperature": 0.7, "seed": 4},
+    "filters": {"temperature": 0.8, "seed": 5, "top_k": 5, "top_p": 0.9, "min_p": 0.02},
+    "penalties": {"temperature": 0.5, "seed": 6, "frequency_penalty": 0.3, "repetition_penalty": 1.1},
+    "scores": {"temperature": 0.6, "seed": 7, "logprobs": 3, "presence_penalty": 0.2},
+    "scored prompt": {"temperature": 0.0, "logprobs": 1, "prompt_logprobs": 2},
+    "biases": {"temperature": 0.6, "seed": 8, "logit_bias": {3: 2.0, 9: -5.0}},
 }
 
 
@@ -135,41 +134,23 @@ SAMPLINGS = {
 async def test_tokens_scores_and_finish_are_those_without_a_head(
     mostly_repeating: Path, tmp_path: Path, kind: str
 ) -> None:
-    sampling = replace(SAMPLINGS[kind], max_tokens=30, stop_token_ids=frozenset({17, 400}))
+    sampling = Sampling(max_tokens=30, stop_token_ids=frozenset({17, 400}), **SAMPLINGS[kind])
     draw = random.Random(kind)
     beginning = [draw.randrange(500) for _ in range(40)]
     prompts = [beginning + [draw.randrange(500) for _ in range(draw.randint(1, 60))] for _ in range(4)]
-
-    wanted, _ = await answers(mostly_repeating, None, sampling, prompts)
+    wanted, _ = await answers(engine_of(mostly_repeating, None), sampling, prompts)
     head = write_right_head(tmp_path, mostly_repeating)
-    found, measures = await answers(mostly_repeating, head, sampling, prompts)
+    found, measures = await answers(engine_of(mostly_repeating, head), sampling, prompts)
     assert [(one.tokens, one.finish) for one in found] == [(one.tokens, one.finish) for one in wanted]
     assert measures["accepted_tokens"] > 0
     for mine, theirs in zip(found, wanted, strict=True):
         close(scores(mine), scores(theirs))
-        close(
-            *([step.prompt_logprobs for step in one.steps if step.prompt_logprobs] for one in (mine, theirs))
-        )
-
-
-def close(found: object, wanted: object) -> None:
-    """Scores of a step with more rows differ in the last bits."""
-    if isinstance(wanted, float):
-        assert found == pytest.approx(wanted, abs=1e-4)
-    elif isinstance(wanted, list | tuple):
-        assert isinstance(found, list | tuple)
-        assert len(found) == len(wanted)
-        for mine, theirs in zip(found, wanted, strict=True):
-            close(mine, theirs)
-    elif hasattr(wanted, "logprob"):
-        close([found.token, found.logprob, found.top], [wanted.token, wanted.logprob, wanted.top])  # type: ignore[attr-defined]
-    else:
-        assert found == wanted
+        close(*([s for step in one.steps for s in step.prompt_logprobs or ()] for one in (mine, theirs)))
 
 
 async def test_a_grammar_sees_exactly_the_tokens_that_are_sampled(repeating: Path, tmp_path: Path) -> None:
     """It allows what the model would say at most places, so that drafts are right and wrong."""
-    [(free, *_), _] = await answers(repeating, None, replace(GREEDY, max_tokens=40), [[5]])
+    [(free, *_), _] = await answers(engine_of(repeating, None), GREEDY, [[5]])
     sets = [{token} if at % 7 else {(token + 1) % 500, 3} for at, token in enumerate(free.tokens)]
     found = []
     for head in (None, write_right_head(tmp_path, repeating)):
@@ -187,15 +168,12 @@ async def test_a_grammar_sees_exactly_the_tokens_that_are_sampled(repeating: Pat
 
 async def test_readers_that_leave_take_their_blocks_along(mostly_repeating: Path, tmp_path: Path) -> None:
     engine = engine_of(mostly_repeating, write_right_head(tmp_path, mostly_repeating))
-    draw = random.Random(3)
 
     async def one(number: int) -> None:
-        stream = engine.generate([number, 7, 7, 8], replace(GREEDY, max_tokens=60))
-        async with aclosing(stream):
-            left = draw.randint(1, 20)
-            async for step in stream:
-                left -= len(step.tokens)
-                if left <= 0:
+        async with aclosing(engine.generate([number, 7, 7, 8], replace(GREEDY, max_tokens=60))) as stream:
+            async for _ in stream:
+                number -= 1
+                if number <= 0:
                     return
 
     await asyncio.gather(*(one(number) for number in range(20)))
@@ -209,7 +187,7 @@ async def test_a_head_that_fails_ends_no_generation(
     repeating: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sampling = replace(GREEDY, max_tokens=30, temperature=1.0, seed=3)
-    (wanted, _), _ = await answers(repeating, None, sampling, [[5, 6]])
+    (wanted, _), _ = await answers(engine_of(repeating, None), sampling, [[5, 6]])
     engine = engine_of(repeating, write_right_head(tmp_path, repeating))
     calls = []
 
@@ -233,9 +211,6 @@ async def test_a_head_that_fails_ends_no_generation(
 def test_the_plan_counts_the_heads_memory(
     checkpoint: Path, config: ModelConfig, tmp_path: Path, layout: object
 ) -> None:
-    from inference.drafting.loading import load_draft_head
-    from inference.models.gpt_oss import load_model
-
     model = load_model(checkpoint, device=torch.device("cpu"))
     head = load_draft_head(str(write_head(tmp_path, layout(config))), model)  # type: ignore[operator]
     blocks, size = 7, 16

@@ -36,14 +36,14 @@ from tests.doubles.inference.heads import (
 )
 from tests.doubles.inference.plain_head import PlainHead
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
-from tests.doubles.random_tests.pairs import pairs
-from tests.doubles.random_tests.seeds import seeds
+from tests.doubles.random_tests.seeds import pairs, seeds
 
 CPU = torch.device("cpu")
 CONTEXT, SIZE = 120, 8
+CHUNKS = {"max_waiting": 1000, "chunk": 16, "shared_chunk": 9, "least_chunk": 3, "by_head": True}
 HEADS = {
-    "speculators": lambda config: speculators_config(config),
-    "llama": lambda config: llama_config(config),
+    "speculators": speculators_config,
+    "llama": llama_config,
     "all tokens": lambda config: speculators_config(config, draft_vocab=config.vocab_size),
     "a norm for each state": lambda config: speculators_config(config, norm_before_fc=False, fc_norm=True),
     "carries the norm": lambda config: speculators_config(config, norm_output=True),
@@ -90,15 +90,8 @@ class Checked:
 def runner_of(on: str, model: GptOss, blocks: list[int], head: DraftHead, limits: SchedulerLimits) -> Runner:
     if on == "cpu":
         return TorchRunner(model, blocks, SIZE, head)
-    return CudaRunner(
-        model,
-        blocks,
-        limits.max_concurrent,
-        SIZE,
-        drafts=limits.drafts,
-        head=head,
-        graphs=on == "gpu, padded",
-    )
+    options = {"drafts": limits.drafts, "head": head, "graphs": on == "gpu, padded"}
+    return CudaRunner(model, blocks, limits.max_concurrent, SIZE, **options)
 
 
 @pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.proof), "gpu, padded"])
@@ -108,25 +101,10 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def engine_of(
-    on: str, model: GptOss, folder: Path, plain: PlainHead, limits: SchedulerLimits, spare: int
-) -> Driven:
-    head = load_draft_head(str(folder), model)
-    kinds = layer_kinds(model, head, SIZE)
-    blocks = tight_blocks(kinds, limits, context=CONTEXT, size=SIZE, spare=spare + 1)
-    runner = Checked(runner_of(on, model, blocks, head, limits), plain)
-    runner.engine = Driven(runner, model.config.windows, blocks, limits)
-    return runner.engine
+ON_GPU = [pytest.param("gpu", kind, marks=pytest.mark.proof) for kind in HEADS]
 
 
-@pytest.mark.parametrize(
-    ("on", "kind"),
-    [
-        *pairs(["cpu", "gpu, padded"], HEADS),
-        *(pytest.param("gpu", kind, marks=pytest.mark.proof) for kind in HEADS),
-    ],
-    indirect=["on"],
-)
+@pytest.mark.parametrize(("on", "kind"), [*pairs(["cpu", "gpu, padded"], HEADS), *ON_GPU], indirect=["on"])
 async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     model: GptOss, tmp_path: Path, kind: str, on: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,12 +112,13 @@ async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     monkeypatch.setattr(drafts, "FIRST_PAUSE", 0)  # a random head is hardly ever right
     raw = HEADS[kind](model.config)
     tensors = random_tensors(raw)
-    folder = write_head(tmp_path / "head", raw, tensors)
     draw = random.Random(kind)
-    limits = SchedulerLimits(
-        max_concurrent=4, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=3, by_head=True
-    )
-    engine = engine_of(on, model, folder, PlainHead(raw, tensors, model), limits, spare=draw.choice([0, 20]))
+    limits = SchedulerLimits(max_concurrent=4, drafts=3, **CHUNKS)
+    head = load_draft_head(str(write_head(tmp_path / "head", raw, tensors)), model)
+    kinds, spare = layer_kinds(model, head, SIZE), draw.choice([1, 21])
+    blocks = tight_blocks(kinds, limits, context=CONTEXT, size=SIZE, spare=spare)
+    runner = Checked(runner_of(on, model, blocks, head, limits), PlainHead(raw, tensors, model))
+    engine = runner.engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for turn in range(32):
         if turn % 4 == 0:
@@ -149,24 +128,27 @@ async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     engine.finish()
     check_each_as_alone(engine, model)
     assert engine.cache.used == 0
-    assert engine.runner.compared > 15  # type: ignore[attr-defined]
+    assert runner.compared > 15
     assert engine.scheduler.counts.cached_tokens > 0
     assert engine.scheduler.counts.drafted_tokens > 0
+
+
+def repeating(folder: Path, config: ModelConfig, share: float) -> tuple[GptOss, DraftHead]:
+    """A model that repeats itself but for a share of the tokens, and a head that knows what it repeats."""
+    checkpoint = write_repeating_model(folder / "model", config, share=share)
+    model = load_model(checkpoint, device=CPU, context=CONTEXT)
+    return model, load_draft_head(str(write_right_head(folder / "head", checkpoint)), model)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 async def test_guesses_that_are_often_right_change_no_token(
     tmp_path: Path, config: ModelConfig, seed: int, on: str
 ) -> None:
-    checkpoint = write_repeating_model(tmp_path / "model", config, share=0.05)
-    model = load_model(checkpoint, device=CPU, context=CONTEXT)
-    folder = write_right_head(tmp_path / "head", checkpoint)
+    model, head = repeating(tmp_path, config, 0.05)
     draw = random.Random(seed)
-    limits = SchedulerLimits(
-        max_concurrent=6, max_waiting=1000, chunk=16, shared_chunk=9, least_chunk=3, drafts=4, by_head=True
-    )
+    limits = SchedulerLimits(max_concurrent=6, drafts=4, **CHUNKS)
     blocks = [40 if window else 18 for window in model.config.windows]
-    runner = runner_of(on, model, blocks, load_draft_head(str(folder), model), limits)
+    runner = runner_of(on, model, blocks, head, limits)
     engine = Driven(runner, model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for first in range(6):  # more than the blocks hold
@@ -184,10 +166,8 @@ async def test_guesses_that_are_often_right_change_no_token(
 
 
 async def test_both_runners_draft_and_accept_the_same(tmp_path: Path, config: ModelConfig) -> None:
-    checkpoint = write_repeating_model(tmp_path / "model", config, share=0.1)
-    model = load_model(checkpoint, device=CPU, context=CONTEXT)
-    head = load_draft_head(str(write_right_head(tmp_path / "head", checkpoint)), model)
-    limits = SchedulerLimits(max_concurrent=2, max_waiting=9, chunk=16, drafts=4, by_head=True)
+    model, head = repeating(tmp_path, config, 0.1)
+    limits = SchedulerLimits(max_concurrent=2, drafts=4, **CHUNKS)
     found = []
     for on in ("cpu", "gpu"):
         blocks = [40] * len(config.windows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import torch
 import inference
 from inference.config import ModelConfig
 from inference.drafting.config import parse_draft_config
-from inference.drafting.head import DraftHead
 from inference.drafting.loading import load_draft_head
 from inference.engine import CheckpointError
 from inference.models.gpt_oss import GptOss, load_model
@@ -28,7 +26,8 @@ from tests.doubles.inference.heads import (
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")
-STATES = "eagle_aux_hidden_state_layer_ids"
+STATES, ROPE = "eagle_aux_hidden_state_layer_ids", "rope_parameters"
+EAGLE = {"speculators_model_type": "eagle3"}
 
 
 @pytest.fixture(scope="module")
@@ -45,44 +44,29 @@ def error_of(model: GptOss, folder: Path | str) -> str:
 REPO = "RedHatAI/gpt-oss-20b-speculator.eagle3"
 
 
+def test_a_folder_without_a_config_holds_no_head(model: GptOss, tmp_path: Path, checkpoint: Path) -> None:
+    assert f"hf download {REPO} --local-dir" in error_of(model, REPO), "a repo's name, and no folder"
+    assert "holds no draft head: it has no config.json" in error_of(model, tmp_path)
+    for content, text in (("{", "config.json cannot be read as JSON"), ("[]", "must hold a JSON object")):
+        (tmp_path / "config.json").write_text(content, encoding="utf-8")
+        assert text in error_of(model, tmp_path)
+    assert "LlamaForCausalLMEagle3" in error_of(model, checkpoint), "the folder of a whole model"
+
+
+NO_HEAD, NO_LAYER = "this is no EAGLE-3 draft head", "must be an object|is missing"
+
+
 @pytest.mark.parametrize(
-    ("content", "text"),
+    ("raw", "text"),
     [
-        (None, "holds no draft head: it has no config.json"),
-        ("{", "config.json cannot be read as JSON"),
-        ("[]", "must hold a JSON object"),
+        ({"architectures": 7}, NO_HEAD),
+        ({"architectures": None, "speculators_model_type": "eagle"}, NO_HEAD),
+        *(({**EAGLE, "transformer_layer_config": inner}, NO_LAYER) for inner in (7, None, {})),
     ],
 )
-def test_a_folder_without_a_config_holds_no_head(
-    model: GptOss, tmp_path: Path, content: str | None, text: str
-) -> None:
-    if content is not None:
-        (tmp_path / "config.json").write_text(content, encoding="utf-8")
-    assert text in error_of(model, tmp_path)
-    assert f"hf download {REPO} --local-dir" in error_of(model, REPO), "a repo's name, and no folder"
-
-
-@pytest.mark.parametrize(
-    "raw", [{}, {"architectures": 7}, {"architectures": None, "speculators_model_type": "eagle"}]
-)
-def test_a_config_of_no_known_layout_is_no_head(raw: dict[str, Any]) -> None:
-    with pytest.raises(CheckpointError, match="this is no EAGLE-3 draft head"):
+def test_a_config_of_no_known_layout_is_no_head(raw: dict[str, Any], text: str) -> None:
+    with pytest.raises(CheckpointError, match=text):
         parse_draft_config(raw, 24)
-
-
-@pytest.mark.parametrize("inner", [7, None, {}])
-def test_a_layer_that_is_no_object_is_reported(inner: object) -> None:
-    with pytest.raises(CheckpointError, match=r"must be an object|is missing"):
-        parse_draft_config({"speculators_model_type": "eagle3", "transformer_layer_config": inner}, 24)
-
-
-def test_a_checkpoint_of_a_whole_model_is_no_head(model: GptOss, checkpoint: Path) -> None:
-    message = error_of(model, checkpoint)
-    assert "no EAGLE-3 draft head" in message
-    assert "LlamaForCausalLMEagle3" in message
-
-
-ROPE = "rope_parameters"
 
 
 @pytest.mark.parametrize(
@@ -117,45 +101,32 @@ def test_another_shape_is_refused(
     assert text in message
 
 
-NEEDED = ("fc.weight", "input_norm.weight", "layers.0.hidden_norm.weight", "lm_head.weight", "d2t")
-QUERIES = "layers.0.self_attn.q_proj.weight"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "text"),
-    [
-        *((name, None, f"the tensor {name!r} is missing") for name in NEEDED),
-        (QUERIES, None, f"neither {QUERIES!r} nor 'midlayer."),
-        ("d2t", 500, "'d2t' leads to ids outside of the vocabulary of 500"),
-    ],
-)
 def test_a_tensor_that_is_missing_or_wrong_is_named(
-    model: GptOss, tmp_path: Path, config: ModelConfig, name: str, change: int | None, text: str
+    model: GptOss, tmp_path: Path, config: ModelConfig
 ) -> None:
-    raw = speculators_config(config)
+    raw, queries = speculators_config(config), "layers.0.self_attn.q_proj.weight"
+    names = ("fc.weight", "input_norm.weight", "layers.0.hidden_norm.weight", "lm_head.weight", "d2t")
+    texts = {name: f"the tensor {name!r} is missing" for name in names}
+    for name, text in (texts | {queries: f"neither {queries!r} nor 'midlayer."}).items():
+        tensors = {key: tensor for key, tensor in random_tensors(raw).items() if key != name}
+        assert text in error_of(model, write_head(tmp_path / name, raw, tensors))
     tensors = random_tensors(raw)
-    if change is None:
-        del tensors[name]
-    else:
-        tensors[name][-1] = change
-    assert text in error_of(model, write_head(tmp_path, raw, tensors))
+    tensors["d2t"][-1] = 500
+    message = error_of(model, write_head(tmp_path / "wrong", raw, tensors))
+    assert "'d2t' leads to ids outside of the vocabulary of 500" in message
 
 
 def test_a_head_of_another_size_needs_an_embedding_and_a_vocabulary_of_its_own(
     model: GptOss, tmp_path: Path, config: ModelConfig
 ) -> None:
     raw = changed_layer(speculators_config(config, target_hidden_size=64), hidden_size=32)
-    tensors = random_tensors(raw)
-    assert "'embed_tokens.weight' is missing, and the model's own embedding has 64 columns" in error_of(
-        model, write_head(tmp_path / "without", raw, tensors)
-    )
-    tensors["embed_tokens.weight"] = torch.randn(500, 32)
-    assert isinstance(load_draft_head(str(write_head(tmp_path / "with", raw, tensors)), model), DraftHead)
-    without_head = llama_config(config, hidden_size=32, target_hidden_size=64)
-    tensors = random_tensors(without_head) | {"embed_tokens.weight": torch.randn(500, 32)}
-    assert "a head without a vocabulary of its own must have the model's hidden size" in error_of(
-        model, write_head(tmp_path / "shared", without_head, tensors)
-    )
+    tensors, embedding = random_tensors(raw), {"embed_tokens.weight": torch.randn(500, 32)}
+    message = error_of(model, write_head(tmp_path / "without", raw, tensors))
+    assert "'embed_tokens.weight' is missing, and the model's own embedding has 64 columns" in message
+    load_draft_head(str(write_head(tmp_path / "with", raw, tensors | embedding)), model)
+    raw = llama_config(config, hidden_size=32, target_hidden_size=64)
+    message = error_of(model, write_head(tmp_path / "shared", raw, random_tensors(raw) | embedding))
+    assert "a head without a vocabulary of its own must have the model's hidden size" in message
 
 
 def test_names_may_begin_with_model(model: GptOss, tmp_path: Path, config: ModelConfig) -> None:
@@ -181,13 +152,14 @@ def test_a_model_of_windows_alone_has_no_place_for_a_head(tmp_path: Path, config
 def test_a_shape_that_no_kernel_takes_is_refused_on_a_gpu(
     model: GptOss, tmp_path: Path, config: ModelConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw = changed_layer(speculators_config(config), head_dim=24)
-    folder = write_head(tmp_path / "odd", raw, random_tensors(raw))
-    load_draft_head(str(folder), model)
+    odd, fitting = (
+        write_head(tmp_path / str(size), changed_layer(speculators_config(config), head_dim=size))
+        for size in (24, 16)
+    )
+    load_draft_head(str(odd), model)
     monkeypatch.setattr("inference.drafting.loading.runs_kernels", lambda device: True)
-    assert "head_dim is 24; on a GPU only powers of two from 16" in error_of(model, folder)
-    fitting = changed_layer(speculators_config(config), head_dim=16)
-    load_draft_head(str(write_head(tmp_path / "fitting", fitting, random_tensors(fitting))), model)
+    assert "head_dim is 24; on a GPU only powers of two from 16" in error_of(model, odd)
+    load_draft_head(str(fitting), model)
 
 
 @pytest.mark.parametrize("name", ["llama:http://127.0.0.1:1", "scripted:answers.json"])
@@ -196,18 +168,10 @@ def test_an_engine_elsewhere_is_refused(name: str) -> None:
         inference.load(name, options=EngineOptions(speculation="eagle:heads/a"))
 
 
-@pytest.mark.parametrize(
-    ("layout", "fields"),
-    [
-        (speculators_config, {"draft_vocab": 40, "norm_before_fc": True, "norm_before_residual": True}),
-        (llama_config, {"draft_vocab": None, "norm_before_fc": False, "norm_before_residual": False}),
-    ],
-)
-def test_published_configs_are_read(
-    config: ModelConfig, layout: Callable[[ModelConfig], dict[str, Any]], fields: dict[str, Any]
-) -> None:
+def test_published_configs_are_read(config: ModelConfig) -> None:
     """Both layouts, with the fields that their authors write."""
-    found = parse_draft_config(layout(config), config.layers)
-    assert found.states == (1, 2, 3)
-    assert {name: getattr(found, name) for name in fields} == fields
-    assert found.rope.by_turns == (layout is llama_config)
+    for layout, is_llama in ((speculators_config, False), (llama_config, True)):
+        found = parse_draft_config(layout(config), config.layers)
+        assert (found.states, found.draft_vocab) == ((1, 2, 3), None if is_llama else 40)
+        assert found.rope.by_turns is is_llama
+        assert found.norm_before_fc is found.norm_before_residual is not is_llama

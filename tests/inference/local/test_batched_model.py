@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,30 +32,24 @@ CONTEXT = 200
 SIZE = 8
 
 
-@pytest.fixture(scope="module", params=["both kinds", "windows only", "wide heads"])
+MODELS: dict[str, dict[str, Any]] = {
+    "both kinds": {},
+    "windows only": {"layers": 2, "sliding_layers": (True, True)},
+    "wide heads": {"sliding_layers": (False, True, True), "heads": 4, "kv_heads": 4, "head_dim": 64},
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, config: ModelConfig
 ) -> GptOss:
-    other = {
-        "both kinds": config,
-        "windows only": replace(config, layers=2, sliding_layers=(True, True)),
-        "wide heads": replace(
-            config, layers=3, sliding_layers=(False, True, True), heads=4, kv_heads=4, head_dim=64
-        ),
-    }[request.param]
-    folder = write_random_checkpoint(tmp_path_factory.mktemp("model"), other, seed=11)
+    folder = tmp_path_factory.mktemp("model")
+    write_random_checkpoint(folder, replace(config, **MODELS[request.param]), seed=11)
     return load_model(folder, device=CPU, context=CONTEXT)
 
 
-def driven(model: GptOss, limits: SchedulerLimits, spare: int) -> Driven:
-    blocks = tight_blocks(layer_kinds(model), limits, context=CONTEXT, size=SIZE, spare=spare)
-    return Driven(TorchRunner(model, blocks, SIZE), model.config.windows, blocks, limits)
-
-
 @pytest.mark.parametrize("seed", range(2))
-async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
-    model: GptOss, seed: int
-) -> None:
+async def test_chunks_preemption_prefixes_and_drafts_change_no_token(model: GptOss, seed: int) -> None:
     draw = random.Random(seed)
     limits = SchedulerLimits(
         max_concurrent=draw.choice([2, 4, 7]),
@@ -64,7 +59,9 @@ async def test_batching_chunks_preemption_prefixes_and_drafts_change_no_token(
         least_chunk=draw.choice([1, 8]),
         drafts=(seed % 2) * 4,
     )
-    engine = driven(model, limits, spare=draw.choice([0, 30]))
+    spare = draw.choice([0, 30])
+    blocks = tight_blocks(layer_kinds(model), limits, context=CONTEXT, size=SIZE, spare=spare)
+    engine = Driven(TorchRunner(model, blocks, SIZE), model.config.windows, blocks, limits)
     prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for _ in range(50):
         if draw.random() < 0.4 and len(engine.clients) < 12:
@@ -86,8 +83,8 @@ async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
 
 
 def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
 
 
 async def test_two_hundred_streams_with_many_cut_off_leave_nothing(engine: LocalEngine) -> None:
@@ -109,10 +106,8 @@ async def test_two_hundred_streams_with_many_cut_off_leave_nothing(engine: Local
         await becomes_idle(engine)
 
     await wave()
-    gc.collect()
     before = resident_bytes()
     await wave()
-    gc.collect()
     assert resident_bytes() < before + (24 << 20)  # besides the cache's content, which is planned
     measures = engine.measures()
     assert (measures["running"], measures["waiting"], measures["kv_blocks_used"]) == (0, 0, 0)
@@ -151,11 +146,9 @@ async def test_a_full_engine_refuses_requests(checkpoint: Path) -> None:
 async def test_drafts_do_not_change_the_tokens_of_a_seed(checkpoint: Path, temperature: float) -> None:
     found = []
     for speculation in (False, True):
-        options = EngineOptions(device="cpu", speculation=speculation)
-        engine = load_local(checkpoint, options, name="small")
-        sampling = replace(
-            GREEDY, temperature=temperature, seed=4, top_k=2, max_tokens=150, frequency_penalty=0.1
-        )
+        engine = load_local(checkpoint, EngineOptions(device="cpu", speculation=speculation), name="small")
+        fields = {"temperature": temperature, "seed": 4, "top_k": 2, "frequency_penalty": 0.1}
+        sampling = replace(GREEDY, max_tokens=150, **fields)
         found.append((await generated(engine, sampling, [1, 2, 3] * 10)).tokens)
         measures = engine.measures()
         await engine.close()
@@ -164,11 +157,11 @@ async def test_drafts_do_not_change_the_tokens_of_a_seed(checkpoint: Path, tempe
 
 
 @pytest.mark.parametrize("context", [1000, None])
-def test_memory_that_is_too_small_shortens_the_context_or_explains_what_to_do(
+def test_memory_that_is_enough_keeps_the_context(
     checkpoint: Path, context: int | None, config: ModelConfig
 ) -> None:
-    per_token = 2 * config.kv_heads * config.head_dim * 4 * 2
-    options = EngineOptions(device="cpu", context=context, kv_memory=per_token * 3000, max_concurrent=1)
-    engine = load_local(checkpoint, options, name="s")
-    assert engine.info.context_length == (context or config.context_length)
-    assert "requests may run" in engine.info.plan
+    memory = 2 * config.kv_heads * config.head_dim * 4 * 2 * 3000  # tokens
+    options = EngineOptions(device="cpu", context=context, kv_memory=memory, max_concurrent=1)
+    info = load_local(checkpoint, options, name="s").info
+    assert info.context_length == (context or config.context_length)
+    assert "requests may run" in info.plan

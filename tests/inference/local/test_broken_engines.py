@@ -18,8 +18,11 @@ pytestmark = pytest.mark.anyio
 ONE = Sampling(temperature=0.0, max_tokens=1)
 
 
+Broken = tuple[LocalEngine, BreakingRunner]
+
+
 @pytest.fixture
-async def broken() -> AsyncIterator[tuple[LocalEngine, BreakingRunner]]:
+async def broken() -> AsyncIterator[Broken]:
     engine, runner = breaking_engine()
     yield engine, runner
     await engine.close()
@@ -31,9 +34,14 @@ async def fails(engine: LocalEngine | CallableEngine, times: int) -> None:
             await generated(engine, ONE, prompt=[1, 2, 3])
 
 
-async def test_an_engine_is_sound_until_several_steps_have_failed_in_a_row(
-    broken: tuple[LocalEngine, BreakingRunner],
-) -> None:
+async def says(engine: LocalEngine, why: str) -> None:
+    """Its check and its generations state why none can succeed any more."""
+    for trial in (engine.check(), generated(engine, ONE, prompt=[1])):
+        with pytest.raises(EngineFailed, match=why):
+            await trial
+
+
+async def test_an_engine_is_sound_until_several_steps_failed_in_a_row(broken: Broken) -> None:
     engine, runner = broken
     runner.failure = RuntimeError("the card fell out")
     await fails(engine, IN_A_ROW - 1)
@@ -45,9 +53,7 @@ async def test_an_engine_is_sound_until_several_steps_have_failed_in_a_row(
         await engine.check()
 
 
-async def test_failures_that_a_success_interrupts_are_not_in_a_row(
-    broken: tuple[LocalEngine, BreakingRunner],
-) -> None:
+async def test_failures_that_a_success_interrupts_are_not_in_a_row(broken: Broken) -> None:
     engine, runner = broken
     for _ in range(IN_A_ROW):
         runner.failure = RuntimeError("once")
@@ -57,9 +63,7 @@ async def test_failures_that_a_success_interrupts_are_not_in_a_row(
     await engine.check()
 
 
-async def test_the_check_itself_finds_that_the_engine_works_again(
-    broken: tuple[LocalEngine, BreakingRunner],
-) -> None:
+async def test_the_check_itself_finds_that_the_engine_works_again(broken: Broken) -> None:
     engine, runner = broken
     runner.failure = RuntimeError("for a while")
     await fails(engine, IN_A_ROW)
@@ -72,9 +76,7 @@ async def test_the_check_itself_finds_that_the_engine_works_again(
     assert runner.launched == launched  # sound again, so nothing more is tried
 
 
-async def test_requests_that_no_engine_could_serve_do_not_break_it(
-    broken: tuple[LocalEngine, BreakingRunner],
-) -> None:
+async def test_requests_that_no_engine_could_serve_do_not_break_it(broken: Broken) -> None:
     """The check samples a token, so that a hostile client cannot take a server out of service."""
     engine, runner = broken
     runner.failure = RuntimeError("at the client's own prompt")
@@ -83,22 +85,15 @@ async def test_requests_that_no_engine_could_serve_do_not_break_it(
     await engine.check()
 
 
-async def test_a_device_that_computes_nothing_any_more_is_never_sound_again(
-    broken: tuple[LocalEngine, BreakingRunner],
-) -> None:
+async def test_a_device_that_computes_nothing_any_more_is_never_sound_again(broken: Broken) -> None:
     engine, runner = broken
     runner.failure, runner.trouble = RuntimeError("CUDA error"), "The device cuda:0 computes nothing."
     await fails(engine, 1)
     runner.failure = None
-    with pytest.raises(EngineFailed, match="The device cuda:0 computes nothing"):
-        await engine.check()
-    with pytest.raises(EngineFailed, match="The device cuda:0 computes nothing"):
-        await generated(engine, ONE, prompt=[1])
+    await says(engine, "The device cuda:0 computes nothing")
 
 
-async def test_a_thread_that_dies_ends_all_its_generations_and_is_reported(
-    broken: tuple[LocalEngine, BreakingRunner],
-) -> None:
+async def test_a_thread_that_dies_ends_all_its_generations_and_is_reported(broken: Broken) -> None:
     engine, runner = broken
     runner.failure = SystemExit(1)
     ended = await asyncio.wait_for(
@@ -106,10 +101,7 @@ async def test_a_thread_that_dies_ends_all_its_generations_and_is_reported(
     )
     assert [type(each) for each in ended] == [EngineFailed] * 3
     await asyncio.to_thread(engine._loop._thread.join, 20)
-    with pytest.raises(EngineFailed, match="thread ended with SystemExit"):
-        await engine.check()
-    with pytest.raises(EngineFailed, match="thread ended with SystemExit"):
-        await generated(engine, ONE, prompt=[1])
+    await says(engine, "thread ended with SystemExit")
 
 
 async def test_a_function_that_fails_every_time_is_reported() -> None:

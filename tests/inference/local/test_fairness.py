@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from inference.engine import Finish, Sampling
+from inference.engine import Sampling
 from inference.local.scheduling.fairness import may_give_way, running_counts, that_gives_way
 from inference.local.scheduling.scheduler import SchedulerLimits
-from tests.doubles.inference.driven import Client, Driven, predicted
+from tests.doubles.inference.driven import Client, Driven
 from tests.doubles.random_tests.seeds import seeds
-from tests.inference.local.test_scheduling import driven
+from tests.inference.local.test_scheduling import check, driven
 
 OF = {owner: Sampling(temperature=0.0, owner=owner) for owner in "abc"}
 LIMITS = SchedulerLimits(max_concurrent=8, max_waiting=10_000, chunk=64, shared_chunk=16, least_chunk=4)
@@ -26,7 +26,12 @@ def send(engine: Driven, owner: str, count: int, tokens: int = 60, **options: in
 
 
 def running(engine: Driven) -> Counter[str]:
-    return Counter(sequence.owner for sequence in engine.scheduler.running)
+    return running_counts(engine.scheduler.running)
+
+
+def turns(engine: Driven, count: int) -> None:
+    for _ in range(count):
+        engine.turn()
 
 
 def ended(clients: list[Client]) -> int:
@@ -35,16 +40,13 @@ def ended(clients: list[Client]) -> int:
     return sum(client.end is not None for client in clients)
 
 
-def finish(engine: Driven, clients: list[Client], most: int = 20_000) -> int:
+def finish(engine: Driven, clients: list[Client]) -> int:
     """The turns until these are done, each as it would be alone."""
-    for turns in range(most):
-        for client in clients:
-            client.read()
-        if all(client.end is not None for client in clients):
+    for passed in range(20_000):
+        if ended(clients) == len(clients):
             for client in clients:
-                assert client.end is Finish.LENGTH
-                assert client.tokens == predicted(client.prompt, client.limit)
-            return turns
+                check(client)
+            return passed
         engine.turn()
     raise AssertionError("they never end")
 
@@ -52,8 +54,7 @@ def finish(engine: Driven, clients: list[Client], most: int = 20_000) -> int:
 async def test_one_request_gets_a_slot_although_all_are_taken() -> None:
     engine = driven(LIMITS, spare=4_000)
     many = send(engine, "a", 50)
-    for _ in range(10):
-        engine.turn()
+    turns(engine, 10)
     assert running(engine) == {"a": 8}
     [one] = send(engine, "b", 1)
     assert finish(engine, [one]) < 100, "it waits for none of the fifty"
@@ -63,9 +64,8 @@ async def test_one_request_gets_a_slot_although_all_are_taken() -> None:
 
 async def test_two_owners_share_the_slots_and_one_alone_has_all() -> None:
     engine = driven(LIMITS, spare=4_000)
-    first, second = send(engine, "a", 40), []
-    for _ in range(10):
-        engine.turn()
+    first = send(engine, "a", 40)
+    turns(engine, 10)
     second = send(engine, "b", 40)
     engine.turn()
     assert running(engine) == {"a": 4, "b": 4}
@@ -76,9 +76,8 @@ async def test_two_owners_share_the_slots_and_one_alone_has_all() -> None:
 
 async def test_shares_hold_where_memory_is_short() -> None:
     engine = driven(LIMITS)  # room for little more than one whole context
-    many, few = send(engine, "a", 30, 100), []
-    for _ in range(20):
-        engine.turn()
+    many = send(engine, "a", 30, 100)
+    turns(engine, 20)
     few = send(engine, "b", 2, 100)
     assert finish(engine, few) < 1_500
     finish(engine, many)
@@ -111,8 +110,7 @@ async def test_nobody_starves(seed: int) -> None:
     clients: list[Client] = []
     for _ in range(30):
         clients += send(engine, draw.choice("abc"), draw.randrange(4), draw.choice([1, 20, 80]))
-        for _ in range(draw.randrange(20)):
-            engine.turn()
+        turns(engine, draw.randrange(20))
     finish(engine, clients)
 
 

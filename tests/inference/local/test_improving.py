@@ -41,26 +41,24 @@ class ImprovingRunner(MemoryRunner):
         self.calls += 1
         if self.failure is not None:
             raise self.failure
-        self.left -= 1
-        return self.left > 0
+        return self.calls < self.left
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[LocalEngine]:
+def runner() -> ImprovingRunner:
+    return ImprovingRunner((None,), 4)
+
+
+@pytest.fixture
+async def engine(runner: ImprovingRunner) -> AsyncIterator[LocalEngine]:
     info = EngineInfo(name="improving", context_length=200, vocab_size=1000)
     limits = SchedulerLimits(max_concurrent=4, max_waiting=4)
-    engine = LocalEngine(ImprovingRunner((None,), 4), info, PrefixCache((None,), [64], 4), limits)
+    engine = LocalEngine(runner, info, PrefixCache((None,), [64], 4), limits)
     yield engine
     await engine.close()
 
 
-def runner_of(engine: LocalEngine) -> ImprovingRunner:
-    assert isinstance(engine._runner, ImprovingRunner)
-    return engine._runner
-
-
-async def test_an_idle_engine_improves_its_runner_until_nothing_is_left(engine: LocalEngine) -> None:
-    runner = runner_of(engine)
+async def test_an_idle_engine_improves_its_runner(engine: LocalEngine, runner: ImprovingRunner) -> None:
     runner.left = 3
     assert runner.calls == 0  # before it is used, it does nothing
     first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens
@@ -70,9 +68,8 @@ async def test_an_idle_engine_improves_its_runner_until_nothing_is_left(engine: 
 
 
 async def test_an_improvement_that_fails_is_logged_once_and_ends_no_generation(
-    engine: LocalEngine, caplog: pytest.LogCaptureFixture
+    engine: LocalEngine, runner: ImprovingRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runner = runner_of(engine)
     runner.failure = MemoryError("too little")
     with caplog.at_level(logging.WARNING):
         first = (await generated(engine, SOME, prompt=[1, 2, 3])).tokens

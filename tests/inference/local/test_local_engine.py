@@ -13,16 +13,15 @@ import pytest
 import torch
 
 from inference import outbox as outbox_module
-from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
+from inference.engine import CheckpointError, EngineFailed, Finish, Step
 from inference.local import torch_runner
 from inference.local.engine import LocalEngine, generation_defaults, load_local
 from inference.local.sampling.sampler import Sampler
 from inference.local.scheduling.step import Sampled, StepPart
 from inference.local.torch_runner import TorchRunner
-from inference.models.gpt_oss import GptOss, load_model
+from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, PROMPT, becomes_idle, generated
-from tests.doubles.inference.alone import alone
 
 pytestmark = pytest.mark.anyio
 ENDLESS = replace(GREEDY, max_tokens=None)
@@ -35,10 +34,7 @@ async def engine(checkpoint: Path) -> AsyncIterator[LocalEngine]:
     await engine.close()
 
 
-Breakage = Callable[[torch.Tensor], torch.Tensor]
-
-
-def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Breakage) -> None:
+def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Callable[[Any], Any]) -> None:
     """Applies `breakage` to the logits of a generation once `when` of its tokens are computed."""
     original = torch_runner._sample
 
@@ -47,6 +43,10 @@ def break_sampling(monkeypatch: pytest.MonkeyPatch, when: int, breakage: Breakag
         original(part, sampler, breakage(logits) if ends else logits, sampled)
 
     monkeypatch.setattr(torch_runner, "_sample", broken)
+
+
+def not_finite(logits: torch.Tensor) -> torch.Tensor:
+    return logits * float("nan")
 
 
 def break_forward(monkeypatch: pytest.MonkeyPatch, when: int) -> None:
@@ -61,56 +61,38 @@ def break_forward(monkeypatch: pytest.MonkeyPatch, when: int) -> None:
     monkeypatch.setattr(GptOss, "forward", broken)
 
 
-def watch_chunks(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+async def test_a_long_prompt_does_not_delay_a_short_one(engine: LocalEngine) -> None:
+    small = {"chunk": 8, "least_chunk": 8, "shared_chunk": 8}
+    engine._scheduler.limits = replace(engine._scheduler.limits, **small)
+    long = asyncio.create_task(generated(engine, replace(GREEDY, max_tokens=2), [1] * 900))
+    await generated(engine, replace(GREEDY, max_tokens=5), [1])
+    assert not long.done()
+    await long
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The number of tokens of each generation, step by step."""
-    steps: list[list[int]] = []
+    seen: list[list[int]] = []
     original = TorchRunner.launch
 
     def watched(self: TorchRunner, parts: Sequence[StepPart]) -> torch_runner.Landed:
-        steps.append([len(part.tokens) for part in parts])
+        seen.append([len(part.tokens) for part in parts])
         return original(self, parts)
 
     monkeypatch.setattr(TorchRunner, "launch", watched)
-    return steps
+    return seen
 
 
-def limit(engine: LocalEngine, **limits: int) -> None:
-    engine._scheduler.limits = replace(engine._scheduler.limits, **limits)
-
-
-async def test_tokens_are_those_of_the_model_alone(engine: LocalEngine, checkpoint: Path) -> None:
-    model = load_model(checkpoint, device=torch.device("cpu"))
-    assert list((await generated(engine)).tokens) == alone(model, PROMPT, 40)
-
-
-async def test_a_prompt_in_many_chunks_equals_one_in_a_single_chunk(engine: LocalEngine) -> None:
-    prompt = [at % 500 for at in range(100)]
-    whole = await generated(engine, prompt=prompt)
-    for chunk in (1, 7, 50, 99):
-        limit(engine, chunk=chunk, least_chunk=1)
-        salted = replace(GREEDY, cache_salt=str(chunk))  # else the second would hit the first one's cache
-        assert (await generated(engine, salted, prompt)).tokens == whole.tokens
-
-
-async def test_a_long_prompt_does_not_delay_a_short_one(engine: LocalEngine) -> None:
-    limit(engine, chunk=8, least_chunk=8, shared_chunk=8)
-    order: list[str] = []
-
-    async def watch(name: str, prompt: list[int], most: int) -> None:
-        await generated(engine, replace(GREEDY, max_tokens=most), prompt)
-        order.append(name)
-
-    await asyncio.gather(watch("long", [1] * 900, 2), watch("short", [1], 5))
-    assert order == ["short", "long"]
+ONCE = replace(GREEDY, max_tokens=1)
 
 
 async def test_chunks_are_smaller_while_another_generation_samples(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, steps: list[list[int]]
 ) -> None:
     # Room for every token: the reader below does not read meanwhile.
     monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (10_000,))
-    steps = watch_chunks(monkeypatch)
-    once = [replace(GREEDY, max_tokens=1, cache_salt=salt) for salt in "abc"]
+    once = [replace(ONCE, cache_salt=salt) for salt in "abc"]
     alone = await generated(engine, once[0], [1] * 600)
     assert steps == [[256], [256], [88]]
     async with aclosing(engine.generate([1], ENDLESS)) as stream:
@@ -127,36 +109,28 @@ async def test_chunks_are_smaller_while_another_generation_samples(
 
 
 async def test_short_prompts_that_arrive_together_are_read_together(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, steps: list[list[int]]
 ) -> None:
     """Even while another generation samples: else the last would wait for as many steps as there are."""
-    steps = watch_chunks(monkeypatch)
-    once = replace(GREEDY, max_tokens=1)
     async with aclosing(engine.generate([1], ENDLESS)) as stream:
         await anext(stream)
         steps.clear()
-        await asyncio.gather(*(generated(engine, once, [first] * 64) for first in range(2, 6)))
+        await asyncio.gather(*(generated(engine, ONCE, [first] * 64) for first in range(2, 6)))
     read = [sum(size for size in step if size > 1) for step in steps]
     assert max(read) == 256
     assert sum(size > 0 for size in read) <= 2  # the first may have arrived alone
 
 
-async def test_prompts_share_the_budget_of_a_step(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = watch_chunks(monkeypatch)
-    once = replace(GREEDY, max_tokens=1)
-    await asyncio.gather(*(generated(engine, once, [first] * 400) for first in range(4)))
+async def test_prompts_share_the_budget_of_a_step(engine: LocalEngine, steps: list[list[int]]) -> None:
+    await asyncio.gather(*(generated(engine, ONCE, [first] * 400) for first in range(4)))
     assert [64] * 4 in steps
     assert all(sum(step) <= 256 for step in steps)
 
 
 async def test_a_seed_gives_the_same_tokens_among_other_generations(engine: LocalEngine) -> None:
-    seeded = Sampling(seed=5, max_tokens=30, stop_token_ids=frozenset(), top_p=0.9)
-    alone = await generated(engine, seeded)
-    concurrent = await asyncio.gather(
-        *(generated(engine, replace(seeded, seed=seed)) for seed in (1, 5, None, 7, 5))
-    )
+    seeds = [replace(GREEDY, temperature=1.0, top_p=0.9, seed=seed) for seed in (1, 5, None, 7, 5)]
+    alone = await generated(engine, seeds[1])
+    concurrent = await asyncio.gather(*(generated(engine, sampling) for sampling in seeds))
     assert concurrent[1].tokens == concurrent[4].tokens == alone.tokens
     assert len({found.tokens for found in concurrent}) == 4
 
@@ -164,28 +138,23 @@ async def test_a_seed_gives_the_same_tokens_among_other_generations(engine: Loca
 @pytest.mark.parametrize("at", [1, 7, 20])
 async def test_a_continued_generation_is_as_if_it_had_never_stopped(engine: LocalEngine, at: int) -> None:
     """Its random numbers and its penalties follow those of the tokens before."""
-    sampling = Sampling(
-        seed=5, presence_penalty=0.4, frequency_penalty=0.3, stop_token_ids=frozenset(), max_tokens=30
-    )
+    sampling = replace(GREEDY, temperature=1.0, seed=5, presence_penalty=0.4, frequency_penalty=0.3)
     whole = (await generated(engine, sampling)).tokens
-    rest = replace(sampling, max_tokens=30 - at, continued=whole[:at])
+    rest = replace(sampling, max_tokens=40 - at, continued=whole[:at])
     prompt = [*PROMPT, *whole[:at]]
     assert (await generated(engine, rest, prompt)).tokens == whole[at:]
     assert (await generated(engine, replace(rest, continued=()), prompt)).tokens != whole[at:]
 
 
-@pytest.mark.parametrize("breakage", ["nan", "bug", "forward"])
+@pytest.mark.parametrize("breakage", [not_finite, lambda logits: logits.no_such_thing, None])
 async def test_a_failure_ends_only_its_own_generation(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, breakage: str
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, breakage: Any
 ) -> None:
     wanted = (await generated(engine)).tokens
-    match breakage:
-        case "nan":
-            break_sampling(monkeypatch, 200, lambda logits: logits * float("nan"))
-        case "bug":
-            break_sampling(monkeypatch, 200, lambda logits: logits.no_such_thing)  # type: ignore[attr-defined]
-        case _:
-            break_forward(monkeypatch, 199)
+    if breakage is None:
+        break_forward(monkeypatch, 199)
+    else:
+        break_sampling(monkeypatch, 200, breakage)
     doomed = asyncio.create_task(generated(engine, ENDLESS, [1] * 190))
     well = [asyncio.create_task(generated(engine)) for _ in range(3)]
     with pytest.raises(EngineFailed):
@@ -198,7 +167,7 @@ async def test_a_failure_ends_only_its_own_generation(
 async def test_tokens_sampled_before_a_failure_are_read_first(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_sampling(monkeypatch, 20, lambda logits: logits * float("nan"))
+    break_sampling(monkeypatch, 20, not_finite)
     tokens: list[int] = []
     with pytest.raises(EngineFailed, match="not finite"):  # noqa: PT012
         async for step in engine.generate([1] * 10, ENDLESS):
@@ -229,17 +198,10 @@ async def test_a_stalled_reader_pauses_only_its_own_generation(
     assert rest[-1].finish is Finish.LENGTH
 
 
-async def test_waiting_tokens_arrive_as_one_step(engine: LocalEngine) -> None:
-    async with aclosing(engine.generate([1], ENDLESS)) as stream:
-        await anext(stream)
-        await generated(engine)
-        assert len((await anext(stream)).tokens) >= 20
-
-
 async def test_blocks_are_released_however_a_generation_ends(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_sampling(monkeypatch, 200, lambda logits: logits * float("nan"))
+    break_sampling(monkeypatch, 200, not_finite)
     await generated(engine)
     stream = engine.generate(PROMPT, ENDLESS)
     await anext(stream)
@@ -254,19 +216,11 @@ async def test_blocks_are_released_however_a_generation_ends(
 
 @pytest.mark.parametrize(
     ("content", "defaults"),
-    [
-        ('{"temperature": 0.7, "top_p": null}', {"temperature": 0.7}),
-        ("{}", {}),
-        (None, {}),
-        ("[]", None),
-        ('{"top_p": "x"}', None),
-    ],
+    [('{"temperature": 0.7, "top_p": null}', {"temperature": 0.7}), ("[]", None), ('{"top_p": "x"}', None)],
 )
-def test_defaults_of_the_checkpoint_are_read(
-    tmp_path: Path, content: str | None, defaults: dict[str, float] | None
-) -> None:
-    if content is not None:
-        (tmp_path / "generation_config.json").write_text(content, encoding="utf-8")
+def test_defaults_of_the_checkpoint_are_read(tmp_path: Path, content: str, defaults: Any) -> None:
+    assert generation_defaults(tmp_path) == {}
+    (tmp_path / "generation_config.json").write_text(content, encoding="utf-8")
     if defaults is not None:
         assert generation_defaults(tmp_path) == defaults
         return

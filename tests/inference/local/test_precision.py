@@ -58,12 +58,13 @@ def test_without_kernels_fp8_is_refused_before_anything_is_loaded(
         inference.load("random:tiny", options=options)
 
 
-async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss) -> None:
-    info = EngineInfo(name="fp8", context_length=1024, vocab_size=500)
-    engine = start_engine(model, info, EngineOptions())
-    tokens = (await generated(engine, GREEDY, PROMPT)).tokens
-    await engine.close()
-    assert list(tokens) == alone(model, PROMPT, 30)
+async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss, plain: GptOss) -> None:
+    for each in (model, plain):
+        info = EngineInfo(name="m", context_length=1024, vocab_size=500)
+        engine = start_engine(each, info, EngineOptions())
+        tokens = (await generated(engine, GREEDY, PROMPT)).tokens
+        await engine.close()
+        assert list(tokens) == alone(each, PROMPT, 30)
 
 
 def test_the_runner_of_a_gpu_samples_the_same_tokens(model: GptOss) -> None:

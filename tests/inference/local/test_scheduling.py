@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -31,19 +33,12 @@ def driven(
 ) -> Driven:
     """With the least possible memory, and `spare` bytes more (a token of one kind is a byte)."""
     kinds = [LayerKind(window, 1) for window in windows]
-    least = 1
-    while True:
-        try:
-            plan = plan_memory(
-                kinds, least, context=context, may_shorten=False, limits=limits, block_size=SIZE
-            )
+    shape = {"context": context, "may_shorten": False, "limits": limits, "block_size": SIZE}
+    for least in itertools.count(1, SIZE):
+        with suppress(CheckpointError):  # too little: try more
+            plan = plan_memory(kinds, least, **shape)
             break
-        except CheckpointError:  # too little: try more
-            least += SIZE
-    if spare:
-        plan = plan_memory(
-            kinds, least + spare, context=context, may_shorten=False, limits=limits, block_size=SIZE
-        )
+    plan = plan_memory(kinds, least + spare, **shape)
     runner = MemoryRunner(windows, SIZE, limits.ahead)
     return Driven(runner, windows, plan.blocks, limits)
 
@@ -74,24 +69,18 @@ async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> N
     engine = driven(random_limits(draw), draw.choice(KINDS), spare=draw.choice([0, 0, 50, 400]))
     prompts = Prompts(draw, CONTEXT // 2)
     for _ in range(250):
-        match draw.choices(["request", "turn", "read", "leave"], [4, 8, 3, 1])[0]:
-            case "request":
-                salted = replace(
-                    SAMPLING,
-                    cache_salt=draw.choice([None, None, "a"]),
-                    priority=draw.choice([0, 0, 1]),
-                    owner=draw.choice(["", "", "a", "b"]),
-                )
-                limit = draw.choice([1, 5, 30, 80])
-                engine.request(prompts.next(), limit, salted, capacity=draw.choice([3, 10_000]))
-            case "turn":
-                engine.turn()
-            case "read" if engine.clients:
-                draw.choice(engine.clients).read()
-            case "leave" if engine.clients:
-                engine.leave(draw.choice(engine.clients))
-            case _:
-                pass
+        action = draw.choices(["request", "turn", "read", "leave"], [4, 8, 3, 1])[0]
+        if action == "request":
+            fields = {"cache_salt": [None, None, "a"], "priority": [0, 0, 1], "owner": ["", "", "a", "b"]}
+            sampling = replace(SAMPLING, **{name: draw.choice(values) for name, values in fields.items()})
+            limit = draw.choice([1, 5, 30, 80])
+            engine.request(prompts.next(), limit, sampling, capacity=draw.choice([3, 10_000]))
+        elif action == "turn" or not engine.clients:
+            engine.turn()
+        elif action == "read":
+            draw.choice(engine.clients).read()
+        else:
+            engine.leave(draw.choice(engine.clients))
     engine.finish()
     for client in engine.clients:
         check(client)
@@ -102,10 +91,8 @@ async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> N
 @pytest.mark.parametrize("operations", [2_500, pytest.param(10_000, marks=pytest.mark.proof)])
 async def test_the_blocks_add_up_after_thousands_of_operations(operations: int) -> None:
     draw = random.Random(7)
-    engine = driven(
-        SchedulerLimits(max_concurrent=6, max_waiting=10_000, chunk=16, least_chunk=4, shared_chunk=8),
-        spare=40,
-    )
+    chunks = {"chunk": 16, "least_chunk": 4, "shared_chunk": 8}
+    engine = driven(SchedulerLimits(max_concurrent=6, max_waiting=10_000, **chunks), spare=40)
     prompts = Prompts(draw, 60)
     for operation in range(operations):
         if draw.random() < 0.15:
@@ -117,24 +104,15 @@ async def test_the_blocks_add_up_after_thousands_of_operations(operations: int) 
         if operation % 50 == 0:
             for client in engine.clients:
                 client.read()
-            for client in [each for each in engine.clients if each.end is not None]:
-                check(client)
-                engine.clients.remove(client)
+                if client.end is not None:
+                    check(client)
+            engine.clients = [client for client in engine.clients if client.end is None]
             del prompts.past[:-30]
     engine.finish()
     assert engine.cache.used == 0
     counts = engine.scheduler.counts
     assert counts.preemptions > 20
     assert counts.cached_tokens > 1000
-
-
-async def test_memory_that_runs_out_ends_no_sequence() -> None:
-    engine = driven(SchedulerLimits(max_concurrent=5, max_waiting=10, chunk=64))
-    clients = [engine.request([first] * 10, 120, SAMPLING) for first in range(5)]
-    engine.finish()
-    assert engine.scheduler.counts.preemptions > 0
-    for client in clients:
-        check(client)
 
 
 def ends(engine: Driven, clients: list[Client]) -> list[int]:
@@ -148,10 +126,13 @@ def ends(engine: Driven, clients: list[Client]) -> list[int]:
     return order
 
 
-async def test_the_oldest_sequence_is_never_preempted() -> None:
+async def test_memory_that_runs_out_ends_no_sequence_and_stops_never_the_oldest() -> None:
     engine = driven(SchedulerLimits(max_concurrent=5, max_waiting=10, chunk=64))
     clients = [engine.request([first] * 10, 120, SAMPLING) for first in range(5)]
     assert ends(engine, clients) == [0, 1, 2, 3, 4]
+    assert engine.scheduler.counts.preemptions > 0
+    for client in clients:
+        check(client)
 
 
 async def test_choices_of_one_prompt_compute_it_once() -> None:
@@ -183,13 +164,10 @@ async def test_a_salt_keeps_prompts_apart() -> None:
     assert [client.cached for client in clients] == [0, 0, 36, 36, 0]
 
 
-TIGHT = SchedulerLimits(max_concurrent=2, max_waiting=10, chunk=16, least_chunk=8, shared_chunk=8)
-TIGHT_BLOCKS = (27, 400)  # of the layers with a window, and of those without
-
-
 def tight() -> Driven:
     """Little memory for windows: two sequences, a chunk, and a few more."""
-    return Driven(MemoryRunner((10, None), SIZE), (10, None), TIGHT_BLOCKS, TIGHT)
+    limits = SchedulerLimits(max_concurrent=2, max_waiting=10, chunk=16, least_chunk=8, shared_chunk=8)
+    return Driven(MemoryRunner((10, None), SIZE), (10, None), (27, 400), limits)
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -214,13 +192,11 @@ async def test_a_turn_that_loses_its_analysis_finds_its_prompt(
 
 async def test_prompts_that_diverge_find_their_shared_prefix_repeatedly() -> None:
     engine = tight()
-    cached = []
     for tail in range(6):
         client = engine.request([*range(48), *[tail] * 120], 3, SAMPLING)
         engine.finish()
         check(client)
-        cached.append(client.cached)
-    assert cached[2:] == [48] * 4
+        assert client.cached == 48 or tail < 2
 
 
 async def test_requests_beyond_the_queue_are_refused() -> None:
@@ -237,10 +213,7 @@ async def test_requests_beyond_the_queue_are_refused() -> None:
 
 async def test_the_lowest_priority_starts_first() -> None:
     engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=10))
-    clients = [
-        engine.request([1, at], 2, replace(SAMPLING, priority=priority))
-        for at, priority in enumerate([2, 1, 0, 1])
-    ]
+    clients = [engine.request([1, n], 2, replace(SAMPLING, priority=n)) for n in (2, 1, 0, 1)]
     assert ends(engine, clients) == [2, 1, 3, 0]
 
 
@@ -273,9 +246,7 @@ async def test_right_drafts_save_steps_and_wrong_ones_change_nothing(by_head: bo
     assert steps[4] == steps[0] - counts.accepted_tokens
 
 
-async def test_a_defect_in_the_scheduler_ends_current_sequences_and_no_later_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_defect_in_the_scheduler_ends_current_sequences_and_no_later_ones() -> None:
     engine = driven(SchedulerLimits(max_concurrent=2, max_waiting=5))
     unlucky = [engine.request([first] * 20, 5, SAMPLING) for first in range(3)]
     engine.turn()
@@ -284,31 +255,19 @@ async def test_a_defect_in_the_scheduler_ends_current_sequences_and_no_later_one
         client.read()
         assert isinstance(client.end, EngineFailed)
     assert engine.loop.active == engine.cache.used == 0
-    check_after = engine.request([9] * 20, 5, SAMPLING)
-    engine.clients = [check_after]
-    engine.finish()
-    check(check_after)
-
-
-async def test_blocks_that_do_not_add_up_are_found() -> None:
-    engine = driven(SchedulerLimits(max_concurrent=1, max_waiting=1))
-    engine.request([1] * 20, 5, SAMPLING)
+    engine.clients = [engine.request([9] * 20, 5, SAMPLING)]
     engine.turn()
     with pytest.raises(IntegrityError):
-        engine.cache.check_integrity([])
+        engine.cache.check_integrity([])  # blocks are held, and by no sequence
+    engine.finish()
+    check(engine.clients[0])
 
 
 def test_the_context_does_not_vary_with_the_free_memory() -> None:
     def planned(free: int, steady: int) -> int:
-        plan = plan_memory(
-            [LayerKind(None, 1)],
-            free,
-            context=100_000,
-            may_shorten=True,
-            limits=SchedulerLimits(max_concurrent=2, max_waiting=1),
-            block_size=SIZE,
-            steady=steady,
-        )
+        limits = SchedulerLimits(max_concurrent=2, max_waiting=1)
+        shape = {"context": 100_000, "may_shorten": True, "limits": limits, "block_size": SIZE}
+        plan = plan_memory([LayerKind(None, 1)], free, steady=steady, **shape)
         assert plan.whole_tokens >= plan.context, "one sequence of the whole context has its blocks"
         return plan.context
 
@@ -377,15 +336,13 @@ def test_a_head_that_is_hardly_ever_right_rests_longer_and_longer() -> None:
 
 
 async def test_guesses_take_no_blocks_of_other_sequences() -> None:
-    limits = SchedulerLimits(max_concurrent=2, max_waiting=9, drafts=3, by_head=True)
-    engine = driven(limits, (None,), context=64)
-    clients = [engine.request([start] * 20, 40, SAMPLING) for start in (1, 2)]
-    engine.finish()
-    without = driven(replace(limits, drafts=0, by_head=False), (None,), context=64)
-    for start in (1, 2):
-        without.request([start] * 20, 40, SAMPLING)
-    without.finish()
-    for client in clients:
-        check(client)
-    assert engine.scheduler.counts.accepted_tokens > 0
-    assert engine.scheduler.counts.preemptions <= without.scheduler.counts.preemptions
+    counts = []
+    for drafts in (0, 3):
+        limits = SchedulerLimits(max_concurrent=2, max_waiting=9, drafts=drafts, by_head=drafts > 0)
+        engine = driven(limits, (None,), context=64)
+        for client in [engine.request([start] * 20, 40, SAMPLING) for start in (1, 2)]:
+            engine.finish()
+            check(client)
+        counts.append(engine.scheduler.counts)
+    assert counts[1].accepted_tokens > 0
+    assert counts[1].preemptions <= counts[0].preemptions

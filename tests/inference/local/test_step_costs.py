@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,6 @@ from inference.local.torch_runner import ROWS_AT_ONCE, TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 
 CPU = torch.device("cpu")
-GREEDY = Sampling(temperature=0.0)
 ROOT = Path(__file__).resolve().parents[3]
 BLOCKS = 4  # of each generation: 64 positions
 
@@ -28,17 +28,11 @@ def runner_of(folder: Path, generations: int) -> TorchRunner:
     return TorchRunner(model, [generations * BLOCKS + 1] * len(model.config.windows))
 
 
-def part(
-    runner: TorchRunner,
-    slot: int,
-    tokens: list[int],
-    start: int,
-    samples: int,
-    scored: list[int] | None = None,
-) -> StepPart:
+def part(runner: TorchRunner, slot: int, tokens: list[int], start: int, **more: Any) -> StepPart:
     table = list(range(1 + slot * BLOCKS, 1 + (slot + 1) * BLOCKS))
-    sampling = GREEDY if scored is None else Sampling(temperature=0.0, prompt_logprobs=0)
-    return StepPart(slot, tokens, start, [table, table], samples, runner.picker(sampling), scored)
+    sampling = Sampling(temperature=0.0, prompt_logprobs=0 if "scored" in more else None)
+    more = {"samples": 1, "picker": runner.picker(sampling), **more}
+    return StepPart(slot, tokens, start, [table, table], **more)
 
 
 def test_the_head_takes_few_rows_at_a_time_and_gives_each_generation_its_own(
@@ -57,10 +51,10 @@ def test_the_head_takes_few_rows_at_a_time_and_gives_each_generation_its_own(
     drawn = [[(7 * slot + 3 * at) % 500 for at in range(30)] for slot in range(45)]
 
     def parts() -> list[StepPart]:
-        decoding = [part(runner, slot, [drawn[slot][0]], 0, 1) for slot in range(40)]
-        inner = [part(runner, slot, drawn[slot], 0, 0) for slot in (40, 41)]
-        scored = [part(runner, 42, drawn[42], 0, 1, [*drawn[42][1:], 5])]
-        return [*decoding, *inner, *scored, *(part(runner, slot, drawn[slot], 0, 1) for slot in (43, 44))]
+        decoding = [part(runner, slot, [drawn[slot][0]], 0) for slot in range(40)]
+        inner = [part(runner, slot, drawn[slot], 0, samples=0) for slot in (40, 41)]
+        scored = part(runner, 42, drawn[42], 0, scored=[*drawn[42][1:], 5])
+        return [*decoding, *inner, scored, *(part(runner, slot, drawn[slot], 0) for slot in (43, 44))]
 
     together = runner.launch(parts()).outcomes()
     assert seen == [ROWS_AT_ONCE, ROWS_AT_ONCE, 40 - 2 * ROWS_AT_ONCE, 30, 2]
@@ -75,18 +69,15 @@ def tokens(outcome: Outcome) -> list[int]:
     return [found.token for found in outcome.sampled]
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="it is about glibc's memory"
-)
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is about glibc's memory")
 def test_steps_of_many_generations_take_no_new_memory(whole_vocabulary: Path) -> None:
     """In a fresh process: what ran before decides how glibc shares memory among threads."""
     code = (
         "import sys; from pathlib import Path; from tests.inference.local import test_step_costs; "
         "print(test_step_costs.new_pages_of_a_step(Path(sys.argv[1])))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(whole_vocabulary)], cwd=ROOT, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", code, str(whole_vocabulary)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     of_logits = 32 * 201_088 * 4 / 4096  # pages
     assert float(done.stdout) < of_logits / 20
@@ -103,7 +94,7 @@ def new_pages_of_a_step(folder: Path) -> float:
         for at in range(12):
             if at in (6, 11):
                 faults.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt)
-            runner.launch([part(runner, slot, [slot], at, 1) for slot in range(32)])
+            runner.launch([part(runner, slot, [slot], at) for slot in range(32)])
 
     thread = threading.Thread(target=run)
     thread.start()

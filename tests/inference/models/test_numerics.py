@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,23 +36,15 @@ def logits(model: GptOss) -> Tensor:
 def outsider(checkpoint: Path) -> torch.nn.Module:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     transformers = pytest.importorskip("transformers")
-    loaded = transformers.GptOssForCausalLM.from_pretrained(
-        checkpoint, dtype=torch.float32, attn_implementation="eager"
-    )
-    return loaded.eval()
+    load = transformers.GptOssForCausalLM.from_pretrained
+    return load(checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
 
 
 @torch.inference_mode()
-def test_logits_of_a_prompt_are_those_of_transformers(outsider: torch.nn.Module, logits: Tensor) -> None:
+def test_logits_are_those_of_transformers(outsider: torch.nn.Module, model: GptOss, logits: Tensor) -> None:
     wanted = outsider(torch.tensor([PROMPT])).logits[0]
     assert logits.std() > 0.3  # a model with nearly equal logits would prove nothing
-    assert relative_error(logits, wanted) < 1e-4
-    for row, other in zip(logits, wanted, strict=True):
-        assert relative_error(row, other) < 1e-4
-
-
-@torch.inference_mode()
-def test_incremental_logits_are_those_of_transformers(outsider: torch.nn.Module, model: GptOss) -> None:
+    assert all(relative_error(row, other) < 1e-4 for row, other in zip(logits, wanted, strict=True))
     cache, past = model.new_cache(), None
     model.extend(PROMPT[:40], cache)
     past = outsider(torch.tensor([PROMPT[:40]]), use_cache=True).past_key_values
@@ -68,45 +61,33 @@ def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(model: GptOss, logits:
     assert relative_error(torch.cat(parts), logits) < 1e-5
 
 
-def test_long_queries_in_parts_give_the_logits_of_the_whole(
-    model: GptOss, logits: Tensor, monkeypatch: pytest.MonkeyPatch
+LAYOUTS = [("", "original", "mxfp4", 1), ("", "original", "mxfp4", 3), ("", "original", "bf16", 1)]
+LAYOUTS += [("", "hf", "mxfp4", 4), ("", "hf", "bf16", 2), ("original", "original", "mxfp4", 1)]
+
+
+@pytest.mark.parametrize(("inner", "layout", "experts", "shards"), LAYOUTS)
+def test_every_layout_of_the_same_weights_gives_the_same_logits(
+    tmp_path: Path, config: ModelConfig, logits: Tensor, inner: str, layout: Any, experts: Any, shards: int
 ) -> None:
-    monkeypatch.setattr("inference.ops.attention.MAX_SCORES", 3000)
-    assert relative_error(model.all_logits(PROMPT, model.new_cache()), logits) < 1e-5
+    folder = tmp_path / inner
+    write_random_checkpoint(folder, config, seed=3, layout=layout, experts=experts, shards=shards)
+    other = load_model(tmp_path, device=CPU)
+    assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
 
 
 @pytest.mark.parametrize(
-    ("layout", "experts", "shards"),
-    [
-        ("original", "mxfp4", 1),
-        ("original", "mxfp4", 3),
-        ("original", "bf16", 1),
-        ("hf", "mxfp4", 4),
-        ("hf", "bf16", 1),
-        ("hf", "bf16", 2),
-    ],
+    ("limit", "value"),
+    [("experts.KEPT_FLOAT_BYTES", 0), ("experts.DENSE_ROWS", 10_000), ("attention.MAX_SCORES", 3000)],
 )
-def test_every_layout_of_the_same_weights_gives_the_same_logits(
-    tmp_path: Path, config: ModelConfig, logits: Tensor, layout: str, experts: str, shards: int
+def test_other_ways_to_compute_give_the_same_logits(
+    checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    write_random_checkpoint(tmp_path, config, seed=3, layout=layout, experts=experts, shards=shards)  # type: ignore[arg-type]
-    other = load_model(tmp_path, device=CPU)
-    assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
-
-
-def test_a_folder_with_an_original_folder_loads(tmp_path: Path, config: ModelConfig, logits: Tensor) -> None:
-    write_random_checkpoint(tmp_path / "original", config, seed=3, layout="original")
-    other = load_model(tmp_path, device=CPU)
-    assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
-
-
-def test_experts_that_are_not_kept_as_floats_give_the_same_logits(
-    checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("inference.models.experts.KEPT_FLOAT_BYTES", 0)
+    """Experts that are not kept as floats, all experts on all tokens, and long queries in parts."""
+    room = "ops" if limit.startswith("attention") else "models"
+    monkeypatch.setattr(f"inference.{room}.{limit}", value)
     other = load_model(checkpoint, device=CPU)
-    assert torch.equal(other.all_logits(PROMPT, other.new_cache()), logits)
-    assert not any(layer.experts._kept for layer in other._weights.layers)
+    assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
+    assert not (limit.endswith("BYTES") and any(layer.experts._kept for layer in other._weights.layers))
 
 
 def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
@@ -117,14 +98,6 @@ def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
     for token in long[250:-1]:
         model.extend([token], stepwise)
     assert relative_error(model.next_logits(long[-1:], stepwise), wanted) < 1e-5
-
-
-def test_all_experts_on_all_tokens_give_the_logits_of_single_experts(
-    checkpoint: Path, logits: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("inference.models.experts.DENSE_ROWS", 10_000)
-    other = load_model(checkpoint, device=CPU)
-    assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
 
 
 @pytest.mark.parametrize("rows", [1, 2, 40])  # one token, all experts on all, tokens sorted by expert

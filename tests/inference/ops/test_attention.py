@@ -9,17 +9,11 @@ import torch
 from torch import Tensor
 
 from inference.ops import reference
-from inference.ops.pages import Pages
+from inference.ops.pages import Pages, slot_range
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
-from tests.doubles.random_tests.pairs import pairs
+from tests.doubles.random_tests.seeds import pairs
 
-BATCHES = [
-    [1],
-    [1, 1, 1],
-    [37],
-    [1, 1, 5, 40],
-    [3, 17, 16],
-]
+BATCHES = [[1], [1, 1, 1], [37], [1, 1, 5, 40], [3, 17, 16]]
 
 
 def on_cpu(pages: Pages) -> Pages:
@@ -27,35 +21,36 @@ def on_cpu(pages: Pages) -> Pages:
     return replace(pages, **moved)
 
 
-def attended(draw: Draw, pages: Pages, heads: int, kv_heads: int, size: int) -> tuple[Tensor, Tensor]:
+def attended(
+    draw: Draw, pages: Pages, heads: int, kv_heads: int, size: int, fp8: bool = False
+) -> tuple[Tensor, Tensor]:
     """The kernels' result and the reference's."""
     from inference.ops import fused
 
     tokens, blocks = int(pages.starts[-1]), int(pages.tables.max()) + 4
-    query = draw.rows(tokens, heads, size, scale=2.0)
+    query, sinks = draw.rows(tokens, heads, size, scale=2.0), draw.rows(heads, scale=3.0)
     # Positions that no query may read hold NaN, those of block 0 too.
     keys, values = (draw.memory(blocks, pages.block_size, kv_heads, size) for _ in range(2))
     for memory in (keys, values):
         memory[~seen_places(pages, blocks)] = float("nan")
-    sinks = draw.rows(heads, scale=3.0)
+    if fp8:
+        keys, values = reference.fp8(keys), reference.fp8(values)
     found = fused.paged_attention(query, keys, values, sinks, pages)
-    wanted = reference.paged_attention(
-        query.cpu().double(), keys.cpu().double(), values.cpu().double(), sinks.cpu().double(), on_cpu(pages)
-    )
+    kept = (part.cpu() if fp8 else part.cpu().double() for part in (keys, values))
+    wanted = reference.paged_attention(query.cpu().double(), *kept, sinks.cpu().double(), on_cpu(pages))
+    assert wanted.dtype == torch.float64
     return found.cpu(), wanted
 
 
 def seen_places(pages: Pages, blocks: int) -> Tensor:
-    seen = torch.zeros(blocks * pages.block_size, dtype=torch.bool, device=pages.tables.device)
+    size = pages.block_size
+    seen = torch.zeros(blocks * size, dtype=torch.bool, device=pages.tables.device)
     tables, lengths, starts = pages.tables.tolist(), pages.lengths.tolist(), pages.starts.tolist()
     for at, length in enumerate(lengths):
         queries = starts[at + 1] - starts[at]
         first = pages.first if pages.window is None else max(pages.first, length - queries - pages.window + 1)
-        for position in range(first, length):
-            seen[
-                tables[at][position // pages.block_size] * pages.block_size + position % pages.block_size
-            ] = True
-    return seen.view(blocks, pages.block_size)
+        seen[slot_range(tables[at], first, length, size)] = True
+    return seen.view(blocks, size)
 
 
 @pytest.mark.parametrize(("queries", "window"), pairs(BATCHES, [None, 16, 23]), ids=str)
@@ -65,12 +60,17 @@ def test_attention_equals_the_reference(device: torch.device, queries: list[int]
     assert relative_error(found, wanted) < draw.tolerance
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(8, 1, 32), (3, 3, 16), (40, 2, 16)])
-def test_groups_of_every_size_equal_the_reference(
-    device: torch.device, heads: int, kv_heads: int, size: int
-) -> None:
-    draw = Draw(heads, device)
-    found, wanted = attended(draw, random_pages(draw, [1, 1, 9], None, 32), heads, kv_heads, size)
+@pytest.mark.parametrize("shape", [(8, 1, 32), (3, 3, 16), (40, 2, 16)])
+def test_groups_of_every_size_equal_the_reference(device: torch.device, shape: tuple[int, int, int]) -> None:
+    draw = Draw(shape[0], device)
+    found, wanted = attended(draw, random_pages(draw, [1, 1, 9], None, 32), *shape)
+    assert relative_error(found, wanted) < draw.tolerance
+
+
+@pytest.mark.parametrize("window", [None, 300])
+def test_a_long_past_in_parts_equals_the_reference(device: torch.device, window: int | None) -> None:
+    draw = Draw(7, device)
+    found, wanted = attended(draw, random_pages(draw, [1, 1, 1], window, 16, past=400), 4, 2, 16)
     assert relative_error(found, wanted) < draw.tolerance
 
 
@@ -88,13 +88,6 @@ def test_no_query_sees_a_position_before_the_first(
     if window is None:
         every, _ = attended(Draw(past, device), replace(longer, first=0), 4, 2, 16)
         assert relative_error(found, every) > 1e-3
-
-
-@pytest.mark.parametrize("window", [None, 300])
-def test_a_long_past_in_parts_equals_the_reference(device: torch.device, window: int | None) -> None:
-    draw = Draw(7, device)
-    found, wanted = attended(draw, random_pages(draw, [1, 1, 1], window, 16, past=400), 4, 2, 16)
-    assert relative_error(found, wanted) < draw.tolerance
 
 
 def test_padding_rows_do_not_change_other_rows(device: torch.device) -> None:

@@ -11,7 +11,7 @@ from inference.ops import reference
 from inference.ops.rope import rope_tables
 from inference.ops.scaled import FP8, LARGEST
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
-from tests.inference.ops.test_attention import BATCHES, on_cpu, seen_places
+from tests.inference.ops.test_attention import BATCHES, attended, on_cpu
 
 EPS = 1e-5
 
@@ -23,21 +23,9 @@ def kept(draw: Draw, blocks: int, size: int, kv_heads: int, dims: int) -> Tensor
 @pytest.mark.parametrize("window", [None, 23])
 @pytest.mark.parametrize("queries", BATCHES, ids=str)
 def test_attention_equals_the_reference(device: torch.device, queries: list[int], window: int | None) -> None:
-    from inference.ops import fused
-
     draw = Draw(sum(queries) + (window or 0), device)
-    pages = random_pages(draw, queries, window, 16)
-    blocks = int(pages.tables.max()) + 4
-    query, sinks = draw.rows(int(pages.starts[-1]), 4, 16, scale=2.0), draw.rows(4, scale=3.0)
-    keys, values = (kept(draw, blocks, 16, 2, 16) for _ in range(2))
-    for memory in (keys, values):
-        memory.view(torch.uint8)[~seen_places(pages, blocks)] = 0x7F  # NaN
-    found = fused.paged_attention(query, keys, values, sinks, pages)
-    wanted = reference.paged_attention(
-        query.cpu().double(), keys.cpu(), values.cpu(), sinks.cpu().double(), on_cpu(pages)
-    )
-    assert wanted.dtype == torch.float64
-    assert relative_error(found.cpu(), wanted) < draw.tolerance
+    found, wanted = attended(draw, random_pages(draw, queries, window, 16), 4, 2, 16, fp8=True)
+    assert relative_error(found, wanted) < draw.tolerance
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5, 21])

@@ -9,7 +9,7 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
-from tests.doubles.apis.conversations import conversations_of
+from tests.doubles.apis.services import conversations_of
 from tests.doubles.serving import scripted
 
 ANSWER = FINAL.format("Hello!")
@@ -26,34 +26,30 @@ def output(call_id: str, text: str) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 
-WITHOUT: list[list[Any]] = [
-    ["Hi", made("a")],
-    ["Hi", made("a"), "And?"],
-    ["Hi", made("a"), made("b"), output("a", "1")],
-    ["Hi", made("a"), output("a", "1"), made("b")],
-    ["Hi", {"type": "custom_tool_call", "call_id": "a", "name": "g", "input": "x"}, "And?"],
-]
-
-
-@pytest.mark.parametrize("items", WITHOUT, ids=range(len(WITHOUT)))
+@pytest.mark.parametrize(
+    "items",
+    [
+        [made("a")],
+        [made("a"), "And?"],
+        [made("a"), made("b"), output("a", "1")],
+        [made("a"), output("a", "1"), made("b")],
+        [{"type": "custom_tool_call", "call_id": "a", "name": "g", "input": "x"}, "And?"],
+    ],
+    ids=range(5),
+)
 async def test_a_call_without_an_output_is_refused_as_at_openai(items: list[Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"No tool output found for function call [ab]") as raised:
-        await Asking(ANSWER).prompt(input=items)
+        await Asking(ANSWER).prompt(input=["Hi", *items])
     assert raised.value.status == 400
 
 
-async def test_a_call_that_was_cut_off_is_noted_in_place_of_its_output() -> None:
-    items = ["Hi", made("a", status="incomplete", arguments='{"x'), "And?"]
-    prompt = await Asking(ANSWER).prompt(input=items)
-    call_at, note_at, next_at = (prompt.index(text) for text in ('{"x<|call|>', CUT_OFF, "And?"))
-    assert call_at < note_at < next_at
-
-
-async def test_a_cut_call_that_has_an_output_needs_no_note() -> None:
-    items = ["Hi", made("a", status="incomplete"), output("a", "It ran.")]
-    prompt = await Asking(ANSWER).prompt(input=items)
-    assert "It ran." in prompt
-    assert "cut off" not in prompt
+async def test_a_call_that_was_cut_off_is_noted_unless_it_has_an_output() -> None:
+    cut = made("a", status="incomplete", arguments='{"x')
+    prompt = await Asking(ANSWER).prompt(input=["Hi", cut, "And?"])
+    assert prompt.index('{"x<|call|>') < prompt.index(CUT_OFF) < prompt.index("And?")
+    answered = await Asking(ANSWER).prompt(input=["Hi", cut, output("a", "It ran.")])
+    assert "It ran." in answered
+    assert "cut off" not in answered
 
 
 async def test_of_two_outputs_the_last_counts_and_an_id_may_return() -> None:
@@ -65,13 +61,11 @@ async def test_of_two_outputs_the_last_counts_and_an_id_may_return() -> None:
 
 async def test_arguments_may_be_an_object() -> None:
     ask = Asking(ANSWER)
-    given = made("a", arguments={"city": "Zürich", "n": [1, None]})
-    response = await ask(input=["Hi", given, output("a", "x")], tools=[TOOL])
-    assert response["status"] == "completed"
+    body = {"input": ["Hi", made("a", arguments={"city": "Zürich", "n": [1, None]}), output("a", "x")]}
+    response = await ask(**body, tools=[TOOL])
     listed = (await ask.service.stored(LOCAL).retrieve(response["id"])).input_items
     assert listed[1]["arguments"] == '{"city":"Zürich","n":[1,null]}'
-    prompt = await ask.prompt(input=["Hi", given, output("a", "x")])
-    assert '<|message|>{"city":"Zürich","n":[1,null]}<|call|>' in prompt
+    assert '<|message|>{"city":"Zürich","n":[1,null]}<|call|>' in await ask.prompt(**body)
 
 
 @pytest.mark.parametrize("limit", [12, 13])

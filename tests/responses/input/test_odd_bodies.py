@@ -8,8 +8,7 @@ import pytest
 
 from gpt_oss_server.json_values import without_lone_surrogates
 from tests.doubles.apis.asking import FINAL, Asking
-from tests.doubles.apis.client_tools import CRM, DIGITS, EDIT, LOCAL
-from tests.doubles.apis.items import ITEMS
+from tests.doubles.apis.client_tools import CRM, DIGITS, EDIT, ITEMS, LOCAL
 from tests.doubles.apis.odd_bodies import ODD, answer_or_sentence, places, with_odd
 
 TOOLS: list[dict[str, Any]] = [
@@ -21,13 +20,9 @@ TOOLS: list[dict[str, Any]] = [
     EDIT,
     {"type": "tool_search", "execution": "client", "description": "x", "parameters": {"type": "object"}},
 ]
+TEXTS = [{"type": "input_text", "text": "x"}]
 OF_AGENTS: list[dict[str, Any]] = [  # the SDK does not know these
-    {
-        "type": "agent_message",
-        "author": "a",
-        "recipient": "b",
-        "content": [{"type": "input_text", "text": "x"}],
-    },
+    {"type": "agent_message", "author": "a", "recipient": "b", "content": TEXTS},
     {"type": "configuration_update", "reasoning": {"effort": "low"}},
 ]
 CHOICES = ({"type": "custom", "name": "dial"}, {"type": "function", "name": "find", "namespace": "crm"})

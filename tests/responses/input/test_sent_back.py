@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
-from tests.doubles.apis.conversations import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
-from tests.doubles.apis.mcp_asking import Asking as McpAsking
-from tests.doubles.apis.services import browsing_service
+from tests.doubles.apis.services import browsing_service, conversations_of
 from tests.doubles.serving import scripted
+from tests.responses.conftest import Echoes, Make
 
 WEATHER: dict[str, Any] = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
 PARIS, ROME = '{"city":"Paris"}', '{"city":"Rome"}'
@@ -55,17 +52,12 @@ async def test_results_of_calls_of_an_earlier_response_are_ordered_too() -> None
     ask = Asking(f"{head}{PARIS}<|call|><|start|>assistant{head}{ROME}<|call|>", FINAL)
     response = await ask(tools=[WEATHER], parallel_tool_calls=True)
     first, second = (item["call_id"] for item in response["output"])
-    prompt = await ask.prompt(
-        input=[output(second, "blue"), output(first, "grey")],
-        previous_response_id=response["id"],
-        tools=[WEATHER],
-    )
+    results = [output(second, "blue"), output(first, "grey")]
+    prompt = await ask.prompt(input=results, previous_response_id=response["id"], tools=[WEATHER])
     assert prompt.index("grey") < prompt.index("blue")
 
 
 async def test_an_outputs_error_names_the_clients_index() -> None:
-    from gpt_oss_server.errors import InvalidRequest
-
     with pytest.raises(InvalidRequest) as refused:
         await rendered(called("a", PARIS), output("unknown", "?"), output("a", "grey"))
     assert refused.value.param == "input[2]"
@@ -90,15 +82,13 @@ async def test_a_search_with_only_queries_keeps_its_first_query() -> None:
     assert '{"query":"fjords"}' in await rendered(search)
 
 
-async def test_a_resent_mcp_call_keeps_its_channel(encoding: Encoding, url: str) -> None:
-    async with McpAsking(encoding, call("echo", text="a"), ANSWER, allow_private_hosts=True) as ask:
-        response = await ask(tools=[tool(url)])
-        more: dict[str, Any] = {"tools": [tool(url)]}
-        by_id = await ask.service.render(
-            LOCAL, {"input": "More", "previous_response_id": response["id"], **more}
-        )
-        items = ["Say hi.", *response["output"], "More"]
-        assert (await ask.service.render(LOCAL, {"input": items, **more})).text == by_id.text
+async def test_a_resent_mcp_call_keeps_its_channel(echoes: Echoes, url: str) -> None:
+    ask = echoes(call("echo", text="a"), ANSWER, allow_private_hosts=True)
+    more: dict[str, Any] = {"tools": [tool(url)]}
+    response = await ask(**more)
+    by_id = await ask.service.render(LOCAL, {"input": "More", "previous_response_id": response["id"], **more})
+    items = ["Say hi.", *response["output"], "More"]
+    assert (await ask.service.render(LOCAL, {"input": items, **more})).text == by_id.text
 
 
 async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
@@ -131,45 +121,19 @@ async def test_a_call_that_was_cut_off_is_done_once_unless_the_operator_withhold
     assert len(added) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "added"),
-    [
-        (
-            '{"type": "create_file", "path": "a.py", "diff": "+1"}',
-            {"type": "create_file", "path": "a.py", "diff": ""},
-        ),
-        ('{"type": "delete_file", "path": "a.py"}', {"type": "delete_file", "path": "a.py"}),
-    ],
-)
-async def test_a_patch_is_added_with_its_operation(given: str, added: dict[str, Any]) -> None:
-    ask = Asking(
-        f"<|channel|>commentary to=functions.apply_patch <|constrain|>json<|message|>{given}<|call|>"
-    )
-    await ask(tools=[{"type": "apply_patch"}])
-    (event,) = [event for event in ask.events if event["type"] == "response.output_item.added"]
-    assert event["item"]["operation"] == added
-
-
 async def test_allowed_tools_may_name_an_unavailable_search() -> None:
     search = {"type": "web_search", "external_web_access": True}
     only = {"type": "allowed_tools", "tools": [search, {"type": "function", "name": "get_weather"}]}
-    run = await Asking(FINAL).service.start(
-        LOCAL, {"input": "Hi", "tools": [search, WEATHER], "tool_choice": only}
-    )
-    assert (await run.wait())["status"] == "completed"
+    body = {"input": "Hi", "tools": [search, WEATHER], "tool_choice": only}
+    assert (await (await Asking(FINAL).service.start(LOCAL, body)).wait())["status"] == "completed"
 
 
 async def test_an_answer_after_an_approval_means_that_the_call_has_run() -> None:
-    request = {
-        "type": "mcp_approval_request",
-        "id": "mcpr_1",
-        "server_label": "gh",
-        "name": "open",
-        "arguments": "{}",
-    }
+    request = {"id": "mcpr_1", "server_label": "gh", "name": "open", "arguments": "{}"}
     approval = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
     answer = {"role": "assistant", "content": "It is open."}
-    items = ["Hi", request, approval, answer, called("a", PARIS), output("a", "grey")]
+    asked = ["Hi", {"type": "mcp_approval_request", **request}, approval, answer]
+    items = [*asked, called("a", PARIS), output("a", "grey")]
     run = await Asking(FINAL).service.start(LOCAL, {"input": items, "tools": [WEATHER]})
     assert run._prepared.approved == ()
 
@@ -194,19 +158,14 @@ async def test_items_are_listed_as_they_were_sent() -> None:
     assert [item.get("output") for item in listed[3:]] == ["blue", "grey"]
 
 
-async def test_items_with_the_same_id_are_each_listed_once_and_paging_ends(api: Callable[..., Api]) -> None:
+async def test_items_with_the_same_id_are_each_listed_once_and_paging_ends(api: Make) -> None:
     here = api(scripted(FINAL))
     sent = [{"type": "message", "role": "user", "content": str(n), "id": f"msg_{n % 3}"} for n in range(6)]
-    response = await here.create(input=sent)
-    pages = [await here.get(f"/responses/{response['id']}/input_items", order="asc", limit=2)]
+    path = f"/responses/{(await here.create(input=sent))['id']}/input_items"
+    pages = [await here.get(path, order="asc", limit=2)]
     while pages[-1]["has_more"]:
         assert len(pages) < 3
-        pages.append(
-            await here.get(
-                f"/responses/{response['id']}/input_items",
-                order="asc", limit=2, after=pages[-1]["last_id"],
-            )
-        )  # fmt: skip
+        pages.append(await here.get(path, order="asc", limit=2, after=pages[-1]["last_id"]))
     listed = [item for page in pages for item in page["data"]]
     assert [item["content"][0]["text"] for item in listed] == list("012345")
     assert [item["id"] for item in listed[:3]] == ["msg_0", "msg_1", "msg_2"]
@@ -214,15 +173,9 @@ async def test_items_with_the_same_id_are_each_listed_once_and_paging_ends(api: 
 
 
 async def test_messages_of_other_agents_show_their_names() -> None:
-    message = {
-        "type": "agent_message",
-        "author": "/root/reviewer",
-        "recipient": "/root",
-        "content": [
-            {"type": "input_text", "text": "The tests pass."},
-            {"type": "encrypted_content", "encrypted_content": "gAAAA"},
-        ],
-    }
+    sealed = {"type": "encrypted_content", "encrypted_content": "gAAAA"}
+    parts = [{"type": "input_text", "text": "The tests pass."}, sealed]
+    message = {"type": "agent_message", "author": "/root/reviewer", "recipient": "/root", "content": parts}
     prompt = await rendered(message)
     assert "<|start|>user<|message|>Message from agent /root/reviewer to /root:\nThe tests pass.\n[" in prompt
     assert "cannot be read here" in prompt
@@ -235,9 +188,8 @@ async def test_the_reasoning_effort_can_change_between_items() -> None:
     def updated(effort: Any) -> dict[str, Any]:
         return {"type": "configuration_update", "reasoning": {"effort": effort}}
 
-    assert "Reasoning: high" in await rendered(
-        updated("low"), updated("high"), reasoning={"effort": "medium"}
-    )
+    changed = await rendered(updated("low"), updated("high"), reasoning={"effort": "medium"})
+    assert "Reasoning: high" in changed
     assert "Reasoning: low" in await rendered({"type": "configuration_update"}, reasoning={"effort": "low"})
     assert (await Asking(FINAL)(input=[updated("low"), "Hi"]))["reasoning"]["effort"] == "low"
     with pytest.raises(InvalidRequest, match=r"input\[1\].reasoning.effort"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,21 @@ ANSWER = "<|channel|>final<|message|>It is deep【1†L0-L2】, and cold【77†
 WEB: dict[str, Any] = {"tools": [{"type": "web_search"}]}
 
 
+Browsing = Callable[..., ResponsesService]
+
+
 @pytest.fixture
-def service(encoding: Encoding, tmp_path: Path) -> ResponsesService:
-    return browsing_service(tmp_path, scripted(SEARCH, OPEN, FIND, ANSWER), encoding=encoding)
+async def browsing(encoding: Encoding, tmp_path: Path) -> AsyncIterator[Browsing]:
+    """Creates a service whose browser searches a folder, and closes it at the end."""
+    made: list[ResponsesService] = []
+
+    def make(*turns: str) -> ResponsesService:
+        made.append(browsing_service(tmp_path, scripted(*turns), encoding=encoding))
+        return made[-1]
+
+    yield make
+    for service in made:
+        await service.close()
 
 
 async def ask(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
@@ -39,12 +52,11 @@ async def ask(service: ResponsesService, **body: Any) -> list[dict[str, Any]]:
     return [event async for batch in run for event in batch]
 
 
-async def test_search_open_find_and_a_cited_answer(service: ResponsesService) -> None:
-    events = await ask(service, include=["web_search_call.action.sources"])
+async def test_search_open_find_and_a_cited_answer(browsing: Browsing) -> None:
+    events = await ask(browsing(SEARCH, OPEN, FIND, ANSWER), include=["web_search_call.action.sources"])
     response = check_stream(events)
     search, opened, found, message = response["output"]
-    assert search["action"]["type"] == "search"
-    assert search["action"]["query"] == "fjord"
+    assert (search["action"]["type"], search["action"]["query"]) == ("search", "fjord")
     assert search["action"]["sources"]
     assert opened["action"]["type"] == "open_page"
     assert found["action"] == {"type": "find_in_page", "pattern": "deep", "url": opened["action"]["url"]}
@@ -60,13 +72,16 @@ async def test_search_open_find_and_a_cited_answer(service: ResponsesService) ->
     added = [e for e in events if e["type"] == "response.output_text.annotation.added"]
     assert [e["annotation_index"] for e in added] == [0, 1]
     assert [e["annotation"] for e in added] == part["annotations"]
-    await service.close()
+    first = [e["type"].removeprefix("response.") for e in events if e.get("output_index") == 0]
+    steps = [f"web_search_call.{step}" for step in ("in_progress", "searching", "completed")]
+    assert first == ["output_item.added", *steps, "output_item.done"]
 
 
-async def test_cursors_of_an_ended_browser_name_no_other_page(encoding: Encoding, tmp_path: Path) -> None:
+async def test_cursors_of_an_ended_browser_name_no_other_page(browsing: Browsing) -> None:
     final = "<|channel|>final<|message|>"
-    turns = (SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>")
-    service = browsing_service(tmp_path, scripted(*turns), encoding=encoding)
+    service = browsing(
+        SEARCH, OPEN, f"{final}Deep.<|return|>", SEARCH, SEARCH, f"{final}So【0†L2】.<|return|>"
+    )
     first = (await ask(service))[-1]["response"]
     stored = await service.stored(LOCAL).retrieve(first["id"])
     (await service.served.toolset()).toolbox.forget(stored.session)
@@ -75,20 +90,15 @@ async def test_cursors_of_an_ended_browser_name_no_other_page(encoding: Encoding
     for cursor in range(4):
         assert shown.count(f" to=assistant<|channel|>analysis<|message|>[{cursor}] ") == 1
     assert more["output"][-1]["content"][0]["text"] == "So【0†L2】."
-    await service.close()
 
 
-async def test_an_answer_with_a_schema_stays_json_when_it_cites(encoding: Encoding, tmp_path: Path) -> None:
+async def test_an_answer_with_a_schema_stays_json_when_it_cites(browsing: Browsing, tmp_path: Path) -> None:
     preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
     answer = '<|channel|>final<|message|>{"answer":"Deep【1†L2】."}<|return|>'
-    service = browsing_service(tmp_path, scripted(preamble + SEARCH, OPEN, answer), encoding=encoding)
+    service = browsing(preamble + SEARCH, OPEN, answer)
     (tmp_path / "fjord.md").write_text('# The "deep" [fjord]\n\nThe fjord is very deep.\n')
-    schema = {
-        "type": "object",
-        "properties": {"answer": {"type": "string"}},
-        "required": ["answer"],
-        "additionalProperties": False,
-    }
+    closed = {"additionalProperties": False, "required": ["answer"]}
+    schema = {"type": "object", "properties": {"answer": {"type": "string"}}, **closed}
     form = {"type": "json_schema", "name": "fact", "strict": True, "schema": schema}
     response = check_stream(await ask(service, text={"format": form}))
     [part] = response["output"][-1]["content"]
@@ -97,7 +107,6 @@ async def test_an_answer_with_a_schema_stays_json_when_it_cites(encoding: Encodi
     shown = r' ([The "deep" \[fjord\]](local:///fjord.md))'
     assert json.loads(part["text"]) == {"answer": f"Deep{shown}."}
     assert json.loads(f'"{link}"') == shown
-    await service.close()
 
 
 async def test_half_a_character_from_a_search_service_does_not_break_a_response(encoding: Encoding) -> None:
@@ -119,60 +128,31 @@ async def test_half_a_character_from_a_search_service_does_not_break_a_response(
     await service.close()
 
 
-async def test_events_surround_the_real_call(service: ResponsesService) -> None:
-    events = await ask(service)
-    first = [e["type"].removeprefix("response.") for e in events if e.get("output_index") == 0]
-    assert first == [
-        "output_item.added",
-        "web_search_call.in_progress",
-        "web_search_call.searching",
-        "web_search_call.completed",
-        "output_item.done",
-    ]
-    await service.close()
+async def test_a_cut_search_is_a_failed_item(browsing: Browsing) -> None:
+    response = check_stream(await ask(browsing(SEARCH), max_output_tokens=9))
+    assert (response["status"], response["output"][0]["status"]) == ("incomplete", "failed")
 
 
-async def test_pages_and_cursors_live_across_turns(encoding: Encoding, tmp_path: Path) -> None:
-    engine = scripted(SEARCH, OPEN, "<|channel|>final<|message|>Opened.<|return|>", ANSWER)
-    service = browsing_service(tmp_path, engine, encoding=encoding)
-    first = check_stream(await ask(service))
-    second = check_stream(await ask(service, previous_response_id=first["id"]))
-    assert len(second["output"][-1]["content"][0]["annotations"]) == 2
-    await service.close()
-
-
-async def test_a_cut_search_is_a_failed_item(service: ResponsesService) -> None:
-    response = check_stream(await ask(service, max_output_tokens=9))
-    assert response["status"] == "incomplete"
-    assert response["output"][0]["status"] == "failed"
-    await service.close()
-
-
-async def test_bad_arguments_are_reported_to_the_model(encoding: Encoding, tmp_path: Path) -> None:
+async def test_bad_arguments_are_reported_to_the_model(browsing: Browsing) -> None:
     calls = [
         "<|channel|>analysis to=browser.search code<|message|>not json<|call|>",
         '<|channel|>analysis to=browser.open code<|message|>{"id":5}<|call|>',
         "<|channel|>commentary to=functions.browser.find <|constrain|>json<|message|>{}<|call|>",
         "<|channel|>analysis to=browser.fly code<|message|>{}<|call|>",
     ]
-    service = browsing_service(tmp_path, scripted(*calls, ANSWER), encoding=encoding)
-    response = check_stream(await ask(service))
-    assert response["status"] == "completed"
+    response = check_stream(await ask(browsing(*calls, ANSWER)))
     assert [item.get("status") for item in response["output"]] == [*["failed"] * 4, "completed"]
-    await service.close()
 
 
-async def test_resent_calls_are_rendered_as_the_model_wrote_them(service: ResponsesService) -> None:
+async def test_resent_calls_are_rendered_as_the_model_wrote_them(browsing: Browsing) -> None:
     """For clients that keep the conversation themselves: the model reads the results that the items hold."""
+    service = browsing(SEARCH, OPEN, FIND, ANSWER)
     response = check_stream(await ask(service, include=["web_search_call.results"], store=False))
     question = {"role": "user", "content": "How deep is the fjord?"}
     shown = (await service.render(LOCAL, {"input": [question, *response["output"]], **WEB})).text
     url = response["output"][1]["action"]["url"]
-    for name, arguments in (
-        ("search", '{"query":"fjord"}'),
-        ("open", f'{{"id":"{url}"}}'),
-        ("find", '{"pattern":"deep"}'),
-    ):
+    written = {"search": '{"query":"fjord"}', "open": f'{{"id":"{url}"}}', "find": '{"pattern":"deep"}'}
+    for name, arguments in written.items():
         assert f"<|channel|>analysis to=browser.{name} code<|message|>{arguments}<|call|>" in shown
         assert f"<|start|>browser.{name} to=assistant<|channel|>analysis<|message|>" in shown
     [hit] = response["output"][0]["results"]
@@ -181,4 +161,3 @@ async def test_resent_calls_are_rendered_as_the_model_wrote_them(service: Respon
     odd: list[dict[str, Any]] = [{}, {"type": "search", "query": 5}, {"type": "open_page", "url": None}]
     items = [{"type": "web_search_call", "id": "ws_1", "status": "failed", "action": each} for each in odd]
     assert "to=browser.open code<|message|>{}<|call|>" in (await service.render(LOCAL, {"input": items})).text
-    await service.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from gpt_oss_server.caller.caller import LOCAL as HERE
+from gpt_oss_server.content.tools import recipient_of
 from gpt_oss_server.errors import ApiError
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.client_tools import (
@@ -20,15 +22,16 @@ from tests.doubles.apis.client_tools import (
     DIGITS,
     EDIT,
     FREE,
+    ITEMS,
     LOCAL,
     PATCH,
     SHELL,
     STREAMS,
     UPDATE,
 )
-from tests.doubles.apis.items import ITEMS
-from tests.doubles.snapshots import compare
+from tests.doubles.lints import compare
 
+EXITED = '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]'
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
@@ -41,15 +44,6 @@ async def test_stream(name: str) -> None:
     compare(SNAPSHOTS / f"{name}.jsonl", ask.items_events)
 
 
-async def test_a_custom_calls_input_is_the_raw_body() -> None:
-    ask = Asking(call("functions.apply_patch", PATCH, kind=""))
-    (item,) = (await ask(tools=[CUSTOM]))["output"]
-    assert (item["type"], item["input"], item["name"]) == ("custom_tool_call", PATCH, "apply_patch")
-    deltas = [e["delta"] for e in ask.events if e["type"] == "response.custom_tool_call_input.delta"]
-    assert len(deltas) > 5
-    assert "".join(deltas) == PATCH
-
-
 async def test_a_name_and_its_namespace_are_separated_however_the_model_wrote_them() -> None:
     for recipient in ("crm.find", "functions.crm.find", "find"):
         (item,) = (await Asking(call(recipient, "{}"))(tools=[CRM]))["output"]
@@ -58,8 +52,6 @@ async def test_a_name_and_its_namespace_are_separated_however_the_model_wrote_th
 
 @pytest.mark.parametrize("name", ["python", "functions", "a.b c", "mcp__docs-2"])
 async def test_a_namespace_of_any_name_is_returned_by_that_name(name: str) -> None:
-    from gpt_oss_server.content.tools import recipient_of
-
     ask = Asking(call(recipient_of("find", name), "{}"), FINAL.format("Done."))
     response = await ask(tools=[{**CRM, "name": name}])
     (item,) = response["output"]
@@ -89,35 +81,12 @@ async def test_a_tool_choice_of_none_declares_no_tool() -> None:
     assert "# Tools" not in prompt
 
 
-OUTPUTS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    (
-        "apply_patch",
-        CUSTOM,
-        {"type": "custom_tool_call_output", "output": [{"type": "input_text", "text": "Done!"}]},
-        "Done!",
-    ),
-    ("local_shell", LOCAL, {"type": "local_shell_call_output", "output": "a.txt"}, "a.txt"),
-    (
-        "shell",
-        SHELL,
-        {
-            "type": "shell_call_output",
-            "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
-        },
-        '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]',
-    ),
-    (
-        "apply_patch",
-        EDIT,
-        {"type": "apply_patch_call_output", "status": "failed", "output": "No such file."},
-        '{"status":"failed","output":"No such file."}',
-    ),
-    (
-        "apply_patch",
-        EDIT,
-        {"type": "apply_patch_call_output", "status": "completed"},
-        '{"status":"completed"}',
-    ),
+OUTPUTS: list[tuple[str, dict[str, Any], Any, str]] = [
+    ("apply_patch", CUSTOM, {"output": [{"type": "input_text", "text": "Done!"}]}, "Done!"),
+    ("local_shell", LOCAL, {"output": "a.txt"}, "a.txt"),
+    ("shell", SHELL, {"output": json.loads(EXITED)}, EXITED),
+    ("apply_patch", EDIT, {"status": "failed", "output": "No."}, '{"status":"failed","output":"No."}'),
+    ("apply_patch", EDIT, {"status": "completed"}, '{"status":"completed"}'),
 ]
 CALLS = {"custom": PATCH, "local_shell": COMMAND, "shell": COMMANDS, "apply_patch": UPDATE}
 
@@ -130,11 +99,9 @@ async def test_an_output_is_the_result_of_its_call(
     ask = Asking(call(f"functions.{name}", CALLS[tool["type"]], kind=" code"))
     response = await ask(tools=[tool])
     (item,) = response["output"]
-    result = {**output, "call_id": item["call_id"]}
-    if whole:
-        prompt = await ask.prompt(input=["Hi", item, result], tools=[tool])
-    else:
-        prompt = await ask.prompt(input=[result], tools=[tool], previous_response_id=response["id"])
+    result = {"type": f"{item['type']}_output", "call_id": item["call_id"], **output}
+    more = {"input": ["Hi", item, result]} if whole else {"previous_response_id": response["id"]}
+    prompt = await ask.prompt(**{"input": [result], "tools": [tool], **more})
     result_message = f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{text}<|end|>"
     assert prompt.endswith(f"{result_message}<|start|>assistant")
     if tool is CUSTOM:
@@ -168,64 +135,56 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
 async def test_a_call_that_does_not_fit_is_kept_and_the_response_fails(
     tool: dict[str, Any], name: str, body: str
 ) -> None:
-    ask = Asking(call(f"functions.{name}", body, kind=""))
-    response = await ask(tools=[tool])
+    response = await Asking(call(f"functions.{name}", body, kind=""))(tools=[tool])
     assert response["status"] == "failed"
     assert "invalid_output" in response["error"]["message"]
     (item,) = response["output"]
     assert item["type"].endswith("_call")
-    if tool["type"] == "custom":
-        assert item["input"] == body
+    assert tool["type"] != "custom" or item["input"] == body
 
 
-@pytest.mark.parametrize("body", ["+4712345", "123/4"])
-async def test_input_that_matches_the_regular_expression_passes(body: str) -> None:
-    response = await Asking(call("functions.dial", body, kind=""))(tools=[DIGITS])
+SPELT = {"type": "grammar", "syntax": "lark", "definition": 'start: "<|x|>" /@<a>+/ // <|end|>'}
+
+
+@pytest.mark.parametrize(
+    ("tool", "body"),
+    [(DIGITS, "+4712345"), (DIGITS, "123/4"), ({**DIGITS, "format": SPELT}, "<|x|>@<a>")],
+    ids=["digits", "slash", "special tokens spelt in a literal"],
+)
+async def test_input_that_follows_its_grammar_passes(tool: dict[str, Any], body: str) -> None:
+    response = await Asking(call("functions.dial", body, kind=""))(tools=[tool])
     assert response["status"] == "completed"
 
 
 async def test_a_call_cut_by_the_limit_is_incomplete() -> None:
     for tool in (CUSTOM, LOCAL, SHELL, EDIT):
-        name = tool.get("name", tool["type"])
-        body = CALLS[tool["type"]]
-        response = await Asking(call(f"functions.{name}", body))(tools=[tool], max_output_tokens=14)
-        assert response["status"] == "incomplete"
+        cut = Asking(call(f"functions.{tool.get('name', tool['type'])}", CALLS[tool["type"]]))
+        response = await cut(tools=[tool], max_output_tokens=14)
         (item,) = response["output"]
-        assert item["status"] == ("in_progress" if tool is EDIT else "incomplete")
+        expected = ("incomplete", "in_progress" if tool is EDIT else "incomplete")
+        assert (response["status"], item["status"]) == expected
 
 
+FORM = {"type": "grammar", "syntax": "lark"}
+SKILLS = {"type": "local", "skills": [{"name": "csv"}]}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "custom"}, "tools[0].name", "must be"),
     ({"type": "custom", "custom": {"name": "a"}}, "tools[0].name", "Chat Completions form"),
     ({**FREE, "format": "text"}, "tools[0].format", "an object"),
     ({**FREE, "format": {"type": "json"}}, "tools[0].format.type", "'text' or 'grammar'"),
-    (
-        {**FREE, "format": {"type": "grammar", "syntax": "ebnf"}},
-        "tools[0].format.syntax",
-        "'lark' or 'regex'",
-    ),
-    (
-        {**FREE, "format": {"type": "grammar", "syntax": "lark"}},
-        "tools[0].format.definition",
-        "non-empty",
-    ),
+    ({**FREE, "format": {**FORM, "syntax": "ebnf"}}, "tools[0].format.syntax", "'lark' or 'regex'"),
+    ({**FREE, "format": FORM}, "tools[0].format.definition", "non-empty"),
     ({"type": "namespace", "tools": []}, "tools[0].name", "non-empty"),
     ({"type": "namespace", "name": "a"}, "tools[0].tools", "array"),
     ({**CRM, "tools": [{"type": "shell"}]}, "tools[0].tools[0].type", "'function' and 'custom'"),
     ({**CRM, "tools": [FREE, FREE]}, "tools", "twice"),
     ({"type": "shell", "environment": {"type": "container_auto"}}, "tools[0].environment", "the client does"),
-    (
-        {"type": "shell", "environment": {"type": "local", "skills": [{"name": "csv"}]}},
-        "tools[0].environment.skills[0]",
-        "path",
-    ),
+    ({"type": "shell", "environment": SKILLS}, "tools[0].environment.skills[0]", "path"),
 ]
 
 
 @pytest.mark.parametrize(("tool", "param", "words"), REFUSED)
-async def test_an_invalid_tool_is_refused_with_its_field(
-    tool: dict[str, Any], param: str, words: str
-) -> None:
+async def test_an_invalid_tool_is_refused_with_its_field(tool: Any, param: str, words: str) -> None:
     with pytest.raises(ApiError, match=words) as refused:
         await Asking(FINAL)(tools=[tool])
     assert (refused.value.status, refused.value.param) == (400, param)
@@ -250,14 +209,7 @@ async def test_a_grammar_that_cannot_be_enforced_is_refused(syntax: str, definit
     form = {"type": "grammar", "syntax": syntax, "definition": definition}
     with pytest.raises(ApiError, match=words) as refused:
         await Asking(FINAL)(tools=[{**FREE, "format": form}])
-    assert refused.value.code == "invalid_grammar"
-    assert refused.value.param == "tools[0].format.definition"
-
-
-async def test_special_tokens_spelled_within_a_literal_are_text() -> None:
-    form = {"type": "grammar", "syntax": "lark", "definition": 'start: "<|x|>" /@<a>+/ // <|end|>'}
-    response = await Asking(call("functions.say", "<|x|>@<a>", kind=""))(tools=[{**FREE, "format": form}])
-    assert response["status"] == "completed"
+    assert (refused.value.code, refused.value.param) == ("invalid_grammar", "tools[0].format.definition")
 
 
 CHOICES: list[tuple[Any, bool]] = [
@@ -278,13 +230,9 @@ async def test_tool_choice_names_any_kind_of_tool(choice: Any, fits: bool) -> No
 
 
 async def test_tool_choice_of_an_undeclared_tool_is_refused() -> None:
-    for choice in (
-        {"type": "custom", "name": "find"},
-        {"type": "apply_patch"},
-        {"type": "function", "name": "say"},
-    ):
+    for kind, name in (("custom", "find"), ("apply_patch", None), ("function", "say")):
         with pytest.raises(ApiError, match="does not declare"):
-            await Asking(FINAL)(tools=[FREE, CRM, SHELL], tool_choice=choice)
+            await Asking(FINAL)(tools=[FREE, CRM, SHELL], tool_choice={"type": kind, "name": name})
 
 
 async def test_tools_are_echoed_as_they_were_sent() -> None:
@@ -298,9 +246,8 @@ async def test_tools_are_echoed_as_they_were_sent() -> None:
 async def test_items_are_listed_with_all_fields_that_the_sdks_types_require() -> None:
     ask = Asking(FINAL.format("Hello!"))
     response = await ask(input=ITEMS, tools=[CRM, SHELL])
-    stored = await ask.service.stored(HERE).retrieve(response["id"])
     known: TypeAdapter[Any] = TypeAdapter(ResponseItem)
-    for item in stored.input_items:
+    for item in (await ask.service.stored(HERE).retrieve(response["id"])).input_items:
         assert item["id"]
         known.validate_python(item)
 
@@ -308,8 +255,6 @@ async def test_items_are_listed_with_all_fields_that_the_sdks_types_require() ->
 async def test_the_skills_of_a_shell_are_declared() -> None:
     skills = [{"name": "csv", "description": "Reads CSV files.", "path": "/skills/csv"}]
     tool = {"type": "shell", "environment": {"type": "local", "skills": skills}}
-    asking = Asking(FINAL)
-    response = await asking(tools=[tool], metadata={"__debug": True})
-    prompt = response["metadata"]["__debug_input"]
-    assert "// - csv (/skills/csv): Reads CSV files.\n" in prompt
+    response = await Asking(FINAL)(tools=[tool], metadata={"__debug": True})
+    assert "// - csv (/skills/csv): Reads CSV files.\n" in response["metadata"]["__debug_input"]
     assert response["tools"] == [tool]

@@ -4,55 +4,38 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, EDIT, FREE, LARK, LOCAL, SHELL
-from tests.doubles.engines.random_engine import RandomEngine
+from tests.doubles.harmony.sampling import RandomEngine
+
+IN_NAMESPACE = {"crm.find": lambda item: isinstance(json.loads(item["arguments"]), dict), "crm.note": bool}
+NUMBER = re.compile(r"\+?\d{3,15}(/\d+)?")
 
 
-async def calls_of(encoding: Encoding, tool: dict[str, Any], turns: int = 8) -> list[dict[str, Any]]:
-    """The calls that ended before the limit."""
-    ask = Asking(engine=RandomEngine(encoding))
-    found = []
-    for _ in range(turns):
-        response = await ask(tools=[tool], tool_choice="required", max_output_tokens=2_000)
-        if response["status"] == "completed":
-            found.append(response["output"][-1])
-    assert found, "no call ended"
-    return found
-
-
-async def test_a_custom_call_follows_its_lark_grammar(encoding: Encoding) -> None:
+async def test_every_call_that_ended_before_the_limit_is_valid(encoding: Encoding) -> None:
     grammars = Grammars(encoding)
     lark = grammars.compile(LARK)
-    for item in await calls_of(encoding, CUSTOM):
-        assert item["type"] == "custom_tool_call"
-        assert grammars.matches(lark, item["input"]), item["input"]
-
-
-async def test_a_custom_call_matches_its_regular_expression(encoding: Encoding) -> None:
-    for item in await calls_of(encoding, DIGITS):
-        assert re.fullmatch(r"\+?\d{3,15}(/\d+)?", item["input"]), item["input"]
-
-
-async def test_free_text_is_a_custom_call(encoding: Encoding) -> None:
-    assert {item["type"] for item in await calls_of(encoding, FREE)} == {"custom_tool_call"}
-
-
-async def test_calls_name_the_namespace_and_its_tools(encoding: Encoding) -> None:
-    for item in await calls_of(encoding, CRM):
-        assert (item["namespace"], item["name"]) in (("crm", "find"), ("crm", "note"))
-        if item["name"] == "find":
-            assert isinstance(json.loads(item["arguments"]), dict)
-
-
-@pytest.mark.parametrize("tool", [LOCAL, SHELL, EDIT], ids=["local_shell", "shell", "apply_patch"])
-async def test_a_call_of_a_fixed_shape_has_that_shape(encoding: Encoding, tool: dict[str, Any]) -> None:
-    for item in await calls_of(encoding, tool):
-        assert item["type"] == f"{tool['type']}_call"
-        assert item["status"] == "completed"
+    checks: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        (CUSTOM, "custom_tool_call", lambda item: grammars.matches(lark, item["input"])),
+        (DIGITS, "custom_tool_call", lambda item: NUMBER.fullmatch(item["input"])),
+        (FREE, "custom_tool_call", bool),
+        *(
+            (tool, f"{tool['type']}_call", lambda item: item["status"] == "completed")
+            for tool in (LOCAL, SHELL, EDIT)
+        ),
+        (CRM, "", lambda item: IN_NAMESPACE[f"{item['namespace']}.{item['name']}"](item)),
+    ]
+    for tool, kind, is_valid in checks:
+        ask, ended = Asking(engine=RandomEngine(encoding)), 0
+        for _ in range(8):
+            response = await ask(tools=[tool], tool_choice="required", max_output_tokens=2_000)
+            if response["status"] == "completed":
+                item, ended = response["output"][-1], ended + 1
+                assert kind in item["type"]
+                assert is_valid(item), item
+        assert ended, f"no call of {tool} ended"

@@ -6,7 +6,6 @@ Other tests compare each event of their streams with the reference too: see `tes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset
-from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
-from tests.doubles.apis.mcp_asking import Asking as McpAsking
 from tests.doubles.apis.mcp_asking import call, tool
 from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.engines.replay import ReplayEngine
@@ -25,6 +22,7 @@ from tests.doubles.lints import check_stream
 from tests.doubles.pages import reference
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import ANSWER, Calculator, Ready
+from tests.responses.conftest import Echoes, Make
 from tools.toolbox import Offer, Toolbox
 
 Events = list[dict[str, Any]]
@@ -68,23 +66,19 @@ async def of_hosted_tools(encoding: Encoding, folder: Path) -> Events:
     return events
 
 
-async def of_servers(encoding: Encoding, url: str) -> Events:
-    events: Events = []
-    turns = (call("echo", text="hi"), call("fail", why="x"), ANSWER)
-    async with McpAsking(encoding, *turns, mcp=(f"echoes={url}",)) as ask:
-        await ask(tools=[tool()])
-        events += ask.events
-        await ask(tools=[tool(require_approval="always")])
-        events += ask.events
-    async with McpAsking(encoding, ANSWER) as refused:  # the request's server is on a private host
-        await refused(tools=[tool(url)])
-    return events + refused.events
+async def of_servers(echoes: Echoes, url: str) -> Events:
+    ask = echoes(call("echo", text="hi"), call("fail", why="x"), ANSWER)
+    await ask(tools=[tool()])
+    events = ask.events
+    await ask(tools=[tool(require_approval="always")])
+    refused = echoes(ANSWER, mcp=())  # the request's server is on a private host
+    await refused(tools=[tool(url)])
+    return [*events, *ask.events, *refused.events]
 
 
-async def of_ends(encoding: Encoding, api: Callable[..., Api]) -> Events:
-    summary = await api(Summariser(encoding)).streamed(
-        input=[{"role": "user", "content": "I grow roses."}, {"type": "compaction_trigger"}]
-    )
+async def of_ends(encoding: Encoding, api: Make) -> Events:
+    items = [{"role": "user", "content": "I grow roses."}, {"type": "compaction_trigger"}]
+    summary = await api(Summariser(encoding)).streamed(input=items)
     cut = await api(scripted(HELLO)).streamed(max_output_tokens=4)
     failed = await api(ReplayEngine(encoding.encode_special(HELLO), fails_after=2)).streamed()
     queued = await api(scripted(HELLO)).streamed(background=True)
@@ -92,13 +86,13 @@ async def of_ends(encoding: Encoding, api: Callable[..., Api]) -> Events:
 
 
 async def test_the_reference_has_what_servers_send_and_nothing_else(
-    encoding: Encoding, tmp_path: Path, url: str, api: Callable[..., Api]
+    encoding: Encoding, tmp_path: Path, url: str, api: Make, echoes: Echoes
 ) -> None:
     sent = [
         *of_snapshots(),
         *await of_messages(),
         *await of_hosted_tools(encoding, tmp_path),
-        *await of_servers(encoding, url),
+        *await of_servers(echoes, url),
         *await of_ends(encoding, api),
     ]
     for event in sent:

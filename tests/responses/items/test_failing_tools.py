@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.toolset.offered import Toolset
-from tests.doubles.apis.services import responses_service
-from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
-from tests.doubles.tools.calculator import Ready
+from tests.responses.conftest import with_tool
 from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
-from tools.toolbox import Offer, Toolbox
 
 ANSWER = "<|channel|>final<|message|>So be it.<|return|>"
 CALLS = {
@@ -25,11 +19,7 @@ CALLS = {
     "python": "<|channel|>analysis to=python code<|message|>1<|call|>",
 }
 REQUESTS = {"browser": {"type": "web_search"}, "python": {"type": "code_interpreter"}}
-INCLUDE = [
-    "code_interpreter_call.outputs",
-    "web_search_call.action.sources",
-    "web_search_call.results",
-]
+INCLUDE = ["code_interpreter_call.outputs", "web_search_call.action.sources", "web_search_call.results"]
 
 
 def raises() -> ToolOutput:
@@ -90,14 +80,10 @@ class FailingSession:
 
 @pytest.mark.parametrize("how", FAILURES)
 @pytest.mark.parametrize("namespace", CALLS)
-async def test_the_stream_ends_once_and_is_valid(encoding: Encoding, namespace: str, how: str) -> None:
-    toolset = Toolset(Toolbox([Offer(Failing(namespace, FAILURES[how]), timeout=0.1)]))
-    engine = scripted(CALLS[namespace], ANSWER)
-    service = responses_service(engine, encoding=encoding, tools=Ready(toolset))
-    body = {"input": "Go.", "tools": [REQUESTS[namespace]], "include": INCLUDE, "store": False}
-    run = await service.start(LOCAL, body)
-    response = check_stream([event async for batch in run for event in batch])
-    await service.close()
+async def test_the_stream_ends_once_and_is_valid(namespace: str, how: str) -> None:
+    ask = with_tool(scripted(CALLS[namespace], ANSWER), Failing(namespace, FAILURES[how]), timeout=0.1)
+    response = await ask(tools=[REQUESTS[namespace]], include=INCLUDE, store=False)
+    await ask.service.close()
     call, message = response["output"]
     assert response["status"] == "completed"
     assert call["status"] == ("completed" if how in ANSWERS else "failed")

@@ -14,15 +14,13 @@ from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.tool_search import hide_deferred, search_here
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.searched_tools import CALLS, CRM, FINDS, PLAIN, SERVER, TOOLS, WEATHER
-from tests.doubles.engines.random_engine import RandomEngine
-from tests.doubles.snapshots import compare
+from tests.doubles.harmony.sampling import RandomEngine
+from tests.doubles.lints import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
-FOUND = {
-    **CRM,
-    "tools": [{"description": None, "parameters": None, "strict": None, **t} for t in CRM["tools"]],
-}
+EMPTY = {"description": None, "parameters": None, "strict": None}
+FOUND = {**CRM, "tools": [{**EMPTY, **tool} for tool in CRM["tools"]]}
 CLIENT: dict[str, Any] = {
     "type": "tool_search",
     "execution": "client",
@@ -43,35 +41,25 @@ async def test_a_server_search_is_two_items_and_the_turn_continues() -> None:
     assert (search["type"], search["arguments"]) == ("tool_search_call", {"paths": ["crm"]})
     assert (search["execution"], search["call_id"], search["status"]) == ("server", None, "completed")
     assert (found["type"], found["tools"]) == ("tool_search_output", [FOUND])
-    assert (made["namespace"], made["name"], made["arguments"]) == (
-        "crm",
-        "list_orders",
-        '{"customer_id":"7"}',
-    )
+    called = made["namespace"], made["name"], made["arguments"]
+    assert called == ("crm", "list_orders", '{"customer_id":"7"}')
     output = response["metadata"]["__debug_output"]
-    assert (
-        "<|start|>functions.tool_search to=assistant<|channel|>commentary<|message|># Tools\n\n## crm"
-        in output
-    )
+    result = "<|start|>functions.tool_search to=assistant<|channel|>commentary<|message|># Tools\n\n## crm"
+    assert result in output
     assert "type list_orders = (_: {\n" in output
     compare(SNAPSHOTS / "tool_search_server.jsonl", ask.items_events)
 
 
 async def test_only_the_names_of_deferred_tools_are_shown_until_they_are_found() -> None:
     shown = section(await Asking(FINAL).prompt(tools=TOOLS))
-    assert "- crm: Customers and their orders." in shown
-    assert "- get_weather: Tells the weather of a city." in shown
+    for text in ("- crm: Customers and their orders.", "- get_weather: Tells the weather of a city."):
+        assert text in shown
     assert "type tool_search = (_: {" in shown
     assert "type now = " in shown
-    assert "namespace crm" not in shown
-    assert "type get_weather" not in shown
     assert "city" not in shown.replace("of a city", "")
-
-
-async def test_without_a_search_deferred_tools_are_declared_immediately() -> None:
-    shown = section(await Asking(FINAL).prompt(tools=[CRM, WEATHER]))
-    assert "type list_orders" in shown
-    assert "type get_weather" in shown
+    without_search = section(await Asking(FINAL).prompt(tools=[CRM, WEATHER]))
+    for text in ("namespace crm", "type list_orders", "type get_weather"):
+        assert (text in shown, text in without_search) == (False, True)
 
 
 SEARCHES: list[tuple[str, list[str]]] = [
@@ -110,19 +98,15 @@ async def test_a_tool_that_the_clients_search_found_can_be_called(whole: bool) -
     (search,) = first["output"]
     assert (search["execution"], search["arguments"]) == ("client", {"goal": "orders"})
     assert search["call_id"].startswith("call_")
-    output = {
-        "type": "tool_search_output",
-        "call_id": search["call_id"],
-        "execution": "client",
-        "status": "completed",
-        "tools": [CRM, {"type": "unheard_of"}],
-    }
-    body: dict[str, Any] = {"input": ["Hi", search, output]} if whole else {"input": [output]}
-    more = {} if whole else {"previous_response_id": first["id"]}
-    prompt = await ask.prompt(tools=[CLIENT], **body, **more)
-    assert '<|constrain|>json<|message|>{"goal":"orders"}<|call|>' in prompt.replace(" ", " ")
+    found = {"execution": "client", "status": "completed", "tools": [CRM, {"type": "unheard_of"}]}
+    output = {"type": "tool_search_output", "call_id": search["call_id"], **found}
+    body: dict[str, Any] = {"input": [output], "previous_response_id": first["id"]}
+    if whole:
+        body = {"input": ["Hi", search, output]}
+    prompt = await ask.prompt(tools=[CLIENT], **body)
+    assert '<|constrain|>json<|message|>{"goal":"orders"}<|call|>' in prompt
     assert prompt.endswith("} // namespace crm<|end|><|start|>assistant")
-    second = await ask(tools=[CLIENT], **body, **more)
+    second = await ask(tools=[CLIENT], **body)
     (made,) = second["output"]
     assert (made["namespace"], made["name"]) == ("crm", "list_orders")
     result = {"type": "function_call_output", "call_id": made["call_id"], "output": "[]"}
@@ -135,32 +119,25 @@ async def test_tools_at_the_head_of_a_conversation_are_declared_there() -> None:
     rest = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
     ask = Asking(call("crm.profile", "{}"))
     prompt = await ask.prompt(input=[item, *rest])
-    as_tools = await ask.prompt(input=rest, tools=[CRM, PLAIN])
-    assert prompt == as_tools
+    assert prompt == await ask.prompt(input=rest, tools=[CRM, PLAIN])
     response = await ask(input=[item, *rest])
-    assert response["output"][0]["namespace"] == "crm"
-    result = {"type": "function_call_output", "call_id": response["output"][0]["call_id"], "output": "{}"}
+    (made,) = response["output"]
+    assert made["namespace"] == "crm"
+    result = {"type": "function_call_output", "call_id": made["call_id"], "output": "{}"}
     again = await ask.prompt(input=[result, "More"], previous_response_id=response["id"])
     assert section(again) == section(prompt), "the tools stay for the conversation"
 
 
-async def test_later_tools_are_declared_at_their_item() -> None:
-    item = {"type": "additional_tools", "role": "developer", "tools": [CRM]}
+async def test_later_tools_are_declared_at_their_item_and_may_be_called(encoding: Encoding) -> None:
+    items = ["Hi", {"type": "additional_tools", "role": "developer", "tools": [CRM]}]
     ask = Asking(CALLS)
-    prompt = await ask.prompt(input=[{"role": "user", "content": "Hi"}, item], tools=[PLAIN])
+    prompt = await ask.prompt(input=items, tools=[PLAIN])
     assert prompt.endswith("} // namespace crm<|end|><|start|>assistant")
     assert prompt.startswith((await ask.prompt(input="Hi", tools=[PLAIN])).removesuffix("<|start|>assistant"))
-    response = await ask(input=[{"role": "user", "content": "Hi"}, item], tools=[PLAIN])
-    assert response["output"][0]["type"] == "function_call"
-    assert response["output"][0]["name"] == "list_orders"
-
-
-async def test_a_bound_model_may_call_loaded_tools(encoding: Encoding) -> None:
-    item = {"type": "additional_tools", "role": "developer", "tools": [CRM]}
-    ask = Asking(engine=RandomEngine(encoding))
-    response = await ask(
-        input=[{"role": "user", "content": "Hi"}, item], tool_choice="required", max_output_tokens=2_000
-    )
+    (made,) = (await ask(input=items, tools=[PLAIN]))["output"]
+    assert (made["type"], made["name"]) == ("function_call", "list_orders")
+    bound = Asking(engine=RandomEngine(encoding))
+    response = await bound(input=items, tool_choice="required", max_output_tokens=2_000)
     assert response["output"][-1]["namespace"] == "crm"
     assert isinstance(json.loads(response["output"][-1]["arguments"]), dict)
 

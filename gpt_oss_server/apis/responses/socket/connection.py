@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from starlette.types import Message, Receive, Send
 
-from gpt_oss_server.apis.responses.refused import RefusedRun
-from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.frames import (
     Create,

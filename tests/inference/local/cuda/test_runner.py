@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.engine import EngineFailed, EngineInfo, InferenceError, Sampling, TokenLogprob
+from inference.engine import EngineFailed, EngineInfo, Sampling, TokenLogprob
 from inference.local import engine as engines
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
@@ -22,12 +23,13 @@ from inference.local.cuda.shapes import StepShape, decode_shape, holding, shapes
 from inference.local.engine import EngineOptions, LocalEngine
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
+from tests.contracts.engine_contract import Generated, generated
+from tests.contracts.remote_contract import scores
+from tests.doubles.inference.alone import alone
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 
 CPU = torch.device("cpu")
-INFO = EngineInfo(
-    name="random", context_length=1024, vocab_size=500, enforces_grammar=True, scores_prompts=True
-)
+INFO = EngineInfo(name="random", context_length=1024, vocab_size=500)
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +48,15 @@ def ahead(
     return plain(model, **options)
 
 
-async def generated(
-    engine: LocalEngine, prompt: list[int], sampling: Sampling
-) -> tuple[list[int], list[TokenLogprob]]:
-    tokens: list[int] = []
-    logprobs: list[TokenLogprob] = []
-    async with aclosing(engine.generate(prompt, sampling)) as steps:
-        async for step in steps:
-            tokens += step.tokens
-            logprobs += step.logprobs or ()
-    return tokens, logprobs
+def close(found: Sequence[TokenLogprob | None], wanted: Sequence[TokenLogprob | None]) -> None:
+    """The same tokens with the same likeliest ones, whose sums differ in the last bits."""
+    assert len(found) == len(wanted)
+    for own, other in zip(found, wanted, strict=True):
+        if own is None or other is None:
+            assert own is other
+        else:
+            assert (own.token, [token for token, _ in own.top]) == (other.token, [t for t, _ in other.top])
+            assert own.logprob == pytest.approx(other.logprob, abs=1e-4)
 
 
 def prompts(count: int) -> list[list[int]]:
@@ -103,11 +104,11 @@ SAMPLINGS = [
         {"temperature": 0.6, "seed": 8, "logprobs": 0},
     )
 ]
-REQUESTS = list(zip(prompts(2 * len(SAMPLINGS)), [*SAMPLINGS, *SAMPLINGS], strict=True))
+REQUESTS = list(zip([*SAMPLINGS, *SAMPLINGS], prompts(2 * len(SAMPLINGS)), strict=True))
 
 
 @pytest.fixture(scope="module")
-async def wanted(model: GptOss) -> list[tuple[list[int], list[TokenLogprob]]]:
+async def wanted(model: GptOss) -> list[Generated]:
     """The plain runner's answers, one request after another."""
     one = plain(model, max_concurrent=1)
     found = [await generated(one, *each) for each in REQUESTS]
@@ -118,50 +119,33 @@ async def wanted(model: GptOss) -> list[tuple[list[int], list[TokenLogprob]]]:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("speculation", [False, True])
 async def test_all_samplings_run_concurrently_give_the_plain_runners_tokens(
-    model: GptOss,
-    wanted: list[tuple[list[int], list[TokenLogprob]]],
-    monkeypatch: pytest.MonkeyPatch,
-    speculation: bool,
-    padded: bool,
+    model: GptOss, wanted: list[Generated], monkeypatch: pytest.MonkeyPatch, speculation: bool, padded: bool
 ) -> None:
     many = ahead(model, monkeypatch, padded=padded, max_concurrent=6, speculation=speculation)
     found = await asyncio.gather(*(generated(many, *each) for each in REQUESTS))
     await many.close()
-    for (_, sampling), (tokens, logprobs), (plain_tokens, plain_logprobs) in zip(
-        REQUESTS, found, wanted, strict=True
-    ):
-        assert tokens == plain_tokens, sampling
-        assert [each.token for each in logprobs] == [each.token for each in plain_logprobs]
-        for logprob, plain_logprob in zip(logprobs, plain_logprobs, strict=True):
-            assert logprob.logprob == pytest.approx(plain_logprob.logprob, abs=1e-4)
-            assert [token for token, _ in logprob.top] == [token for token, _ in plain_logprob.top]
+    for (sampling, _), own, other in zip(REQUESTS, found, wanted, strict=True):
+        assert own.tokens == other.tokens, sampling
+        close(scores(own), scores(other))
 
 
 async def test_little_memory_and_clients_that_disconnect_do_not_disturb_others(
     model: GptOss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampling = replace(SAMPLINGS[0], max_tokens=40)
-    requests = prompts(10)
-    one = plain(model, max_concurrent=1)
-    wanted = [(await generated(one, prompt, sampling))[0] for prompt in requests]
-    await one.close()
+    sampling = replace(FREE, max_tokens=40)
     small = ahead(model, monkeypatch, max_concurrent=5, kv_memory=1_000_000)
 
-    async def first_tokens(prompt: list[int], count: int) -> list[int]:
+    async def read_some(prompt: list[int], count: int) -> None:
         async with aclosing(small.generate(prompt, sampling)) as steps:
             tokens: list[int] = []
             async for step in steps:
                 tokens += step.tokens
                 if len(tokens) >= count:
                     break
-            return tokens
+        assert tokens == alone(model, prompt, len(tokens))
 
     counts = [40, 3, 40, 1, 40, 40, 10, 40, 5, 40]
-    found = await asyncio.gather(
-        *(first_tokens(prompt, count) for prompt, count in zip(requests, counts, strict=True))
-    )
-    for tokens, plain_tokens in zip(found, wanted, strict=True):
-        assert tokens == plain_tokens[: len(tokens)]
+    await asyncio.gather(*map(read_some, prompts(10), counts))
     assert small.active == 0
     await small.close()
 
@@ -169,39 +153,26 @@ async def test_little_memory_and_clients_that_disconnect_do_not_disturb_others(
 async def test_prompt_scores_equal_those_of_the_plain_runner(
     model: GptOss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampling = replace(SAMPLINGS[0], prompt_logprobs=2, max_tokens=2)
-    prompt = prompts(1)[0]
-
-    async def scores(engine: LocalEngine) -> list[TokenLogprob | None]:
-        async with aclosing(engine.generate(prompt, sampling)) as steps:
-            found = [each async for step in steps for each in step.prompt_logprobs or ()]
+    sampling = replace(FREE, prompt_logprobs=2, max_tokens=2)
+    found = []
+    for engine in (plain(model), ahead(model, monkeypatch)):
+        steps = (await generated(engine, sampling, prompts(1)[0])).steps
+        found.append([each for step in steps for each in step.prompt_logprobs or ()])
         await engine.close()
-        return found
-
-    wanted, found = await scores(plain(model)), await scores(ahead(model, monkeypatch))
-    assert len(found) == len(wanted) == len(prompt)
-    for score, plain_score in zip(found, wanted, strict=True):
-        assert (score is None) == (plain_score is None)
-        if score is not None and plain_score is not None:
-            assert score.token == plain_score.token
-            assert score.logprob == pytest.approx(plain_score.logprob, abs=1e-4)
-            assert len(score.top) == 2
+    close(*found)
+    assert [score if score is None else len(score.top) for score in found[0]] == [None] + [2] * len(
+        found[0][1:]
+    )
 
 
 async def test_logits_that_are_not_finite_end_only_their_own_generation(
     model: GptOss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = ahead(model, monkeypatch, max_concurrent=4)
-    broken = replace(SAMPLINGS[0], logit_bias={3: float("nan")})
-    good, bad = await asyncio.gather(
-        generated(engine, [1, 2, 3], SAMPLINGS[0]),
-        generated(engine, [1, 2, 3], broken),
-        return_exceptions=True,
-    )
-    assert isinstance(bad, InferenceError)
-    assert "not finite" in str(bad)
-    assert not isinstance(good, BaseException)
-    assert len(good[0]) == 30
+    good = asyncio.create_task(generated(engine, FREE))
+    with pytest.raises(EngineFailed, match="not finite"):
+        await generated(engine, replace(FREE, logit_bias={3: float("nan")}))
+    assert len((await good).tokens) == 15
     await engine.close()
 
 
@@ -254,10 +225,8 @@ def test_a_step_that_checks_drafts_is_a_recorded_step_of_single_tokens(
     picker = runner.picker(SAMPLINGS[0])
     runner.launch([StepPart(slot, [1, 2, 3], 0, [[1 + slot]] * 2, 0, picker) for slot in range(10)])
     assert not replayed
-    parts = [
-        StepPart(slot, [5, 6, 7, 8][: 1 + slot % 4], 3, [[1 + slot]] * 2, 1 + slot % 4, picker)
-        for slot in range(10)
-    ]
+    counts = [1 + slot % 4 for slot in range(10)]
+    parts = [StepPart(at, [5, 6, 7, 8][:n], 3, [[1 + at]] * 2, n, picker) for at, n in enumerate(counts)]
     outcomes = runner.launch(parts).outcomes()
     assert replayed == [decode_shape(24)]  # 23 rows
     assert all(1 <= len(found.sampled) <= part.samples for found, part in zip(outcomes, parts, strict=True))
@@ -268,9 +237,3 @@ def test_preparing_a_runner_leaves_the_random_state_unchanged(model: GptOss) -> 
     before = random.getstate()
     runner.prepare()
     assert random.getstate() == before
-    assert [
-        found.token
-        for found in runner.launch([StepPart(0, [5, 6], 0, [[1]] * 2, 1, runner.picker(SAMPLINGS[0]))])
-        .outcomes()[0]
-        .sampled
-    ]

@@ -12,26 +12,11 @@ from torch import Tensor
 from inference.engine import Sampling
 from inference.local.cuda.picker import CudaPicker, pick_rows
 from inference.local.sampling.sampler import Sampler
+from tests.doubles.engines.written import Recorded
 
 SIZE = 64
 STOPS = frozenset({3, 5})
 Draw = Callable[[Sampling, Sequence[int], Tensor, int], list[int]]
-
-
-class Allows:
-    """A grammar that allows the same tokens for ever."""
-
-    def __init__(self, *tokens: int) -> None:
-        self._mask = sum(1 << token for token in tokens).to_bytes(SIZE // 8, "little")
-
-    def start(self) -> Allows:
-        return self
-
-    def mask(self) -> bytes:
-        return self._mask
-
-    def accept(self, token: int) -> None:
-        pass
 
 
 def by_sampler(sampling: Sampling, prompt: Sequence[int], logits: Tensor, count: int) -> list[int]:
@@ -67,8 +52,8 @@ CASES: dict[str, tuple[dict[str, Any], list[int]]] = {
     "only after the least tokens": ({"min_tokens": 4}, [9, 9, 9, 9, 5, 5]),
     "a bias holds once it may be sampled": ({"min_tokens": 2, "logit_bias": {5: -3.0}}, [9, 9, 3]),
     "an ignored one never": ({"min_tokens": 1, "ignored_stop_ids": frozenset({5})}, [9, 3, 3]),
-    "a grammar is narrowed": ({"min_tokens": 2, "grammar": Allows(5, 9, 20)}, [9, 9, 5]),
-    "but never to nothing": ({"min_tokens": 9, "grammar": Allows(3, 5)}, [5]),
+    "a grammar is narrowed": ({"min_tokens": 2, "grammar": Recorded([{5, 9, 20}])}, [9, 9, 5]),
+    "but never to nothing": ({"min_tokens": 9, "grammar": Recorded([{3, 5}])}, [5]),
     # 9 falls to 0.5, then 5 to 2.5 and 3 to 1.5.
     "penalties go on after the ban": ({"min_tokens": 1, "presence_penalty": 1.5}, [9, 5, 3, 5]),
 }
