@@ -85,8 +85,8 @@ def _after_header(lines: Sequence[str], header: str, start: int, path: str) -> i
                 return at + 1
     if any(line.strip() == header.strip() for line in lines[:start]):
         return start  # another change under the same header
-    place = f"{path} has no line {header.strip()!r}, after which a change should be"
-    raise PatchError(f"{place}. Give a whole line.")
+    missing = f"{path} has no line {header.strip()!r}, after which a change should be"
+    raise PatchError(f"{missing}. Give a whole line.")
 
 
 def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:

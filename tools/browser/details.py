@@ -22,9 +22,11 @@ Details = Mapping[str, Any]
 
 def search_details(query: str, hits: Sequence[SearchHit] = ()) -> Details:
     sources = [{"type": "url", "url": hit.url} for hit in hits]
+    queries = [query] if query else []
+    results = [{"title": clean(hit.title), "url": hit.url, "snippet": clean(hit.snippet)} for hit in hits]
     return {
-        "action": {"type": "search", "query": query, "queries": [query] if query else [], "sources": sources},
-        "results": [{"title": clean(h.title), "url": h.url, "snippet": clean(h.snippet)} for h in hits],
+        "action": {"type": "search", "query": query, "queries": queries, "sources": sources},
+        "results": results,
     }
 
 

@@ -102,9 +102,6 @@ class McpTool(_Permitted):
         self._connections: set[McpConnection] = set()
         self._closed = False
 
-    def __repr__(self) -> str:
-        return f"McpTool({self.label!r}, {self._endpoint!r})"
-
     def narrowed(self, permissions: Permissions) -> Narrowed:
         return Narrowed(self, permissions)
 

@@ -44,8 +44,8 @@ class Credentials:
     __slots__ = ("_headers", "_secrets")
 
     def __init__(self, headers: Mapping[str, str] | None = None, authorization: str | None = None) -> None:
-        given = (headers or {}).items()
-        self._headers = {name: checked_value(checked_name(name), value) for name, value in given}
+        pairs = (headers or {}).items()
+        self._headers = {name: checked_value(checked_name(name), value) for name, value in pairs}
         if authorization is not None:
             token = checked_value("authorization", authorization.strip(), param="authorization")
             self._headers = {n: v for n, v in self._headers.items() if n.lower() != "authorization"}

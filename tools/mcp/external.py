@@ -32,9 +32,6 @@ class ExternalTool:
         self.declaration = declaration
         self._words = words  # the model's function → the word of the server's tool
 
-    def __repr__(self) -> str:
-        return f"ExternalTool({self.declaration.namespace!r}, {self._server!r})"
-
     def open(self) -> Session:
         return _ExternalSession(self._server.open(), self._words)
 

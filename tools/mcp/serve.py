@@ -38,7 +38,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tools.sessions import SessionLimits
-from tools.tool import Declaration, Tool, ToolOutput
+from tools.tool import Declaration, Function, Tool, ToolOutput
 from tools.toolbox import Offer, Toolbox
 
 _log = logging.getLogger(__name__)
@@ -139,17 +139,15 @@ def _conversation(context: ServerRequestContext[Any]) -> str:
 
 
 def _declared(declaration: Declaration) -> list[McpDeclaration]:
-    if not declaration.functions:
-        name, about = declaration.namespace, declaration.description
-        bare = McpDeclaration(name=name, description=about, input_schema=dict(_CODE))
-        return [bare]
+    bare = Function(declaration.namespace, declaration.description, _CODE)
+    nothing = {"type": "object", "properties": {}}
     return [
         McpDeclaration(
             name=function.name,
             description=function.description,
-            input_schema=dict(function.parameters or {"type": "object", "properties": {}}),
+            input_schema=dict(function.parameters or nothing),
         )
-        for function in declaration.functions
+        for function in declaration.functions or (bare,)
     ]
 
 

@@ -29,13 +29,10 @@ from tools.mcp.stdio import stdio_streams
 # At lower levels these loggers show whole messages, URLs with their queries, and sessions: confidential data
 # of clients and servers; and the package's own logs each server that does not keep to the protocol with a
 # traceback, which `connection` reports in a sentence. To read it, set their levels by name.
-for _verbose, _level in (
-    ("mcp.client", logging.CRITICAL),
-    ("httpx2", logging.WARNING),
-    ("httpcore2", logging.WARNING),
-):
-    if logging.getLogger(_verbose).level == logging.NOTSET:
-        logging.getLogger(_verbose).setLevel(_level)
+_LEVELS = {"mcp.client": logging.CRITICAL, "httpx2": logging.WARNING, "httpcore2": logging.WARNING}
+for _verbose in map(logging.getLogger, _LEVELS):
+    if _verbose.level == logging.NOTSET:
+        _verbose.setLevel(_LEVELS[_verbose.name])
 
 _SILENCE_SECONDS = 900.0  # the longest silence of an event stream, unless a call may last longer
 _EVENT_BYTES = 16_000_000

@@ -48,7 +48,6 @@ async def test_in_json_mode_every_line_is_an_object_from_the_start_to_the_end(tm
 def test_a_start_that_fails_is_an_object_too(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text("no script")
     broken = f"scripted:{tmp_path / 'script.json'}"
-    broken = f"scripted:{tmp_path / 'script.json'}"
     done = run("serve", "--model", broken, "--port", "0", "--log-format", "json")
     assert (done.returncode, done.stdout) == (1, "")
     [line] = parsed(done.stderr)

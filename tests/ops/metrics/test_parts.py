@@ -135,7 +135,6 @@ async def test_a_served_application_observes_its_loop() -> None:
     with serving(scripted(ANSWER)) as url:
         async with httpx.AsyncClient(base_url=url) as client:
             name = "event_loop_lag_seconds_count"
-            name = "event_loop_lag_seconds_count"
             await until_found(lambda: scraped(client), lambda found: found.own(name) > 1)
 
 

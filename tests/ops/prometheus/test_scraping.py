@@ -15,6 +15,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.doubles.commands import script
 from tests.doubles.observing.figures import scraped_at
 from tests.doubles.observing.prometheus import Prometheus, scraping, tool
 from tests.doubles.server_process import serving
@@ -61,10 +62,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheu
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "pages").mkdir()
     (folder / "pages" / "harbour.md").write_text("# Harbour\n\nIt is 40 metres deep.\n")
-    script = folder / "script.json"
-    script.write_text(json.dumps({"turns": [SEARCH, ANSWER, SLIP], "loop": True}))
-    store = f"sqlite:{folder / 'store.sqlite'}"
-    scripted = ("--model", f"scripted:{script}", "--browser", f"local:{folder / 'pages'}", "--store", store)
+    store, pages = f"sqlite:{folder / 'store.sqlite'}", f"local:{folder / 'pages'}"
+    turns = script(folder, SEARCH, ANSWER, SLIP)
+    scripted = ("--model", turns, "--browser", pages, "--store", store)
     with (
         serving("--context", "2048", "--metrics-names", "both") as model,
         serving(*scripted) as tools,

@@ -74,7 +74,6 @@ def test_the_pages_base_address_and_list_numbers_are_used() -> None:
     broken = html_to_text('<base href="javascript:1"><a href=a>A</a>', "https://example.com/x/")
     assert broken.links == ("https://example.com/x/a",)
     lists = "<ol start=5><li>five<li value=9>nine<li>ten</ol><ol start=x><li>one</ol>"
-    lists = "<ol start=5><li>five<li value=9>nine<li>ten</ol><ol start=x><li>one</ol>"
     counted = html_to_text(lists, "https://e.com")
     assert counted.text == "  5. five\n  9. nine\n  10. ten\n\n  1. one"
 

@@ -133,7 +133,6 @@ async def test_conversations_call_at_the_same_time_over_connections_of_their_own
     await tool.list()
     sessions = [tool.open() for _ in range(5)]
     calls = (call(session, "echo", text=str(n)) for n, session in enumerate(sessions))
-    calls = (call(session, "echo", text=str(n)) for n, session in enumerate(sessions))
     outputs = await asyncio.gather(*calls)
     assert [output.text for output in outputs] == ["0", "1", "2", "3", "4"]
     for session in sessions:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import platform
 import secrets
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -75,6 +77,34 @@ def docker(limits: SandboxLimits = SMALL) -> Docker:
         pytest.skip(str(refusal))
     assert isinstance(sandbox, Docker)
     return sandbox
+
+
+_SERVER = """
+import asyncio, json, os, signal, sys
+from tools.python import PythonTool, choose_sandbox
+from tools.python.sandboxes.bounds.usage import measure
+from tools.python.sandboxes.docker import owner_mark
+from tools.tool import ToolCall
+
+async def main():
+    image = os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")
+    tool = PythonTool(await choose_sandbox(sys.argv[1], image=image))
+    await asyncio.gather(*(tool.open().run(ToolCall("", source)) for source in sys.argv[2:]))
+    print(json.dumps([measure(os.getpid(), 100_000).ids, owner_mark()]), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def killed_server(sandbox: str, *sources: str) -> tuple[int, set[int], str]:
+    """A server that was killed after these calls: its pid, those of its descendants, its containers' mark."""
+    words = (sys.executable, "-c", _SERVER, sandbox, *sources)
+    server = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await server.communicate()
+    assert server.returncode == -signal.SIGKILL
+    left, mark = json.loads(printed)
+    return server.pid, set(left) - {server.pid}, mark
 
 
 @pytest.fixture(scope="session")

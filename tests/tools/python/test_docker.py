@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.doubles.tools.calling import call, descriptors, failure, output_of, processes, what_gets_through
-from tests.tools.python.conftest import MakeTool, docker
+from tests.tools.python.conftest import MakeTool, docker, killed_server
 from tools.python import PythonSession, Sandbox
 from tools.python.sandboxes.docker import owner_mark
 
@@ -113,32 +112,13 @@ async def test_after_close_no_container_process_or_descriptor_is_left(make_tool:
     assert len(descriptors()) <= len(opened)
 
 
-SERVER = """
-import asyncio, os, signal, sys
-from tools.python import PythonTool, choose_sandbox
-from tools.python.sandboxes.docker import owner_mark
-from tools.tool import ToolCall
-
-async def main():
-    tool = PythonTool(await choose_sandbox("docker", image=os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")))
-    for source in sys.argv[1:]:
-        await tool.open().run(ToolCall("", source))
-    print(owner_mark(), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
 # No thread is left that would notice the server's end.
 STAYS = "import os; os.execv('/bin/sleep', ['sleep', '600'])"
 
 
 async def test_what_a_killed_server_leaves_ends_by_itself_or_at_the_next_start(sandbox: Sandbox) -> None:
     stays = f"import threading; threading.Timer(0.1, lambda: exec({STAYS!r})).start()"
-    words, pipe = (sys.executable, "-c", SERVER, "1", stays), asyncio.subprocess.PIPE
-    words, pipe = (sys.executable, "-c", SERVER, "1", stays), asyncio.subprocess.PIPE
-    server = await asyncio.create_subprocess_exec(*words, stdout=pipe)
-    printed, _ = await server.communicate()
-    owner = printed.decode().strip()
+    _, _, owner = await killed_server("docker", "1", stays)
     for _ in range(300):
         if len(containers(owner)) <= 1:
             break

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,7 +15,7 @@ import pytest
 
 from tests.doubles.tools.calling import call, descriptors, output_of, processes
 from tests.doubles.waiting import until
-from tests.tools.python.conftest import MakeTool, bubblewrap
+from tests.tools.python.conftest import MakeTool, bubblewrap, killed_server
 from tools.python import PythonSession, PythonTool, Sandbox
 from tools.python.sandboxes.launch import spawn
 from tools.python.sandboxes.sandbox import SandboxError
@@ -84,7 +81,6 @@ async def test_ten_simultaneous_sessions_do_not_block_the_event_loop(make_tool: 
     sessions = [tool.open() for _ in range(10)]
     source = "for i in range(20_000): print(i)\nprint({0})"
     calls = (call(session, source.format(number)) for number, session in enumerate(sessions))
-    calls = (call(session, source.format(number)) for number, session in enumerate(sessions))
     outputs = await asyncio.gather(*calls)
     ticking.cancel()
     assert [output.text.splitlines()[-1] for output in outputs] == [str(number) for number in range(10)]
@@ -140,34 +136,9 @@ async def test_a_program_that_cannot_be_started_is_reported() -> None:
     assert descriptors() == opened
 
 
-SERVER = """
-import asyncio, json, os, signal, sys
-from tools.python import PythonTool, choose_sandbox
-from tools.python.sandboxes.bounds.usage import measure
-from tools.tool import ToolCall
-
-async def main():
-    tool = PythonTool(await choose_sandbox("bubblewrap"))
-    await asyncio.gather(*(tool.open().run(ToolCall("", source)) for source in sys.argv[1:]))
-    print(json.dumps(measure(os.getpid(), 100_000).ids), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
-async def killed_after(*sources: str) -> tuple[int, set[int]]:
-    """A server that was killed after these calls: its pid, and those of its descendants."""
-    words = (sys.executable, "-c", SERVER, *sources)
-    server = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    printed, _ = await server.communicate()
-    assert server.returncode == -signal.SIGKILL
-    return server.pid, set(json.loads(printed)) - {server.pid}
-
-
 async def test_a_killed_server_leaves_neither_boxes_nor_their_programs_nor_groups(sandbox: Sandbox) -> None:
     burst = ["import subprocess; subprocess.Popen(['sleep', '600'])"] * 4
-    killed, left = await killed_after(*burst)
+    killed, left, _ = await killed_server("bubblewrap", *burst)
     assert len(left) >= 16  # each box has two processes of bubblewrap, the kernel, and its program
     await until(lambda: not any(map(_lives, left)))
     for _ in range(10):  # a probe removes what the killed server could not, once its processes are gone

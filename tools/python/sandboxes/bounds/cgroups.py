@@ -135,6 +135,6 @@ def _remove(folder: Path) -> bool:
 def read(path: Path) -> str:
     """The text of a file; "" if it is not on this machine."""
     try:
-        return path.read_text()
+        return path.read_text("utf-8", "replace")
     except OSError:
         return ""

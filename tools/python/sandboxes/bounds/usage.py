@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tools.python.sandboxes.bounds.cgroups import read
 from tools.python.sandboxes.bounds.process_numbers import linux_since
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -153,7 +154,4 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _text(name: str) -> str:
-    try:
-        return (_PROC / name).read_text("utf-8", "replace")
-    except OSError:
-        return ""  # the process ended during the check, or may not be read
+    return read(_PROC / name)  # "" if the process ended during the check, or may not be read
