@@ -108,9 +108,7 @@ async def test_the_model_follows_the_unenforceable_part_of_a_schema_that_is_not_
         await response("{}", schema={"type": "objekt"})
 
 
-async def test_a_response_that_fails_before_the_call_does_not_use_up_its_approval(
-    echoes: Echoes, url: str
-) -> None:
+async def test_a_response_that_fails_before_the_call_keeps_its_approval(echoes: Echoes, url: str) -> None:
     ask = echoes(call("echo", text="a"), "<|channel|>final<|message|><|return|>", ANSWER, **MCP)
     body: dict[str, Any] = {"tools": [tool(url, require_approval="always")]}
     body["conversation"] = (await conversations_of(ask.service).create({}))["id"]

@@ -91,9 +91,7 @@ async def test_calls_and_their_outputs_become_history() -> None:
 
 
 @pytest.mark.parametrize("per_step", [1, 2, 100])
-async def test_hosted_tools_run_in_order_and_the_model_continues_with_all_results(
-    encoding: Encoding, per_step: int
-) -> None:
+async def test_hosted_tools_run_in_order_and_the_model_continues(encoding: Encoding, per_step: int) -> None:
     engine = TurnsEngine(encoding, TWO + NEXT + THREE, ANSWER, per_step=per_step)
     ask = with_tool(engine)
     more = {"include": ["code_interpreter_call.outputs"], "metadata": {"__debug": True}}

@@ -88,9 +88,7 @@ CHOICES: list[tuple[Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("choice", "names"), CHOICES, ids=["required", "named", "allowed_tools"])
-async def test_a_required_call_is_made_and_fits_a_strict_schema(
-    random_ask: Asking, choice: Any, names: set[str]
-) -> None:
+async def test_a_required_call_is_made_and_fits(random_ask: Asking, choice: Any, names: set[str]) -> None:
     for _ in range(10):
         response = await random_ask(tools=[TOOL, LOOSE], tool_choice=choice, max_output_tokens=2_000)
         assert response["tool_choice"] == choice

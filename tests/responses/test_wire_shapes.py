@@ -105,9 +105,7 @@ METADATA: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("path", "body"), [("/responses", {"input": "Hi"}), ("/chat/completions", HI), ("/conversations", {})]
 )
-async def test_metadata_has_openais_bounds(
-    api: Make, path: str, body: Any, metadata: Any, param: str
-) -> None:
+async def test_metadata_has_bounds(api: Make, path: str, body: Any, metadata: Any, param: str) -> None:
     error = await api(scripted(ANSWER)).refused(path, **body, metadata=metadata)
     assert (error["status"], error["param"]) == (400, param)
 

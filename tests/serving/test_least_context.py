@@ -16,9 +16,7 @@ TURN = "<|channel|>analysis<|message|>Hi<|end|><|start|>assistant<|channel|>fina
 
 @pytest.mark.parametrize("identity", [None, "You are a lighthouse keeper, and answer as one."])
 @pytest.mark.parametrize(("missing", "status"), [(0, "completed"), (1, "incomplete")])
-async def test_the_least_context_is_enough_and_no_more(
-    identity: str | None, missing: int, status: str
-) -> None:
+async def test_the_least_context_is_just_enough(identity: str | None, missing: int, status: str) -> None:
     settings = Settings(identity=identity)
     context = least_context(settings) - missing
     engine = ScriptedEngine(parse_script({"turns": [TURN]}, VOCABULARY), context=context)

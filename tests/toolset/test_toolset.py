@@ -25,9 +25,7 @@ def offered(made: toolset.Toolset) -> set[str]:
     return {declaration.namespace for declaration in made.toolbox.declarations}
 
 
-async def test_a_tool_server_that_starts_later_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_tool_server_that_starts_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     maker = ToolsetMaker(replace(settings(port), browser=f"local:{tmp_path}"))
     made = await maker.ready()
@@ -48,9 +46,7 @@ async def test_a_tool_server_that_starts_later_is_found(
         server.stop()
 
 
-async def test_only_one_request_retries_a_hanging_tool_server_and_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_one_request_retries_a_hanging_tool_server(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = 0
 
     async def hangs(self: ToolsetMaker, made: toolset.Toolset) -> None:

@@ -56,9 +56,7 @@ _TURNS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("of", ["responses", "a conversation"])
-def test_a_trace_has_the_rendered_prompt_after_its_parents_are_deleted(
-    tmp_path: Path, kind: str, of: str
-) -> None:
+def test_a_trace_has_its_prompt_after_its_parents_are_deleted(tmp_path: Path, kind: str, of: str) -> None:
     place = kind if kind == "memory" else f"sqlite:{tmp_path / 'store.sqlite'}"
     with serving(scripted(HELLO, HELLO, HELLO, CALL), Settings(store=place)) as url:
         named: dict[str, Any] = {}

@@ -90,9 +90,7 @@ def test_the_same_turns_are_dropped_as_one_by_one(encoding: Encoding, seed: int)
 
 
 @pytest.mark.parametrize("instructed", [False, True])
-def test_dropping_thousands_of_turns_costs_about_as_much_as_dropping_one(
-    encoding: Encoding, instructed: bool
-) -> None:
+def test_dropping_many_turns_costs_about_as_much_as_one(encoding: Encoding, instructed: bool) -> None:
     renderer = Renderer(encoding)
     turn = [renderer.user("a question"), renderer.answer("an answer")]
     if instructed:  # which stay when their turn is dropped

@@ -66,9 +66,7 @@ async def test_a_prompt_is_built_once(counted: Counted, service: ResponsesServic
     assert (len(opened), len(built)) == (1, 1)
 
 
-async def test_the_prompt_of_a_history_that_is_too_long_is_never_built(
-    counted: Counted, service: ResponsesService
-) -> None:
+async def test_a_prompt_that_is_too_long_is_never_built(counted: Counted, service: ResponsesService) -> None:
     built = counted(Layout, "tokens")
     context = service.served.model.engine.info.context_length
     half = [{"role": "user", "content": " word" * (context // 2)}]
@@ -82,9 +80,7 @@ async def test_the_prompt_of_a_history_that_is_too_long_is_never_built(
     assert ((await run.wait())["status"], len(built)) == ("completed", 1)
 
 
-async def test_a_body_whose_prompt_is_too_long_is_validated_once(
-    counted: Counted, service: ResponsesService
-) -> None:
+async def test_a_body_that_is_too_long_is_read_once(counted: Counted, service: ResponsesService) -> None:
     validated = counted(request, "read_body")
     run = await service.start_streamed(LOCAL, {"input": "word " * 140_000, "stream": True})
     assert isinstance(run, RefusedRun)

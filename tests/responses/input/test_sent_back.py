@@ -91,9 +91,7 @@ async def test_a_resent_mcp_call_keeps_its_channel(echoes: Echoes, url: str) -> 
     assert (await ask.service.render(LOCAL, {"input": items, **more})).text == by_id.text
 
 
-async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
-    encoding: Encoding, tmp_path: Any
-) -> None:
+async def test_a_reference_to_a_hosted_call_has_its_result(encoding: Encoding, tmp_path: Any) -> None:
     service = browsing_service(tmp_path, scripted(SEARCH, FINAL), encoding=encoding)
     web: dict[str, Any] = {"tools": [{"type": "web_search"}]}
     response = await (await service.start(LOCAL, {"input": "How deep?", **web})).wait()

@@ -20,9 +20,7 @@ def kinds(response: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["previous_response_id", "conversation", "items"])
-async def test_a_continued_turn_uses_the_list_of_the_first(
-    echoes: Echoes, seen: Seen, url: str, how: str
-) -> None:
+async def test_a_continued_turn_uses_the_first_list(echoes: Echoes, seen: Seen, url: str, how: str) -> None:
     ask = echoes(ANSWER, call("echo", text="hi"), ANSWER, allow_private_hosts=True)
     body: dict[str, Any] = {"tools": [tool(url)]}
     if how == "conversation":

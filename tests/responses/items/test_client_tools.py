@@ -93,9 +93,7 @@ CALLS = {"custom": PATCH, "local_shell": COMMAND, "shell": COMMANDS, "apply_patc
 
 @pytest.mark.parametrize(("name", "tool", "output", "text"), OUTPUTS)
 @pytest.mark.parametrize("whole", [True, False], ids=["items sent again", "previous_response_id"])
-async def test_an_output_is_the_result_of_its_call(
-    name: str, tool: dict[str, Any], output: dict[str, Any], text: str, whole: bool
-) -> None:
+async def test_an_output_answers_its_call(name: str, tool: Any, output: Any, text: str, whole: bool) -> None:
     ask = Asking(call(f"functions.{name}", CALLS[tool["type"]], kind=" code"))
     response = await ask(tools=[tool])
     (item,) = response["output"]
@@ -132,9 +130,7 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "name", "body"), MISFITS)
-async def test_a_call_that_does_not_fit_is_kept_and_the_response_fails(
-    tool: dict[str, Any], name: str, body: str
-) -> None:
+async def test_a_call_that_does_not_fit_is_kept_and_fails(tool: dict[str, Any], name: str, body: str) -> None:
     response = await Asking(call(f"functions.{name}", body, kind=""))(tools=[tool])
     assert response["status"] == "failed"
     assert "invalid_output" in response["error"]["message"]
