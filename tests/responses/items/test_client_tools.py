@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from gpt_oss_server.caller.caller import LOCAL as HERE
+from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.content.tools import recipient_of
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.client_tools import (
     COMMAND,
@@ -23,12 +27,14 @@ from tests.doubles.apis.client_tools import (
     EDIT,
     FREE,
     ITEMS,
+    LARK,
     LOCAL,
     PATCH,
     SHELL,
     STREAMS,
     UPDATE,
 )
+from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.lints import compare
 
 EXITED = '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]'
@@ -254,3 +260,31 @@ async def test_the_skills_of_a_shell_are_declared() -> None:
     response = await Asking(FINAL)(tools=[tool], metadata={"__debug": True})
     assert "// - csv (/skills/csv): Reads CSV files.\n" in response["metadata"]["__debug_input"]
     assert response["tools"] == [tool]
+
+
+IN_NAMESPACE = {"crm.find": lambda item: isinstance(json.loads(item["arguments"]), dict), "crm.note": bool}
+NUMBER = re.compile(r"\+?\d{3,15}(/\d+)?")
+
+
+async def test_every_call_that_ended_before_the_limit_is_valid(encoding: Encoding) -> None:
+    grammars = Grammars(encoding)
+    lark = grammars.compile(LARK)
+    checks: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        (CUSTOM, "custom_tool_call", lambda item: grammars.matches(lark, item["input"])),
+        (DIGITS, "custom_tool_call", lambda item: NUMBER.fullmatch(item["input"])),
+        (FREE, "custom_tool_call", bool),
+        *(
+            (tool, f"{tool['type']}_call", lambda item: item["status"] == "completed")
+            for tool in (LOCAL, SHELL, EDIT)
+        ),
+        (CRM, "", lambda item: IN_NAMESPACE[f"{item['namespace']}.{item['name']}"](item)),
+    ]
+    for tool, kind, is_valid in checks:
+        ask, ended = Asking(engine=RandomEngine(encoding)), 0
+        for _ in range(8):
+            response = await ask(tools=[tool], tool_choice="required", max_output_tokens=2_000)
+            if response["status"] == "completed":
+                item, ended = response["output"][-1], ended + 1
+                assert kind in item["type"]
+                assert is_valid(item), item
+        assert ended, f"no call of {tool} ended"
