@@ -1,10 +1,9 @@
 """The wire of llama.cpp's server.
 
-It streams a chunk for each token, but none for a token that leaves a character unfinished: the next chunk has
-only its own id, and its count reveals that ids are missing. Nothing else in the stream has them, and
-tokenising the text gives other ids than those sampled. An answer that is not streamed has them all, so this
-wire reads such a span again without streaming: from its beginning where the choice is greedy and no grammar
-has to be followed to it, else the whole request with its seed. A request is short, so that this costs little.
+It streams a chunk for each token, but none for a token that leaves a character unfinished; the next chunk's
+count reveals that ids are missing. An answer that is not streamed has them all, so this wire reads such a
+span again without streaming: from its beginning where the choice is greedy and no grammar has to be followed
+to it, else the whole request with its seed. A request is short, so that this costs little.
 """
 
 from __future__ import annotations
@@ -164,10 +163,8 @@ class LlamaWire(Wire):
         return list(answer["tokens"])
 
     async def _score(self, prompt: Sequence[int], token: int, count: int) -> TokenLogprob:
-        """The logprob of a token that leaves a character unfinished, for which the server shows none.
-
-        It shows the alternatives of any other token in its place, as they were before that was forced.
-        """
+        """The logprob of a token that leaves a character unfinished, for which the server shows none. It
+        shows the alternatives of any other token in its place, as they were before that was forced."""
         for among in (max(count, _ALTERNATIVES), 2**31 - 1):
             body = {
                 **_NEUTRAL,

@@ -1,7 +1,4 @@
-"""Reads a script: the JSON file with the scripted engine's answers.
-
-Takes the file and returns a `Script` of turns, checked in full, so that every mistake is reported at start
-and names its turn. It encodes nothing and generates nothing: text stays text.
+"""Reads a script: the JSON file with the scripted engine's answers; a mistake names its turn.
 
     {"turns": ["<harmony completion text>" | {"when": "<regex>", "text": "…"} | {"tokens": [ids]}],
      "loop": true, "tokens_per_second": 0}

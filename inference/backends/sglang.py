@@ -1,9 +1,8 @@
 """The wire of SGLang's server: its own `/generate`, which takes and returns token ids.
 
-By default a chunk repeats all tokens of its request; with --incremental-streaming-output it has the further
-ones alone. The count of sampled tokens shows which. An abort and a number that is none (NaN) are chunks that
-end a request like any other. A closed connection ends a request only after seconds, so that a generation
-which is abandoned is also aborted by name.
+By default a chunk repeats all tokens of its request, which the count of sampled tokens shows. An abort and a
+number that is none (NaN) are chunks that end a request like any other. A closed connection ends a request
+only after seconds, so that a generation which is abandoned is also aborted by name.
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 Takes a step's parts, their outcomes and the model's states; returns the outcomes with guesses. The head's
 keys and values lie in the blocks of the model's full-attention layers, under the same positions. A pair
-depends on no later token (inference/drafting/head.py), so a block is right for every sequence that shares it:
-prefix cache, preemption and refused drafts need no bookkeeping. The first pair of a part needs the feature of
-the position before it, so each block also keeps the feature of its newest position. It must not know the
-scheduler.
+depends on no later token, so a block is right for every sequence that shares it. Each block also keeps the
+feature of its newest position, which the next pair needs. It must not know the scheduler.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The tensors of a checkpoint by the parts of the model, for both published layouts.
+"""The tensors of a checkpoint by the parts of the model, for both published layouts, as they are stored.
 
-Takes a source of tensors and a config; returns tensors as they are stored. It converts nothing and must not
-know what they are read for.
+It converts nothing and must not know what they are read for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """MXFP4 weights in the layout for a GPU: repacked once, when they are loaded.
 
-Takes blocks and scales as checkpoints store them and returns words. The 16 bytes that a lane of a warp loads
-are its operand of a matrix product (`inference.ops.kernels.mxfp4` is the other half of this layout). It needs
-no Triton, and runs on the device that holds the blocks.
+The 16 bytes that a lane of a warp loads are its operand of a matrix product (`inference.ops.kernels.mxfp4` is
+the other half of this layout). It needs no Triton, and runs on the device that holds the blocks.
 """
 
 from __future__ import annotations

@@ -47,9 +47,7 @@ def may_give_way(waiting: Iterable[Sequence], counts: Counter[str]) -> bool:
 
 def that_gives_way(running: Iterable[Sequence], to: Sequence, counts: Counter[str]) -> Sequence | None:
     """A running sequence whose owner has a larger share than `to`'s would have with it; None if none has.
-
-    After they change places, the two shares are nearer to each other, so it does not happen in circles.
-    """
+    After they change places, the two shares are nearer to each other, so it does not happen in circles."""
     share = counts[to.owner] + 1
     candidates = [
         sequence
