@@ -145,9 +145,7 @@ async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -
     ],
     ids=str,
 )
-async def test_an_engine_without_grammars_is_checked_for_each_form(
-    fields: dict[str, Any], answer: str, fits: bool
-) -> None:
+async def test_without_grammars_each_form_is_checked(fields: dict[str, Any], answer: str, fits: bool) -> None:
     engine = replaying(f"<|channel|>final<|message|>{answer}<|return|>")
     if fits:
         assert message_of(await completion_of(engine, **fields))["content"] == answer

@@ -125,9 +125,7 @@ def test_a_text_to_tokens_and_back(url: str, encoding: Encoding) -> None:
         (-1, None, [*range(1, 9)]),
     ],
 )
-def test_a_prompt_is_truncated_as_the_request_wants(
-    url: str, most: int, side: str | None, kept: list[int]
-) -> None:
+def test_a_prompt_is_truncated_as_wanted(url: str, most: int, side: str | None, kept: list[int]) -> None:
     body: dict[str, Any] = {"prompt": list(range(1, 9)), "max_tokens": 1, "return_token_ids": True}
     body |= {"truncate_prompt_tokens": most} | ({} if side is None else {"truncation_side": side})
     made = posted(f"{url}/completions", **body)
