@@ -262,8 +262,8 @@ class Scheduler:
         return shares
 
     def _shared_budget(self, ready: list[Sequence]) -> int:
-        """Prompt tokens alongside decoding sequences. Short prompts that arrive together are read
-        together: one by one, the last would wait for as many steps as there are prompts. Long ones share one."""
+        """Prompt tokens alongside decoding sequences. Short prompts that arrive together are
+        read together: one by one, the last would wait for a step of each other. Long ones share one."""
         short = sum(sequence.remaining <= self.limits.chunk for sequence in ready)
         return min(self.limits.chunk, self.limits.shared_chunk * max(1, short))
 
