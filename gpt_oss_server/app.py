@@ -125,6 +125,6 @@ def _without_routes(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[No
     )
 
 
-def _as_engine(given: Engine | InferNextToken) -> Engine:
+def _as_engine(model: Engine | InferNextToken) -> Engine:
     """Wraps a function that returns the next token; an engine is recognized by its `generate`."""
-    return cast(Engine, given) if hasattr(given, "generate") else CallableEngine(given)
+    return cast(Engine, model) if hasattr(model, "generate") else CallableEngine(model)

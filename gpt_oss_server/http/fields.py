@@ -86,7 +86,7 @@ def read_body(body: object, model: type[B], example: str) -> B:
 def _check_counts(body: dict[str, Any], model: type[Body]) -> None:
     """Bounds the fields, and the values of each: to refuse a hundred thousand wrong tools takes seconds."""
     described = [body.get(name) for name in model.described]
-    if any(len(each) > _MOST_FIELDS for each in (body, *described) if isinstance(each, dict)):
+    if any(len(part) > _MOST_FIELDS for part in (body, *described) if isinstance(part, dict)):
         raise InvalidRequest(f"A request may have {_MOST_FIELDS} fields at most. Send fewer.")
     for name, value in body.items():
         if name in _OF_ENTRIES:

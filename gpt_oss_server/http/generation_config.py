@@ -68,37 +68,37 @@ def with_generation_config(body: object, model: type[Body], limit: str) -> objec
     """The body with the config's values in it; `limit` is the API's field for the most output tokens."""
     if not isinstance(body, dict) or body.get(_PLACE) is None:
         return body
-    given = _read(body[_PLACE])
-    found: dict[str, Any] = {}
-    for key, value in given.items():
+    config = _read(body[_PLACE])
+    fields: dict[str, Any] = {}
+    for key, value in config.items():
         if value is None or key in _WITHOUT_EFFECT:
             continue
         name = limit if key == _LIMIT else _FIELDS.get(key)
         if name is not None and name in model.model_fields:
-            found[name] = value
+            fields[name] = value
         elif key == "do_sample":
-            found |= {} if value else {"temperature": 0}
+            fields |= {} if value else {"temperature": 0}
         elif key == "eos_token_id":
-            found["stop_token_ids"] = value if isinstance(value, list) else [value]
+            fields["stop_token_ids"] = value if isinstance(value, list) else [value]
         elif key not in _NEUTRAL or not _NEUTRAL[key](value):
             place = f"{_PLACE}.{key}"
             raise UnsupportedField(
                 f"This server does not serve `{place}` with this value. Leave it out.", param=place
             )
-    if given.get("do_sample") is False:
-        found["temperature"] = 0  # whatever temperature the config has
+    if config.get("do_sample") is False:
+        fields["temperature"] = 0  # whatever temperature the config has
     own = {name: value for name, value in body.items() if value is not None and name != _PLACE}
     if limit == "max_completion_tokens" and own.get("max_tokens") is not None:
-        found.pop(limit, None)
-    return {**found, **own}
+        fields.pop(limit, None)
+    return {**fields, **own}
 
 
-def _read(given: Any) -> dict[str, Any]:
-    if isinstance(given, str):
+def _read(config: Any) -> dict[str, Any]:
+    if isinstance(config, str):
         try:
-            given = read_json_text(given)
+            config = read_json_text(config)
         except ValueError as error:
             raise InvalidRequest(f"`{_PLACE}` is not JSON: {error}.", param=_PLACE) from None
-    if not isinstance(given, dict):
+    if not isinstance(config, dict):
         raise InvalidRequest(f"`{_PLACE}` must be a JSON object, or one as a text.", param=_PLACE)
-    return given
+    return config

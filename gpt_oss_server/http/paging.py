@@ -38,10 +38,10 @@ def newest_first(query: Mapping[str, str]) -> bool:
 
 
 def limit_of(query: Mapping[str, str]) -> int:
-    given = query.get("limit")
-    if given is None:
+    wanted = query.get("limit")
+    if wanted is None:
         return DEFAULT_LIMIT
-    limit = whole_number(given)
+    limit = whole_number(wanted)
     if limit is None or not 1 <= limit <= MAX_LIMIT:
         raise InvalidRequest(f"`limit` must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
     return limit

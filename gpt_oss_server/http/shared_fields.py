@@ -146,15 +146,15 @@ class FormFields(Body):
     @property
     def forms(self) -> dict[str, tuple[FormKind, Any]]:
         """The forms that the request sets: by the field that holds it, the kind and the value."""
-        given = [(name, kind, getattr(self, name)) for name, kind in _FORMS.items()]
+        forms = [(name, kind, getattr(self, name)) for name, kind in _FORMS.items()]
         # Clients of llama.cpp send an empty `grammar` for none.
-        given = [row for row in given if row[2] != ""]
+        forms = [row for row in forms if row[2] != ""]
         if self.structured_outputs is not None:
-            given += [
+            forms += [
                 (f"structured_outputs.{kind}", kind, getattr(self.structured_outputs, name))
                 for name, kind in _NESTED_FORMS.items()
             ]
-        return {name: (kind, value) for name, kind, value in given if value not in (None, False)}
+        return {name: (kind, value) for name, kind, value in forms if value not in (None, False)}
 
 
 class StreamOptions(Body):

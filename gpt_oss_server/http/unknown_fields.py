@@ -35,34 +35,34 @@ def unknown_fields(body: object, model: type[Body]) -> list[Unknown]:
     """The unknown fields of a request, and those of its objects that the model describes."""
     if not isinstance(body, dict):
         return []
-    found = _unknown(body, model, "", WITHOUT_EFFECT)
+    unknown = _unknown(body, model, "", WITHOUT_EFFECT)
     for name, part in model.described.items():
         if isinstance(inner := body.get(name), dict):
-            found += _unknown(inner, part, f"{name}.", frozenset())
-    return found
+            unknown += _unknown(inner, part, f"{name}.", frozenset())
+    return unknown
 
 
 def treat_unknown_fields(body: object, model: type[Body], treatment: str) -> None:
     """Refuses or logs a body with unknown fields. `unknown_header` tells the client."""
-    if treatment == "ignore" or not (found := unknown_fields(body, model)):
+    if treatment == "ignore" or not (unknown := unknown_fields(body, model)):
         return
     if treatment == "reject":
-        first = found[0]
+        first = unknown[0]
         advice = f"Did you mean `{first.meant}`?" if first.meant else "Leave it out."
         raise UnknownField(
             f"The field `{_shown(first.name)}` is unknown. {advice}", param=first.name[:_LONGEST]
         )
-    for each in found[:_MOST_NAMED]:
-        _warn(str(each))
+    for field in unknown[:_MOST_NAMED]:
+        _warn(str(field))
 
 
 def unknown_header(body: object, model: type[Body], treatment: str) -> dict[str, str]:
     """The header that names the unknown fields, where there are any and the operator wants a warning."""
-    found = unknown_fields(body, model) if treatment == "warn" else []
-    if not found:
+    unknown = unknown_fields(body, model) if treatment == "warn" else []
+    if not unknown:
         return {}
-    rest = len(found) - _MOST_NAMED
-    named = [str(each) for each in found[:_MOST_NAMED]] + ([f"{rest} more"] if rest > 0 else [])
+    rest = len(unknown) - _MOST_NAMED
+    named = [str(field) for field in unknown[:_MOST_NAMED]] + ([f"{rest} more"] if rest > 0 else [])
     return {HEADER: ", ".join(named)}
 
 

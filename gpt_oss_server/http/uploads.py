@@ -38,16 +38,16 @@ async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
 
 
 def _from_json(body: bytes) -> tuple[str, bytes]:
-    given = decode_json(body)
-    if isinstance(given, dict) and given.get("file_id") is not None:
+    upload = decode_json(body)
+    if isinstance(upload, dict) and upload.get("file_id") is not None:
         raise InvalidRequest(f"`file_id` is not served, as there is no files API. {_HOW}", param="file_id")
-    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+    if not isinstance(upload, dict) or not isinstance(upload.get("name"), str):
         raise InvalidRequest(f"`name` must be the file's name. {_HOW}", param="name")
-    content = given.get("content_base64")
+    content = upload.get("content_base64")
     if not isinstance(content, str):
         raise InvalidRequest(f"`content_base64` must be the file in base64. {_HOW}", param="content_base64")
     try:
-        return given["name"], base64.b64decode(content, validate=True)
+        return upload["name"], base64.b64decode(content, validate=True)
     except binascii.Error as error:
         raise InvalidRequest(f"`content_base64` is not base64: {error}.", param="content_base64") from None
 
@@ -82,5 +82,5 @@ def _disposition(value: str) -> dict[str, str]:
     """The parameters of a part's content-disposition. Browsers send file names in UTF-8."""
     message = Message()
     message["content-disposition"] = value
-    given = message.get_params(header="content-disposition") or []
-    return {name.lower(): collapse_rfc2231_value(text) for name, text in given[1:]}
+    upload = message.get_params(header="content-disposition") or []
+    return {name.lower(): collapse_rfc2231_value(text) for name, text in upload[1:]}

@@ -90,14 +90,14 @@ def _one(finding: ErrorDetails, name: str) -> str:
 
 def json_text(value: Mapping[str, Any], key: str, where: str) -> str:
     """Returns the JSON under `key` of the object at `where`, which may be its text or an object."""
-    given = value.get(key)
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, dict):
+    value_at = value.get(key)
+    if isinstance(value_at, str):
+        return value_at
+    if not isinstance(value_at, dict):
         raise InvalidRequest(
             f"`{where}.{key}` must be a string of JSON, or an object.", param=f"{where}.{key}"
         )
-    return to_json(given).decode()
+    return to_json(value_at).decode()
 
 
 def text_field(value: Mapping[str, Any], key: str, where: str) -> str:

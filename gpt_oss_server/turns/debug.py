@@ -19,7 +19,7 @@ def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]
     """Texts, as all metadata; lists are JSON. A token that was not sampled here has no log-probability."""
     # Bounded: a broken model can slip at every token.
     departures: list[Slip | TurnWarning] = [*transcript.slips[:_MOST_SLIPS], *transcript.warnings]
-    warnings = [{"kind": each.kind, "detail": each.detail} for each in departures]
+    warnings = [{"kind": departure.kind, "detail": departure.detail} for departure in departures]
     texts = _texts(encoding, transcript, "__debug")
     return {
         "__debug": "".join(texts.values()),
@@ -44,8 +44,8 @@ def _texts(encoding: Encoding, transcript: Transcript, key: str) -> dict[str, st
 
 
 def _scores(transcript: Transcript) -> list[float | None]:
-    found = (transcript.scores.get(place) for place in range(len(transcript.tokens)))
-    return [None if score is None else max(score, LEAST) for score in found]
+    scores = (transcript.scores.get(place) for place in range(len(transcript.tokens)))
+    return [None if score is None else max(score, LEAST) for score in scores]
 
 
 def log_turn(name: str, encoding: Encoding, transcript: Transcript, *, with_text: bool) -> None:

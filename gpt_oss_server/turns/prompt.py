@@ -86,7 +86,7 @@ def thinking_of(effort: str | None, budget: int | None, settings: Settings) -> T
     thinking = _EFFORTS[effort or settings.default_reasoning_effort]
     if budget is not None:
         return replace(thinking, budget=budget)
-    known = [each for each in (thinking.budget, settings.default_reasoning_budget) if each is not None]
+    known = [budget for budget in (thinking.budget, settings.default_reasoning_budget) if budget is not None]
     return replace(thinking, budget=min(known, default=None))
 
 
@@ -181,8 +181,8 @@ def _newest_turns(
     This sums up lengths and renders no prompts, as there may be thousands of turns. The head changes only
     when a dropped turn contains instructions, and hardly ever gets shorter (`_SHORTER` allows for it).
     """
-    starts = [place for place, segment in enumerate(history) if segment.role == "user"][1:]
-    developers = [place for place, segment in enumerate(history) if segment.role == "developer"]
+    starts = [index for index, segment in enumerate(history) if segment.role == "user"][1:]
+    developers = [index for index, segment in enumerate(history) if segment.role == "developer"]
     lengths = _lengths_from(history, all_reasoning)
     head, leading = 0, -1
     for start in starts:
@@ -190,7 +190,7 @@ def _newest_turns(
             continue
         if leading != bisect_left(developers, start):
             leading = bisect_left(developers, start)
-            top, rest = opened([history[place] for place in developers[:leading]])
+            top, rest = opened([history[index] for index in developers[:leading]])
             head = _length(top) + _length(rest)
         if lengths[start] + head <= room:
             return _from(history, start)
@@ -252,49 +252,49 @@ def sampling_of(
     `context` takes the place of the model's.
     """
     info, settings = model.info, model.settings
-    given = _given(request, info, model.encoding)
+    fields = _honoured_fields(request, info, model.encoding)
     if getattr(request, "priority", None) and not settings.allow_priority:
         raise UnsupportedField(
             "`priority` would let this request start before those of others, which this server does not "
             "allow. Leave it out, or start the server with --allow-priority.",
             param="priority",
         )
-    given |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
+    fields |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     if caller.owner:  # no timing of a prompt shows what another owner's contained
-        given["cache_salt"] = f"{caller.owner} {given.get('cache_salt', '')}"
-    given.setdefault("temperature", info.temperature)
-    given.setdefault("top_p", info.top_p)
+        fields["cache_salt"] = f"{caller.owner} {fields.get('cache_salt', '')}"
+    fields.setdefault("temperature", info.temperature)
+    fields.setdefault("top_p", info.top_p)
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
     most = min([(context or info.context_length) - prompt, *(limit for limit in limits if limit is not None)])
     least = least_tokens(request.min_tokens or 0, limit, most)
     stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
-    own = {**given, "min_tokens": least, "stop_token_ids": stops}
+    own = {**fields, "min_tokens": least, "stop_token_ids": stops}
     labels = caller.labels_with(getattr(request, "prompt_cache_key", None))
     return Sampling(max_tokens=most, owner=caller.client, labels=labels, **own)
 
 
-def _given(request: SamplingRequest, info: EngineInfo, encoding: Encoding) -> dict[str, Any]:
+def _honoured_fields(request: SamplingRequest, info: EngineInfo, encoding: Encoding) -> dict[str, Any]:
     """The request's fields that the engine honours, under the names of `Sampling`."""
     values = {name: getattr(request, name, None) for name in _OWN_NAMES}
-    given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if given.get("top_k") == _ALL_TOKENS:  # which every engine supports
-        del given["top_k"]
+    fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if fields.get("top_k") == _ALL_TOKENS:  # which every engine supports
+        del fields["top_k"]
     bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
     bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
     if bias:
-        given["logit_bias"] = bias
+        fields["logit_bias"] = bias
     if request.ignore_eos:
-        given["ignored_stop_ids"] = HARMONY_STOPS
+        fields["ignored_stop_ids"] = HARMONY_STOPS
     logprobs = request.scores
     if logprobs is None and getattr(request, "debug", False) and "logprobs" in info.honours:
         logprobs = 0  # debugging shows the scores of all tokens
     if logprobs is not None:
-        given["logprobs"] = logprobs
+        fields["logprobs"] = logprobs
     for name in ignored_fields(request, info):
-        del given[name]
+        del fields[name]
     names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
-    _check_honoured(given, info, names)
-    return given
+    _check_honoured(fields, info, names)
+    return fields
 
 
 def ignored_fields(request: SamplingRequest, info: EngineInfo) -> list[str]:
@@ -303,8 +303,8 @@ def ignored_fields(request: SamplingRequest, info: EngineInfo) -> list[str]:
     values = {name: getattr(request, name, None) for name in info.ignores} | {"logprobs": request.scores}
     if values.get("top_k") == _ALL_TOKENS:
         del values["top_k"]
-    given = {name for name, value in values.items() if value is not None and value != getattr(neutral, name)}
-    return sorted(given & info.ignores)
+    fields = {name for name, value in values.items() if value is not None and value != getattr(neutral, name)}
+    return sorted(fields & info.ignores)
 
 
 def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[int, ...]:
@@ -319,9 +319,9 @@ def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[in
     return tuple(written[len(renderer.cue) : -1])
 
 
-def _check_honoured(given: Mapping[str, Any], info: EngineInfo, names: Mapping[str, str]) -> None:
-    for name in given:
-        if name not in info.honours and given[name] != getattr(Sampling(), name):
+def _check_honoured(fields: Mapping[str, Any], info: EngineInfo, names: Mapping[str, str]) -> None:
+    for name in fields:
+        if name not in info.honours and fields[name] != getattr(Sampling(), name):
             field = names.get(name, name)
             raise UnsupportedField(
                 f"`{field}` is not served by the model {info.name!r}. Leave it out.", param=field

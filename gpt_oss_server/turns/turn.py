@@ -60,9 +60,9 @@ class Turn:
         while True:
             async with aclosing(self._generation.events()) as generated:
                 async for batch in generated:
-                    if check is not None and (place := self._place_of_refused(check, batch)) is not None:
-                        if place:
-                            yield batch[:place]
+                    if check is not None and (index := self._place_of_refused(check, batch)) is not None:
+                        if index:
+                            yield batch[:index]
                         raise InvalidOutput(self._refused)
                     yield batch
                     if type(last := batch[-1]) is ToolStarted:
@@ -110,10 +110,10 @@ class Turn:
 
     def _place_of_refused(self, check: TurnCheck, batch: Sequence[TurnEvent]) -> int | None:
         """Where a call begins that the request does not allow. A client might run it once it is shown."""
-        for place, event in enumerate(batch):
+        for index, event in enumerate(batch):
             if type(event) is MessageStarted and (problem := check.header_problem(event.header)) is not None:
                 self._refused = problem
-                return place
+                return index
         return None
 
     def _next(self) -> Finish | None:

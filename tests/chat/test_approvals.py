@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.settings import Settings
@@ -19,205 +18,157 @@ from tests.doubles.tools.echo_server import Seen, serving
 
 CALL = '<|channel|>commentary to=echoes.echo <|constrain|>json<|message|>{"text":"hi"}<|call|>'
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
-ASK: list[dict[str, Any]] = [{"role": "user", "content": "Say hi."}]
-USER = {"role": "user", "content": "And again?"}
+TOOL: dict[str, Any] = {"type": "mcp", "server_label": "echoes", "require_approval": "always"}
+FREE = {"require_approval": "never"}
+UNREACHABLE = {"server_url": "http://127.0.0.1:9/mcp"}
+AGAIN = {"role": "user", "content": "And again?"}
+REFUSAL = "The user did not approve this call, so it was not made."
+
+
+class Talk:
+    """A chat about a server whose tool needs approval."""
+
+    def __init__(self, url: str, *turns: str) -> None:
+        settings = Settings(python="off", browser="off", allow_private_hosts=True)
+        self.tool = {**TOOL, "server_url": url}
+        self.chat = service_of(scripted(*turns), settings, tools=ToolsetMaker(settings))
+
+    async def completion(self, *messages: Any, changed: Any = None, **body: Any) -> dict[str, Any]:
+        given = {"stream": True, "tools": [{**self.tool, **(changed or {})}], "metadata": {"__debug": True}}
+        sent = [{"role": "user", "content": "Say hi."}, *messages]
+        run = await self.chat.start(LOCAL, {**given, "messages": sent, **body})
+        return check_chunks([chunk async for batch in run.chunks() for chunk in batch])
+
+    async def message(self, *messages: Any, **body: Any) -> dict[str, Any]:
+        """The answer, with the prompt that the model read."""
+        completion = await self.completion(*messages, **body)
+        self.prompt = completion["metadata"]["__debug_input"]
+        return dict(completion["choices"][0]["message"])
+
+
+Talking = Callable[..., Talk]
+
+
+def approval(message: dict[str, Any], approve: Any = True, **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "approve": approve, **more}
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serving(Seen()) as place:
-        yield place
+def talking() -> Iterator[Talking]:
+    with serving(Seen()) as url:
+        yield lambda *turns: Talk(url, *turns)
 
 
-def tools(url: str, **more: Any) -> list[dict[str, Any]]:
-    return [
-        {"type": "mcp", "server_label": "echoes", "server_url": url, "require_approval": "always", **more}
-    ]
+async def test_a_call_that_needs_approval_is_marked(talking: Talking) -> None:
+    (choice,) = (await talking(CALL).completion())["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert call == {
+        "id": call["id"],
+        "type": "function",
+        "function": {"name": "echoes.echo", "arguments": '{"text":"hi"}'},
+        "mcp_approval_request": {"server_label": "echoes", "name": "echo"},
+    }
+    assert "executed_tools" not in choice["message"]
 
 
-def service(*turns: str) -> ChatService:
-    settings = Settings(python="off", browser="off", allow_private_hosts=True)
-    return service_of(scripted(*turns), settings, tools=ToolsetMaker(settings))
-
-
-async def completion_of(chat: ChatService, **body: Any) -> dict[str, Any]:
-    run = await chat.start(LOCAL, {"stream": True, **body})
-    return check_chunks([chunk async for batch in run.chunks() for chunk in batch])
-
-
-async def approval_request(chat: ChatService, url: str) -> tuple[dict[str, Any], str]:
-    """The assistant's message that requests approval, and the call's id."""
-    completion = await completion_of(chat, messages=ASK, tools=tools(url))
-    assert completion["choices"][0]["finish_reason"] == "tool_calls"
-    message = completion["choices"][0]["message"]
-    return message, message["tool_calls"][0]["id"]
-
-
-async def test_a_call_that_needs_approval_is_marked(url: str) -> None:
-    message, call_id = await approval_request(service(CALL), url)
-    assert message["tool_calls"] == [
-        {
-            "id": call_id,
-            "type": "function",
-            "function": {"name": "echoes.echo", "arguments": '{"text":"hi"}'},
-            "mcp_approval_request": {"server_label": "echoes", "name": "echo"},
-        }
-    ]
-    assert "executed_tools" not in message
-
-
-async def test_approval_runs_the_call_and_the_model_continues(url: str) -> None:
-    chat = service(CALL, ANSWER, ANSWER)
-    message, call_id = await approval_request(chat, url)
-    approval = {"role": "tool", "tool_call_id": call_id, "approve": True}
-    completion = await completion_of(
-        chat, messages=[*ASK, message, approval], tools=tools(url), metadata={"__debug": True}
-    )
-    answer = completion["choices"][0]["message"]
+async def test_approval_runs_the_call_and_the_model_continues(talking: Talking) -> None:
+    talk = talking(CALL, ANSWER, ANSWER)
+    request = await talk.message()
+    answer = await talk.message(request, approval(request))
     [ran] = answer["executed_tools"]
     assert (ran["type"], ran["name"], json.loads(ran["arguments"])) == ("mcp", "echoes.echo", {"text": "hi"})
-    assert "hi" in ran["output"]
-    assert answer["content"] == "Done."
-    assert "tool_calls" not in answer
-    shown = completion["metadata"]["__debug"]
+    assert (answer["content"], "tool_calls" in answer) == ("Done.", False)
     result = f"<|start|>echoes.echo to=assistant<|channel|>commentary<|message|>{ran['output']}<|end|>"
-    assert shown.endswith(f"{result}<|start|>assistant{ANSWER}")
-
-    later = await completion_of(
-        chat,
-        messages=[*ASK, message, approval, answer, USER],
-        tools=tools(url),
-        metadata={"__debug": True},
-    )
-    assert "executed_tools" not in later["choices"][0]["message"], "the call does not run again"
-    assert (
-        f"{CALL}{result}<|start|>assistant{ANSWER[: -len('<|return|>')]}"
-        in later["metadata"]["__debug_input"]
-    )
+    assert "hi" in ran["output"]
+    later = await talk.message(request, approval(request), answer, AGAIN)
+    assert "executed_tools" not in later, "the call does not run again"
+    assert f"{CALL}{result}<|start|>assistant{ANSWER[: -len('<|return|>')]}" in talk.prompt
 
 
-async def test_an_approved_call_whose_result_is_lost_does_not_run_again(url: str) -> None:
-    chat = service(CALL, ANSWER)
-    message, call_id = await approval_request(chat, url)
-    approval = {"role": "tool", "tool_call_id": call_id, "approve": True, "content": ""}
-    completion = await completion_of(
-        chat,
-        messages=[*ASK, message, approval, {"role": "assistant", "content": "Done."}, USER],
-        tools=tools(url),
-        metadata={"__debug": True},
-    )
-    assert "no longer known" in completion["metadata"]["__debug_input"]
-    assert "executed_tools" not in completion["choices"][0]["message"]
+async def test_an_approved_call_whose_result_is_lost_does_not_run_again(talking: Talking) -> None:
+    talk = talking(CALL, ANSWER)
+    request = await talk.message()
+    done = {"role": "assistant", "content": "Done."}
+    answer = await talk.message(request, approval(request, content=""), done, AGAIN)
+    assert "no longer known" in talk.prompt
+    assert "executed_tools" not in answer
 
 
 @pytest.mark.parametrize(
     ("answer", "result"),
     [
-        (
-            {"approve": False, "content": "Not today."},
-            "The user did not approve this call, so it was not made. They said: Not today.",
-        ),
-        ({"approve": False}, "The user did not approve this call, so it was not made."),
+        ({"approve": False, "content": "Not today."}, f"{REFUSAL} They said: Not today."),
+        ({"approve": False}, REFUSAL),
         ({"content": "I ran it myself: hi"}, "I ran it myself: hi"),
     ],
     ids=["refused with a reason", "refused", "answered by the client"],
 )
-async def test_the_model_reads_why_a_call_did_not_run_here(
-    url: str, answer: dict[str, Any], result: str
-) -> None:
-    chat = service(CALL, ANSWER)
-    message, call_id = await approval_request(chat, url)
-    completion = await completion_of(
-        chat,
-        messages=[*ASK, message, {"role": "tool", "tool_call_id": call_id, **answer}],
-        tools=tools(url),
-        metadata={"__debug": True},
-    )
-    assert f"<|channel|>commentary<|message|>{result}<|end|>" in completion["metadata"]["__debug_input"]
-    assert "executed_tools" not in completion["choices"][0]["message"]
+async def test_the_model_reads_why_a_call_did_not_run(talking: Talking, answer: Any, result: str) -> None:
+    talk = talking(CALL, ANSWER)
+    request = await talk.message()
+    call_id = request["tool_calls"][0]["id"]
+    last = await talk.message(request, {"role": "tool", "tool_call_id": call_id, **answer})
+    assert f"<|channel|>commentary<|message|>{result}<|end|>" in talk.prompt
+    assert "executed_tools" not in last
 
 
 @pytest.mark.parametrize(
-    ("body", "param"),
+    ("approvals", "body", "param"),
     [
-        ({"n": 2}, "n"),
-        ({"response_prefix": "Well"}, "response_prefix"),
-        ({"tools": []}, "messages[2].approve"),
-        ({"approve": "yes"}, "messages[2].approve"),
-        ({"twice": True}, "messages[3].approve"),
+        ([True], {"n": 2}, "n"),
+        ([True], {"response_prefix": "Well"}, "response_prefix"),
+        ([True], {"tools": []}, "messages[2].approve"),
+        (["yes"], {}, "messages[2].approve"),
+        ([True, True], {}, "messages[3].approve"),
     ],
     ids=str,
 )
-async def test_an_approval_that_cannot_take_effect_is_refused(
-    url: str, body: dict[str, Any], param: str
-) -> None:
-    chat = service(CALL, ANSWER)
-    message, call_id = await approval_request(chat, url)
-    approval = {"role": "tool", "tool_call_id": call_id, "approve": body.pop("approve", True)}
-    messages = [*ASK, message, approval, *([dict(approval)] if body.pop("twice", False) else [])]
+async def test_a_vain_approval_is_refused(talking: Talking, approvals: Any, body: Any, param: str) -> None:
+    talk = talking(CALL, ANSWER)
+    request = await talk.message()
     with pytest.raises(InvalidRequest) as refused:
-        await completion_of(chat, **{"messages": messages, "tools": tools(url), **body})
+        await talk.completion(request, *(approval(request, approve) for approve in approvals), **body)
     assert refused.value.param == param
 
 
-UNREACHABLE = {"server_url": "http://127.0.0.1:9/mcp"}
-
-
-@pytest.mark.parametrize(
-    "later",
-    [{"require_approval": "never"}, UNREACHABLE, {"allowed_tools": ["fail"]}],
-    ids=["no longer needs approval", "cannot be reached", "is no longer allowed"],
-)
+@pytest.mark.parametrize("changed", [FREE, UNREACHABLE, {"allowed_tools": ["fail"]}], ids=str)
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_past_approval_stays_valid_after_its_tool_changes(
-    url: str, later: dict[str, Any], approve: bool
-) -> None:
-    chat = service(CALL, ANSWER, ANSWER)
-    message, call_id = await approval_request(chat, url)
-    approval = {"role": "tool", "tool_call_id": call_id, "approve": approve, "content": ""}
-    first = await completion_of(chat, messages=[*ASK, message, approval], tools=tools(url))
-    history = [*ASK, message, approval, first["choices"][0]["message"], USER]
-    second = await completion_of(
-        chat, messages=history, tools=tools(url, **later), metadata={"__debug": True}
-    )
-    assert "executed_tools" not in second["choices"][0]["message"]
-    result = "hi" if approve else "The user did not approve this call, so it was not made."
-    assert f"<|channel|>commentary<|message|>{result}<|end|>" in second["metadata"]["__debug_input"]
+async def test_a_past_approval_outlives_changes(talking: Talking, changed: Any, approve: bool) -> None:
+    talk = talking(CALL, ANSWER, ANSWER)
+    request = await talk.message()
+    answered = approval(request, approve, content="")
+    first = await talk.message(request, answered)
+    second = await talk.message(request, answered, first, AGAIN, changed=changed)
+    assert "executed_tools" not in second
+    assert f"<|channel|>commentary<|message|>{'hi' if approve else REFUSAL}<|end|>" in talk.prompt
 
 
-async def test_an_approved_call_runs_if_its_tool_no_longer_needs_approval(url: str) -> None:
-    chat = service(CALL, ANSWER)
-    message, call_id = await approval_request(chat, url)
-    approval = {"role": "tool", "tool_call_id": call_id, "approve": True}
-    completion = await completion_of(
-        chat, messages=[*ASK, message, approval], tools=tools(url, require_approval="never")
-    )
-    assert completion["choices"][0]["message"]["executed_tools"][0]["output"] == "hi"
+async def test_an_approved_call_runs_if_its_tool_no_longer_needs_approval(talking: Talking) -> None:
+    talk = talking(CALL, ANSWER)
+    request = await talk.message()
+    answer = await talk.message(request, approval(request), changed=FREE)
+    assert answer["executed_tools"][0]["output"] == "hi"
 
 
-async def test_approval_of_a_call_to_an_unreachable_server_is_an_error(url: str) -> None:
-    chat = service(CALL, ANSWER)
-    message, call_id = await approval_request(chat, url)
-    approval = {"role": "tool", "tool_call_id": call_id, "approve": True}
+async def test_approval_of_a_call_to_an_unreachable_server_is_an_error(talking: Talking) -> None:
+    talk = talking(CALL, ANSWER)
+    request = await talk.message()
     with pytest.raises(InvalidRequest, match="cannot be connected to"):
-        await completion_of(chat, messages=[*ASK, message, approval], tools=tools(url, **UNREACHABLE))
+        await talk.completion(request, approval(request), changed=UNREACHABLE)
 
 
-async def test_a_server_that_needs_no_approval_runs_immediately(url: str) -> None:
-    completion = await completion_of(
-        service(CALL, ANSWER), messages=ASK, tools=tools(url, require_approval="never")
-    )
-    assert completion["choices"][0]["message"]["executed_tools"][0]["name"] == "echoes.echo"
+async def test_a_server_that_needs_no_approval_runs_immediately(talking: Talking) -> None:
+    answer = await talking(CALL, ANSWER).message(changed=FREE)
+    assert answer["executed_tools"][0]["name"] == "echoes.echo"
 
 
-async def test_a_truncated_call_requests_no_approval_and_cannot_be_approved(url: str) -> None:
-    chat = service(CALL, ANSWER)
-    completion = await completion_of(chat, messages=ASK, tools=tools(url), max_tokens=16)
-    choice = completion["choices"][0]
-    assert choice["finish_reason"] == "length"
+async def test_a_truncated_call_requests_no_approval_and_cannot_be_approved(talking: Talking) -> None:
+    talk = talking(CALL, ANSWER)
+    (choice,) = (await talk.completion(max_tokens=16))["choices"]
     [call] = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "length"
     assert "mcp_approval_request" not in call
     assert call["function"]["arguments"] not in ("", '{"text":"hi"}')
-    approval = {"role": "tool", "tool_call_id": call["id"], "approve": True}
     with pytest.raises(InvalidRequest, match="cut off"):
-        await completion_of(chat, messages=[*ASK, choice["message"], approval], tools=tools(url))
+        await talk.completion(choice["message"], approval(choice["message"]))

@@ -21,12 +21,8 @@ SCHEMA = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
-FORMAT: dict[str, Any] = {
-    "response_format": {
-        "type": "json_schema",
-        "json_schema": {"name": "person", "schema": SCHEMA, "strict": True},
-    }
-}
+FORM = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA, "strict": True}}
+FORMAT: dict[str, Any] = {"response_format": FORM}
 TWICE = " a server.<|end|><|start|>assistant<|channel|>final<|message|>I am a server.<|return|>"
 
 
@@ -36,7 +32,9 @@ def continuing(content: str, **more: Any) -> dict[str, Any]:
     return {"messages": [*HI["messages"], last], "continue_final_message": True}
 
 
-BOTH = [{"response_prefix": "I am"}, continuing("I am")]
+BOTH = pytest.mark.parametrize(
+    "body", [{"response_prefix": "I am"}, continuing("I am")], ids=["prefix", "continued"]
+)
 
 
 def enforcing(text: str) -> ReplayEngine:
@@ -50,9 +48,7 @@ def may(state: GrammarState, marks: str) -> list[bool]:
     return [bool(mask[token]) for token in load_encoding().encode_special(marks)]
 
 
-@pytest.mark.parametrize(
-    "body", [{"response_prefix": "I am"}, continuing("I am")], ids=["prefix", "continued"]
-)
+@BOTH
 async def test_the_grammar_allows_the_rest_of_one_message(body: dict[str, Any], encoding: Encoding) -> None:
     engine = enforcing(" a server.<|return|>")
     completion = await completion_of(engine, **body)
@@ -66,9 +62,7 @@ async def test_the_grammar_allows_the_rest_of_one_message(body: dict[str, Any], 
         assert may(state, "<|return|><|end|><|call|><|start|><|channel|><|message|>") == [True] + [False] * 5
 
 
-@pytest.mark.parametrize(
-    "body", [{"response_prefix": "I am"}, continuing("I am")], ids=["prefix", "continued"]
-)
+@BOTH
 async def test_without_a_grammar_the_end_of_the_message_ends_the_turn(body: dict[str, Any]) -> None:
     engine = replaying(TWICE)
     await completion_of(engine, **body)
@@ -105,14 +99,10 @@ async def test_a_prefix_and_a_format_bind_the_answer_together(start: str, encodi
 
 @pytest.mark.parametrize("start", ["Sure: ", '{"name": 5', '{"age"'])
 async def test_a_prefix_that_does_not_fit_the_format_is_refused(start: str, encoding: Encoding) -> None:
-    for body, param in (
-        ({"response_prefix": start}, "response_prefix"),
-        (continuing(start), "continue_final_message"),
-    ):
-        with pytest.raises(ApiError) as refused:
+    for body in ({"response_prefix": start}, continuing(start)):
+        with pytest.raises(ApiError, match="does not fit the form") as refused:
             await completion_of(RandomEngine(encoding), **body, **FORMAT)
-        assert (refused.value.status, refused.value.param) == (400, param)
-        assert "does not fit the form" in refused.value.message
+        assert (refused.value.status, refused.value.param) == (400, list(body)[-1])
 
 
 async def test_without_a_grammar_prefix_and_rest_are_checked_together() -> None:

@@ -12,8 +12,7 @@ from pydantic_core import to_json
 from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import EngineInfo, Sampling, Step
-
-ASK = {"messages": [{"role": "user", "content": "hi"}]}
+from tests.doubles.apis.chat_asking import HI
 
 
 class Metronome:
@@ -45,15 +44,14 @@ class Metronome:
 
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("path", ["chat/completions", "completions"])
-async def test_every_choice_stops_within_one_token(
-    encoding: Encoding, path: str, stream: bool, n: int
-) -> None:
+@pytest.mark.parametrize(
+    ("path", "body"), [("chat/completions", HI), ("completions", {"prompt": "hi", "max_tokens": 4_000})]
+)
+async def test_every_choice_stops(encoding: Encoding, path: str, body: Any, stream: bool, n: int) -> None:
     engine = Metronome(encoding, enough=20 * n)
     app = create_app(engine)
-    body = {**(ASK if path.startswith("chat") else {"prompt": "hi", "max_tokens": 4_000}), "stream": stream}
-    sampled_at_leaving = 0
-    requests = [{"type": "http.request", "body": to_json({**body, "n": n}), "more_body": False}]
+    sampled_at_leaving, sent = 0, to_json({**body, "stream": stream, "n": n})
+    requests = [{"type": "http.request", "body": sent, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
         nonlocal sampled_at_leaving
@@ -66,19 +64,9 @@ async def test_every_choice_stops_within_one_token(
     async def send(message: Any) -> None:
         """Discards the stream."""
 
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": f"/v1/{path}",
-        "raw_path": f"/v1/{path}".encode(),
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
-        "http_version": "1.1",
-        "scheme": "http",
-        "server": ("127.0.0.1", 80),
-        "client": ("127.0.0.1", 1),
-    }
-    await asyncio.wait_for(app(scope, receive, send), 30)
+    scope = {"type": "http", "method": "POST", "path": f"/v1/{path}", "query_string": b""}
+    headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
+    await asyncio.wait_for(app({**scope, "headers": headers}, receive, send), 30)
     assert engine.open == 0
     assert engine.sampled <= sampled_at_leaving + n
     await asyncio.sleep(0.02)

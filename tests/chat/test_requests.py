@@ -9,8 +9,10 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded
 from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, message_of, replaying, service_of
+from tests.doubles.serving import scripted
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+FUNCTION = TOOL["function"]
 
 
 async def prompt_of(**body: Any) -> str:
@@ -18,152 +20,124 @@ async def prompt_of(**body: Any) -> str:
     return service.served.model.encoding.decode(await service.prompt(LOCAL, {**HI, **body}))
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"messages": None}, "messages"),
-    ({"messages": []}, "messages"),
-    ({"messages": "hi"}, "messages"),
+Refused = tuple[dict[str, Any], str]
+
+
+def values(field: str, *wrong: Any) -> list[Refused]:
+    """A field with each of these values, which the error names."""
+    return [({field: value}, field) for value in wrong]
+
+
+def fields(names: str, value: Any) -> list[Refused]:
+    """Each of these fields, with the same value."""
+    return [({name: value}, name) for name in names.split()]
+
+
+def message(place: str, **content: Any) -> Refused:
+    """One message, and the place in it that the error names."""
+    return {"messages": [content]}, f"messages[0].{place}"
+
+
+def tool(place: str, **content: Any) -> Refused:
+    return {"tools": [content]}, f"tools[0].{place}"
+
+
+def form(place: str, **content: Any) -> Refused:
+    return {"response_format": content}, f"response_format{place}"
+
+
+def calls(place: str, tool_calls: Any) -> Refused:
+    return message(f"tool_calls{place}", role="assistant", tool_calls=tool_calls)
+
+
+UNIQUE = {"type": "array", "uniqueItems": True}
+LINKED = {"name": "a", "schema": {"$ref": "http://x"}, "strict": True}
+NAMED = {"type": "function", "function": {"name": "g"}}
+UNNAMED = {"type": "allowed_tools", "allowed_tools": {}}
+NESTED = [*HI["messages"], {"role": "tool", "name": "files.delete", "approve": True}]
+AUDIO = {"type": "input_audio", "input_audio": {}}
+REFUSED: list[Refused] = [
+    *values("messages", None, [], "hi"),
     ({"messages": [3]}, "messages[0]"),
-    ({"messages": [{"role": "robot", "content": "hi"}]}, "messages[0].role"),
-    ({"messages": [{"role": "user"}]}, "messages[0].content"),
-    ({"messages": [{"role": "user", "content": [{"type": "hologram"}]}]}, "messages[0].content[0].type"),
-    (
-        {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]},
-        "messages[0].content[0].type",
-    ),
-    ({"messages": [{"role": "tool", "tool_call_id": "x", "content": "1"}]}, "messages[0].tool_call_id"),
-    ({"messages": [{"role": "assistant", "tool_calls": "x"}]}, "messages[0].tool_calls"),
-    (
-        {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
-        "messages[0].tool_calls[0].function",
-    ),
-    (
-        {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]},
-        "messages[0].tool_calls[0].id",
-    ),
-    ({"response_format": {"type": "xml"}}, "response_format"),
-    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
-    ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.name"),
-    (
-        {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "a", "schema": {"$ref": "http://x"}, "strict": True},
-            }
-        },
-        "response_format.json_schema.schema",
-    ),
+    message("role", role="robot", content="hi"),
+    message("content", role="user"),
+    message("content[0].type", role="user", content=[{"type": "hologram"}]),
+    message("content[0].type", role="user", content=[AUDIO]),
+    message("tool_call_id", role="tool", tool_call_id="x", content="1"),
+    ({"messages": NESTED}, "messages[1].tool_call_id"),
+    calls("", "x"),
+    calls("[0].function", [{"id": "a"}]),
+    calls("[0].id", [{"function": {"name": "f", "arguments": "{}"}}]),
+    form("", type="xml"),
+    form(".json_schema", type="json_schema"),
+    form(".json_schema.name", type="json_schema", json_schema={}),
+    form(".json_schema.schema", type="json_schema", json_schema=LINKED),
+    form(".schema", type="json_object", schema="x"),
+    form(".schema", type="json_object", schema=UNIQUE),
     ({"tool_choice": "always", "tools": [TOOL]}, "tool_choice"),
-    ({"tool_choice": {"type": "function", "function": {"name": "g"}}, "tools": [TOOL]}, "tool_choice"),
-    ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}, "tools": [TOOL]}, "tool_choice.tools"),
-    ({"function_call": {"name": "g"}, "functions": [TOOL["function"]]}, "function_call"),
+    ({"tool_choice": NAMED, "tools": [TOOL]}, "tool_choice"),
+    ({"tool_choice": UNNAMED, "tools": [TOOL]}, "tool_choice.tools"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"function_call": {"name": "g"}, "functions": [FUNCTION]}, "function_call"),
     ({"tool_choice": "required", "tools": [TOOL], "response_prefix": "I"}, "response_prefix"),
-    (
-        {"function_call": {"name": "f"}, "functions": [TOOL["function"]], "response_prefix": ""},
-        "response_prefix",
-    ),
-    ({"functions": [TOOL["function"]], "tools": [TOOL]}, "functions"),
+    ({"function_call": {"name": "f"}, "functions": [FUNCTION], "response_prefix": ""}, "response_prefix"),
+    ({"functions": [FUNCTION], "tools": [TOOL]}, "functions"),
     ({"functions": [{"name": "two words"}]}, "functions[0].name"),
-    ({"tools": [{"type": "function"}]}, "tools[0].function"),
-    ({"tools": [{"type": "function", "function": {"name": "two words"}}]}, "tools[0].function.name"),
-    ({"tools": [{"type": "custom", "custom": {"name": "c", "format": 1}}]}, "tools[0].custom.format"),
-    (
-        {"tools": [{"type": "custom", "custom": {"name": "c", "format": {"type": "x"}}}]},
-        "tools[0].custom.format.type",
-    ),
+    tool("function", type="function"),
+    tool("function.name", type="function", function={"name": "two words"}),
+    tool("custom.format", type="custom", custom={"name": "c", "format": 1}),
+    tool("custom.format.type", type="custom", custom={"name": "c", "format": {"type": "x"}}),
+    tool("type", type="hammer"),
     ({"tools": [TOOL], "function_call": "always"}, "function_call"),
     ({"web_search_options": {"filters": 1}}, "web_search_options.filters"),
-    ({"tools": [{"type": "hammer"}]}, "tools[0].type"),
-    ({"tools": [{"type": "web_search"}]}, "tools"),
+    *values("tools", [{"type": "web_search"}]),
     ({"web_search_options": {}}, "tools"),
-    ({"use_beam_search": True}, "use_beam_search"),
-    ({"prompt_logprobs": 1}, "prompt_logprobs"),
-    ({"modalities": ["text", "audio"]}, "modalities"),
-    ({"audio": {"voice": "alloy"}}, "audio"),
-    ({"lora_request": {}}, "lora_request"),
-    ({"lora_path": "mine"}, "lora_path"),
-    ({"best_of": 2}, "best_of"),
-    ({"preamble_field": "refusal"}, "preamble_field"),
-    ({"guided_json": "{"}, "guided_json"),
-    ({"guided_choice": []}, "guided_choice"),
-    ({"json_schema": {"type": "array", "uniqueItems": True}}, "json_schema"),
-    ({"grammar": "root := broken"}, "grammar"),
-    ({"grammar": "start: <[200002]>"}, "grammar"),
-    ({"regex": "(a"}, "regex"),
+    *fields("use_beam_search ban_eos_token continue_final_message", True),
+    *fields("do_sample add_generation_prompt", False),
+    *fields("lora_path negative_prompt prompt_template structural_tag system input", "x"),
+    *fields("preamble_field truncation_side previous_response_id", "refusal"),
+    *fields("max_new_tokens n_predict num_beams best_of mirostat_mode penalty_range prompt_logprobs", 2),
+    *fields("typical tfs top_a smoothing_factor rep_pen cfg_scale repeat_penalty", 0.5),
+    *fields("banned_tokens allowed_tokens logprob_token_ids", [1]),
+    *fields("audio template_vars", {"voice": "alloy"}),
+    *values("lora_request", {}),
+    *values("modalities", ["text", "audio"]),
+    *values("text", {"format": {"type": "json_object"}}),
+    *values("kv_transfer_params", {"prompt_token_ids": [1, 2]}),
+    *values("guided_json", "{"),
+    *values("guided_choice", []),
+    *values("json_schema", UNIQUE),
+    *values("grammar", "root := broken", "start: <[200002]>"),
+    *values("regex", "(a"),
     ({"regex": "a", "guided_choice": ["a"]}, "regex"),
     ({"regex": "a", "response_format": {"type": "json_object"}}, "regex"),
     ({"regex": "a", "banned_strings": ["b"]}, "banned_strings"),
-    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
-    ({"structured_outputs": {"grammar": ""}}, "structured_outputs.grammar"),
-    ({"structured_outputs": {"regex": ""}}, "structured_outputs.regex"),
-    ({"kv_transfer_params": {"prompt_token_ids": [1, 2]}}, "kv_transfer_params"),
-    ({"bad_words": [""]}, "bad_words"),
+    *(
+        ({"structured_outputs": {name: text}}, f"structured_outputs.{name}")
+        for name, text in (("structural_tag", "{}"), ("grammar", ""), ("regex", ""))
+    ),
+    *values("bad_words", [""]),
     ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"),
-    ({"min_tokens": -1}, "min_tokens"),
-    ({"ignore_eos": "yes"}, "ignore_eos"),
-    ({"repetition_penalty": 0}, "repetition_penalty"),
-    ({"stop_token_ids": [10**9]}, "stop_token_ids"),
-    ({"generation_config": "{"}, "generation_config"),
-    ({"generation_config": "[" * 100_000}, "generation_config"),
-    ({"generation_config": '{"temperature": NaN}'}, "generation_config"),
-    ({"generation_config": "[]"}, "generation_config"),
+    *values("min_tokens", -1),
+    *values("ignore_eos", "yes"),
+    *values("repetition_penalty", 0),
+    *values("stop_token_ids", [10**9]),
+    *values("generation_config", "{", "[" * 100_000, '{"temperature": NaN}', "[]"),
     ({"generation_config": '{"num_beams": 4}'}, "generation_config.num_beams"),
     ({"generation_config": {"penalty_alpha": 0.6}}, "generation_config.penalty_alpha"),
-    ({"max_new_tokens": 3}, "max_new_tokens"),
-    ({"do_sample": False}, "do_sample"),
-    ({"num_beams": 2}, "num_beams"),
-    ({"banned_tokens": [1]}, "banned_tokens"),
-    ({"allowed_tokens": [1]}, "allowed_tokens"),
-    ({"typical": 0.5}, "typical"),
-    ({"tfs": 0.5}, "tfs"),
-    ({"top_a": 0.5}, "top_a"),
-    ({"mirostat_mode": 2}, "mirostat_mode"),
-    ({"smoothing_factor": 0.2}, "smoothing_factor"),
-    ({"rep_pen": 1.2}, "rep_pen"),
-    ({"penalty_range": 64}, "penalty_range"),
-    ({"cfg_scale": 1.5}, "cfg_scale"),
-    ({"negative_prompt": "no"}, "negative_prompt"),
-    ({"ban_eos_token": True}, "ban_eos_token"),
-    ({"template_vars": {"a": 1}}, "template_vars"),
-    ({"prompt_template": "x"}, "prompt_template"),
-    ({"structural_tag": "{}"}, "structural_tag"),
-    ({"previous_response_id": "resp_1"}, "previous_response_id"),
-    ({"text": {"format": {"type": "json_object"}}}, "text"),
-    ({"system": "Be brief."}, "system"),
-    ({"truncation_side": "right"}, "truncation_side"),
-    ({"logprob_token_ids": [5]}, "logprob_token_ids"),
-    ({"n_predict": 3}, "n_predict"),
-    ({"repeat_penalty": 1.5}, "repeat_penalty"),
-    ({"response_format": {"type": "json_object", "schema": "x"}}, "response_format.schema"),
-    (
-        {"response_format": {"type": "json_object", "schema": {"type": "array", "uniqueItems": True}}},
-        "response_format.schema",
-    ),
-    ({"tool_choice": "required"}, "tool_choice"),
-    (
-        {"messages": [*HI["messages"], {"role": "tool", "name": "files.delete", "approve": True}]},
-        "messages[1].tool_call_id",
-    ),
-    ({"input": "hi"}, "input"),
-    ({"temperature": 3}, "temperature"),
-    ({"temperature": "hot"}, "temperature"),
-    ({"top_logprobs": 3}, "top_logprobs"),
+    *values("temperature", 3, "hot"),
+    *values("top_logprobs", 3),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
-    ({"n": 0}, "n"),
-    ({"n": True}, "n"),
-    ({"stop": ["a"] * 65}, "stop"),
-    ({"stop": ["a", ""]}, "stop"),
+    *values("n", 0, True),
+    *values("stop", ["a"] * 65, ["a", ""], 3),
     ({"stop": ["a", 3]}, "stop[1]"),
-    ({"stop": 3}, "stop"),
-    ({"max_tokens": 0}, "max_tokens"),
+    *values("max_tokens", 0),
     ({"logit_bias": {"-1": 1}}, "logit_bias.-1"),
-    ({"logit_bias": [[5]]}, "logit_bias[0]"),
     ({"logit_bias": [["x", True]]}, "logit_bias[0]"),
     ({"metadata": {"a": 1}}, "metadata.a"),
-    ({"reasoning_effort": "enormous"}, "reasoning_effort"),
+    *values("reasoning_effort", "enormous"),
     ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
-    ({"add_generation_prompt": False}, "add_generation_prompt"),
-    ({"continue_final_message": True}, "continue_final_message"),
-    ({"model": "gpt-5"}, "model"),
+    *values("model", "gpt-5"),
 ]
 
 
@@ -188,26 +162,21 @@ async def test_every_engine_accepts_a_top_k_of_minus_one() -> None:
 
 
 async def test_fields_without_effect_are_accepted() -> None:
+    neutral = ("repeat_penalty", "typical_p", "best_of", "repetition_penalty", "some_new_field")
     body = {
-        "store": True,
+        **dict.fromkeys(neutral, 1),
+        **dict.fromkeys(("store", "parallel_tool_calls"), True),
         "user": "me",
         "service_tier": "auto",
-        "parallel_tool_calls": True,
         "response_format": {"type": "text"},
         "grammar": "",
         "n_predict": -1,
-        "repeat_penalty": 1.0,
-        "typical_p": 1,
         "kv_transfer_params": {"do_remote_prefill": True},
         "mirostat": 0,
         "modalities": ["text"],
         "prediction": {"type": "content", "content": "x"},
-        "some_new_field": 1,
-        "best_of": 1,
-        "repetition_penalty": 1.0,
-        "metadata": {"ticket": "42"},
     }
-    completion = await completion_of(replaying(HELLO), **body)
+    completion = await completion_of(replaying(HELLO), **body, metadata={"ticket": "42"})
     assert message_of(completion)["content"] == "Hello!"
     assert completion["metadata"] == {"ticket": "42"}
 
@@ -215,19 +184,14 @@ async def test_fields_without_effect_are_accepted() -> None:
 async def test_every_role_is_rendered_in_harmony() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"city":"Oslo"}'}}
     picture = [{"type": "text", "text": "Weather?"}, {"type": "image_url", "image_url": {}}]
-    prompt = await prompt_of(
-        messages=[
-            {"role": "system", "content": "Be kind."},
-            {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
-            {
-                "role": "user",
-                "content": picture,
-            },
-            {"role": "assistant", "reasoning": "I ask.", "content": "A moment.", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
-        ],
-        tools=[TOOL],
-    )
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": picture},
+        {"role": "assistant", "reasoning": "I ask.", "content": "A moment.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    ]
+    prompt = await prompt_of(messages=messages, tools=[TOOL])
     after_tools = prompt.partition("} // namespace functions<|end|>")[2]
     assert "# Instructions\n\nBe kind.\n\nBe brief.\n\n# Tools" in prompt
     assert after_tools == (
@@ -244,26 +208,16 @@ async def test_every_role_is_rendered_in_harmony() -> None:
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 async def test_reasoning_of_an_answered_turn_is_dropped(field: str) -> None:
-    prompt = await prompt_of(
-        messages=[
-            {"role": "user", "content": "hi"},
-            {"role": "assistant", field: "A greeting.", "content": "Hello!"},
-            {"role": "user", "content": "again"},
-        ]
-    )
+    answer = {"role": "assistant", field: "A greeting.", "content": "Hello!"}
+    prompt = await prompt_of(messages=[*HI["messages"], answer, {"role": "user", "content": "again"}])
     assert "A greeting." not in prompt
     assert "<|channel|>final<|message|>Hello!<|end|>" in prompt
 
 
 async def test_the_old_form_of_functions() -> None:
-    prompt = await prompt_of(
-        messages=[
-            {"role": "user", "content": "hi"},
-            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
-            {"role": "function", "name": "f", "content": "done"},
-        ],
-        functions=[TOOL["function"]],
-    )
+    call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    result = {"role": "function", "name": "f", "content": "done"}
+    prompt = await prompt_of(messages=[*HI["messages"], call, result], functions=[FUNCTION])
     assert "<|start|>functions.f to=assistant<|channel|>commentary<|message|>done<|end|>" in prompt
 
 
@@ -288,25 +242,16 @@ async def test_a_field_appears_in_the_prompt(body: dict[str, Any], part: str) ->
 
 async def test_tool_choice_none_shows_no_tools() -> None:
     assert "namespace" not in await prompt_of(tools=[TOOL], tool_choice="none")
-    assert "namespace" not in await prompt_of(functions=[TOOL["function"]], function_call="none")
+    assert "namespace" not in await prompt_of(functions=[FUNCTION], function_call="none")
 
 
 async def test_sampling_reaches_the_engine_and_each_choice_has_its_seed() -> None:
     engine = replaying(HELLO)
-    await completion_of(
-        engine,
-        n=3,
-        seed=7,
-        temperature=0.5,
-        top_p=0.9,
-        top_k=40,
-        min_p=0.1,
-        logit_bias={"5": -3},
-        max_tokens=9,
-    )
+    sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 40, "min_p": 0.1}
+    await completion_of(engine, n=3, seed=7, **sampling, logit_bias={"5": -3}, max_tokens=9)
     assert [sampling.seed for sampling in engine.samplings] == [7, 8, 9]
     first = engine.samplings[0]
-    assert (first.temperature, first.top_p, first.top_k, first.min_p) == (0.5, 0.9, 40, 0.1)
+    assert {name: getattr(first, name) for name in sampling} == sampling
     assert (first.logit_bias, first.max_tokens, first.logprobs) == ({5: -3}, 9, None)
 
 
@@ -339,9 +284,6 @@ async def test_reasoning_can_be_left_out() -> None:
 
 
 async def test_token_ids_replace_tokens() -> None:
-    from tests.doubles.serving import scripted
-
-    completion = await completion_of(
-        scripted(HELLO), logprobs=True, top_logprobs=1, return_tokens_as_token_ids=True
-    )
+    more = {"logprobs": True, "top_logprobs": 1, "return_tokens_as_token_ids": True}
+    completion = await completion_of(scripted(HELLO), **more)
     assert completion["choices"][0]["logprobs"]["content"][0]["token"] == "token_id:13225"

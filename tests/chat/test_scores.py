@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +13,9 @@ from gpt_oss_server.apis.completions.api import start
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
+from inference.engine import Sampling, Step, TokenLogprob
 from tests.doubles.apis.chat_asking import (
     check_chunks,
     chunks_of,
@@ -18,25 +23,39 @@ from tests.doubles.apis.chat_asking import (
     replaying,
     service_of,
 )
-from tests.doubles.engines.table import ForkingEngine
 from tests.doubles.serving import scripted
 from tests.doubles.turns import TurnsEngine
 
 NEXT = "<|start|>assistant"
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 BEST = "<|channel|>analysis<|message|>Hm.<|end|>" + NEXT + HELLO
-CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
 GOOD = "<|channel|>final<|message|>Good day!<|return|>"
 
 
-def forking(encoding: Encoding, **answers: float) -> ForkingEngine:
-    texts = {"best": BEST, "call": CALL, "good": GOOD}
-    given = answers or {"best": 0.5, "call": 0.3, "good": 0.2}
-    return ForkingEngine({tuple(encoding.encode_special(texts[name])): p for name, p in given.items()})
+class Scoring(TurnsEngine):
+    """Scores prompts: the token at position i has the score -i, and the next id is slightly likelier."""
+
+    def __init__(self, encoding: Encoding, text: str = BEST) -> None:
+        super().__init__(encoding, text)
+        self.info = replace(self.info, scores_prompts=True)
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        scores: tuple[TokenLogprob | None, ...] | None = None
+        if (top := sampling.prompt_logprobs) is not None:
+            pairs = [((token + 1, 0.5 - at), (token, -float(at))) for at, token in enumerate(tokens)]
+            scores = (None, *(TokenLogprob(*own, (best, own)[:top]) for best, own in pairs[1:]))
+        async with aclosing(super().generate(tokens, sampling)) as steps:
+            async for step in steps:
+                yield replace(step, prompt_logprobs=scores)
+                scores = None
+
+
+def served(engine: Any) -> Served:
+    return service_of(engine).served
 
 
 async def text_completion(engine: Any, **body: Any) -> dict[str, Any]:
-    return await (await start(LOCAL, body, service_of(engine).served)).wait()
+    return await (await start(LOCAL, body, served(engine))).wait()
 
 
 async def test_an_engine_without_scores_refuses_the_field() -> None:
@@ -48,24 +67,24 @@ async def test_an_engine_without_scores_refuses_the_field() -> None:
 
 
 async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
-    engine = forking(encoding)
+    engine = Scoring(encoding)
     whole = await completion_of(engine, prompt_logprobs=1, n=2)
-    scores, prompt = whole["prompt_logprobs"], engine.prompt
+    scores, prompt = whole["prompt_logprobs"], engine.prompts[0]
     assert len(scores) == len(prompt) == whole["usage"]["prompt_tokens"]
     assert scores[0] is None
+    best, own = prompt[2] + 1, prompt[2]
     assert scores[2] == {
-        str(prompt[2] + 1): {
-            "logprob": -1.5,
-            "rank": 1,
-            "decoded_token": encoding.decode([prompt[2] + 1]),
-        },
-        str(prompt[2]): {"logprob": -2.0, "rank": None, "decoded_token": encoding.decode([prompt[2]])},
+        str(best): {"logprob": -1.5, "rank": 1, "decoded_token": encoding.decode([best])},
+        str(own): {"logprob": -2.0, "rank": None, "decoded_token": encoding.decode([own])},
     }
     assert [sampling.prompt_logprobs for sampling in engine.samplings] == [1, None], "one choice scores"
-    chunks = await chunks_of(forking(encoding), prompt_logprobs=1)
-    assert chunks[-1]["choices"] == []
-    assert chunks[-1]["prompt_logprobs"] == scores
-    assert all("prompt_logprobs" not in chunk for chunk in chunks[:-1])
+    *chunks, last = await chunks_of(Scoring(encoding), prompt_logprobs=1)
+    assert (last["choices"], last["prompt_logprobs"]) == ([], scores)
+    assert all("prompt_logprobs" not in chunk for chunk in chunks)
+    plain = await completion_of(Scoring(encoding))
+    assert not plain.keys() & {"prompt_logprobs", "prompt_token_ids"}
+    assert "token_ids" not in plain["choices"][0]
+    assert plain["choices"][0]["stop_reason"] is None
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -84,23 +103,15 @@ async def test_token_ids_cover_the_prompt_and_all_output(encoding: Encoding, str
         assert choice["message"]["content"] == "I see. 🧠"
 
 
-async def test_scores_and_ids_appear_only_on_request(encoding: Encoding) -> None:
-    whole = await completion_of(forking(encoding))
-    assert not whole.keys() & {"prompt_logprobs", "prompt_token_ids"}
-    assert "token_ids" not in whole["choices"][0]
-    assert whole["choices"][0]["stop_reason"] is None
-
-
 async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
-    whole = await text_completion(
-        forking(encoding, good=1.0), prompt="Say 🧠:", echo=True, logprobs=1, max_tokens=5
-    )
-    ids = encoding.encode("Say 🧠:")
+    body: dict[str, Any] = {"prompt": "Say 🧠:", "echo": True, "max_tokens": 5}
+    whole = await text_completion(Scoring(encoding, GOOD), **body, logprobs=1)
+    count = len(encoding.encode("Say 🧠:"))
     [choice] = whole["choices"]
     scores = choice["logprobs"]
     assert choice["text"] == "Say 🧠:finalGood day"
     assert scores["tokens"][0] == "Say"
-    assert scores["token_logprobs"][: len(ids)] == [None, *(-float(place) for place in range(1, len(ids)))]
+    assert scores["token_logprobs"][:count] == [None, *(-float(place) for place in range(1, count))]
     assert scores["top_logprobs"][0] is None
     for token, top in list(zip(scores["tokens"], scores["top_logprobs"], strict=True))[1:]:
         assert token == next(iter(top)), "the list begins with the token itself"
@@ -109,29 +120,22 @@ async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
     assert offsets[0] == 0
     assert offsets == sorted(offsets)
     assert choice["text"][offsets[-2] :] == "Good day"
-
-
-async def test_a_stream_begins_with_the_scores_of_the_echo(encoding: Encoding) -> None:
-    body = {"prompt": "Say 🧠:", "echo": True, "logprobs": 0, "max_tokens": 5, "stream": True}
-    run = await start(LOCAL, body, service_of(forking(encoding, good=1.0)).served)
+    run = await start(LOCAL, {**body, "logprobs": 0, "stream": True}, served(Scoring(encoding, GOOD)))
     first, *rest = [chunk["choices"][0] async for batch in run.chunks() for chunk in batch]
-    assert first["text"] == "Say 🧠:"
-    assert len(first["logprobs"]["tokens"]) == len(encoding.encode("Say 🧠:"))
+    assert (first["text"], len(first["logprobs"]["tokens"])) == ("Say 🧠:", count)
     assert "".join(choice["text"] for choice in rest) == "finalGood day"
-    place = len("Say 🧠:")
     assert rest[0]["logprobs"]["tokens"] == ["<|channel|>", "final"]
-    assert rest[0]["logprobs"]["text_offset"] == [place, place]
+    assert rest[0]["logprobs"]["text_offset"] == [len("Say 🧠:")] * 2
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_every_sampled_token_has_a_score_whether_shown_or_not(stream: bool) -> None:
     """Harnesses that rate a text drop the last score, which must belong to the one sampled token."""
     body = {"prompt": "x", "logprobs": 1, "max_tokens": 50, "stream": stream}
-    run = await start(LOCAL, body, service_of(scripted("It is so.<|return|>")).served)
-    scores = [
-        choice["logprobs"] async for batch in run.chunks() for chunk in batch for choice in chunk["choices"]
-    ]
-    assert [token for each in scores for token in each["tokens"]] == ["It", " is", " so", ".", "<|return|>"]
+    run = await start(LOCAL, body, served(scripted("It is so.<|return|>")))
+    choices = [choice async for batch in run.chunks() for chunk in batch for choice in chunk["choices"]]
+    tokens = [token for choice in choices for token in choice["logprobs"]["tokens"]]
+    assert tokens == ["It", " is", " so", ".", "<|return|>"]
 
 
 async def test_tokens_that_split_a_character_are_spelt_as_bytes(encoding: Encoding) -> None:
@@ -149,8 +153,8 @@ async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more
     """An engine without room for all choices runs them one after the other."""
     narrow = Settings(max_concurrent=1, max_waiting=0)
     body = {"n": 2, "temperature": 0, **more}
-    sequential = await completion_of(forking(encoding), narrow, **body)
-    concurrent = await completion_of(forking(encoding), **body)
+    sequential = await completion_of(Scoring(encoding), narrow, **body)
+    concurrent = await completion_of(Scoring(encoding), **body)
     messages = [choice["message"] for choice in sequential["choices"]]
     assert messages == [choice["message"] for choice in concurrent["choices"]]
     assert sequential["usage"] == concurrent["usage"]
@@ -158,21 +162,20 @@ async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more
 
 async def test_only_the_prompt_s_scores(encoding: Encoding) -> None:
     """Evaluation harnesses use this to rate a text."""
-    whole = await text_completion(
-        forking(encoding), prompt=["Say it", "Or not"], echo=True, logprobs=0, max_tokens=0
-    )
-    for choice, text in zip(whole["choices"], ("Say it", "Or not"), strict=True):
+    texts, body = ["Say it", "Or not"], {"echo": True, "logprobs": 0, "max_tokens": 0}
+    whole = await text_completion(Scoring(encoding), prompt=texts, **body)
+    for choice, text in zip(whole["choices"], texts, strict=True):
         assert (choice["text"], choice["finish_reason"]) == (text, "length")
         assert choice["logprobs"]["token_logprobs"] == [None, -1.0]
     assert whole["usage"]["completion_tokens"] == 0
     with pytest.raises(ApiError) as refused:
-        await text_completion(forking(encoding), prompt="x", max_tokens=0)
+        await text_completion(Scoring(encoding), prompt="x", max_tokens=0)
     assert refused.value.param == "max_tokens"
 
 
 async def test_plain_text_with_ids_and_scores_of_the_prompt(encoding: Encoding) -> None:
     fields: dict[str, Any] = {"max_tokens": 50, "return_token_ids": True, "prompt_logprobs": 0}
-    whole = await text_completion(forking(encoding, good=1.0), prompt=[5, 6], **fields)
+    whole = await text_completion(Scoring(encoding, GOOD), prompt=[5, 6], **fields)
     [choice] = whole["choices"]
     assert choice["token_ids"] == encoding.encode_special(GOOD)
     assert choice["prompt_token_ids"] == [5, 6]

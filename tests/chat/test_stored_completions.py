@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -34,12 +35,8 @@ def created(client: openai.OpenAI, **more: object) -> str:
 
 
 def test_it_is_retrieved_as_it_was_sent(client: openai.OpenAI) -> None:
-    made = client.chat.completions.create(
-        model="scripted",
-        messages=HI,
-        store=True,
-        metadata={"topic": "demo"},  # type: ignore[arg-type]
-    )
+    more: Any = {"store": True, "metadata": {"topic": "demo"}}
+    made = client.chat.completions.create(model="scripted", messages=HI, **more)
     found = client.chat.completions.retrieve(made.id)
     assert found.to_dict() == {**made.to_dict(), "metadata": {"topic": "demo"}}
     assert found.choices[0].message.content == "Hello!"

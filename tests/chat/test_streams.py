@@ -8,12 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import events_in
 from tests.doubles.apis.chat_asking import (
     CALL,
     HELLO,
+    HI,
     NEXT,
     TOOL,
     check_chunks,
@@ -23,7 +27,7 @@ from tests.doubles.apis.chat_asking import (
 )
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import compare
-from tests.doubles.serving import scripted
+from tests.doubles.serving import scripted, serving
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT
@@ -35,6 +39,8 @@ SCHEMA: dict[str, Any] = {
 }
 WHOLE = THINKS + PREAMBLE + CALL
 
+LAST = {"role": "assistant", "reasoning": "A greeting.", "content": "Hello,"}
+BEGUN = {"messages": [*HI["messages"], LAST]}
 STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": (HELLO, {}),
     "usage": (HELLO, {"stream_options": {"include_usage": True}}),
@@ -60,17 +66,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
         " world!<|return|>",
         {"response_prefix": "Hello,", "stream_options": {"include_usage": True}},
     ),
-    "prefill_echoed": (
-        " world!<|return|>",
-        {
-            "messages": [
-                {"role": "user", "content": "hi"},
-                {"role": "assistant", "reasoning": "A greeting.", "content": "Hello,"},
-            ],
-            "continue_final_message": True,
-            "echo": True,
-        },
-    ),
+    "prefill_echoed": (" world!<|return|>", {**BEGUN, "continue_final_message": True, "echo": True}),
 }
 
 
@@ -91,24 +87,18 @@ async def test_a_completion_without_streaming_equals_the_stream(name: str) -> No
     assert streamed["choices"] == whole["choices"]
 
 
-async def test_three_choices_of_one_request() -> None:
+async def test_choices_and_log_probabilities() -> None:
     chunks = await chunks_of(scripted(HELLO, THINKS + HELLO, CALL), n=3, tools=[TOOL])
     completion = check_chunks(chunks)
     compare(SNAPSHOTS / "three_choices.jsonl", chunks)
     assert [choice["index"] for choice in completion["choices"]] == [0, 1, 2]
-
-
-async def test_log_probabilities() -> None:
     chunks = await chunks_of(scripted(THINKS + HELLO), logprobs=True, top_logprobs=1)
-    completion = check_chunks(chunks)
+    scores = check_chunks(chunks)["choices"][0]["logprobs"]["content"]
     compare(SNAPSHOTS / "logprobs.jsonl", chunks)
-    scores = completion["choices"][0]["logprobs"]["content"]
     assert bytes(byte for entry in scores for byte in entry["bytes"]).decode() == "Hello 東京 🧠!"
 
 
 async def test_the_operator_chooses_the_field_of_the_reasoning() -> None:
-    from gpt_oss_server.settings import Settings
-
     for field in ("reasoning", "reasoning_content"):
         settings = Settings(chat_reasoning_field=field)
         message = (await completion_of(replaying(THINKS + HELLO), settings))["choices"][0]["message"]
@@ -116,8 +106,6 @@ async def test_the_operator_chooses_the_field_of_the_reasoning() -> None:
 
 
 async def test_the_operator_or_the_request_chooses_the_field_of_preambles() -> None:
-    from gpt_oss_server.settings import Settings
-
     settings = Settings(chat_preamble_field="reasoning")
     message = (await completion_of(replaying(WHOLE), settings, tools=[TOOL]))["choices"][0]["message"]
     assert (message["content"], message["reasoning"]) == (None, "A greeting.\n\nI look.")
@@ -131,3 +119,34 @@ async def test_a_failure_is_one_last_chunk_after_all_generated_text(encoding: En
     assert chunks[-1]["error"]["code"] == "server_error"
     assert set(chunks[-1]["error"]) == {"message", "type", "param", "code"}
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]) == "Hello"
+
+
+SHORT, LONG = (f"<|channel|>final<|message|>{text}<|return|>" for text in ("Hi", "One, two, three"))
+OPTIONS = {"include_usage": True, "continuous_usage_stats": True}
+
+
+async def test_a_chunk_of_a_chat_counts_its_own_choice(encoding: Encoding) -> None:
+    chunks = await chunks_of(scripted(SHORT, LONG), n=2, stream_options=OPTIONS)
+    *parts, last = chunks
+    lengths = sorted(len(encoding.encode_special(text)) for text in (SHORT, LONG))
+    ends = [chunk["usage"] for chunk in parts if chunk["choices"][0]["finish_reason"] is not None]
+    assert sorted(usage["completion_tokens"] for usage in ends) == lengths
+    assert last["usage"]["completion_tokens"] == sum(lengths)
+    for usage in (chunk["usage"] for chunk in chunks):
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert usage["prompt_tokens"] == last["usage"]["prompt_tokens"]
+
+
+@pytest.mark.parametrize("prompts", [["Hi", "A longer prompt"], ["Hi"]], ids=len)
+def test_a_chunk_of_a_completion_counts_its_own_choice(encoding: Encoding, prompts: list[str]) -> None:
+    body: dict[str, Any] = {"prompt": prompts, "n": 2, "max_tokens": 5, "stream": True}
+    with serving(scripted("one two three four five six seven")) as url:
+        answer = httpx.post(f"{url}/completions", json={**body, "stream_options": OPTIONS})
+    *parts, last = events_in(answer.text.replace("data: [DONE]", ""))
+    for chunk in parts:
+        (choice,) = chunk["choices"]
+        if choice["finish_reason"] is not None:
+            assert choice["stop_reason"] is None
+            assert chunk["usage"]["completion_tokens"] == 5
+            assert chunk["usage"]["prompt_tokens"] == len(encoding.encode(prompts[choice["index"] // 2]))
+    assert last["usage"]["completion_tokens"] == 5 * 2 * len(prompts)

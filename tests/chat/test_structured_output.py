@@ -24,12 +24,10 @@ from tests.doubles.apis.chat_asking import (
 from tests.doubles.harmony.sampling import allowed
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-FORMAT: dict[str, Any] = {
-    "response_format": {
-        "type": "json_schema",
-        "json_schema": {"name": "city", "schema": SCHEMA, "strict": True},
-    }
-}
+OBJECT: dict[str, Any] = {"response_format": {"type": "json_object"}}
+SHAPED: dict[str, Any] = {"response_format": {"type": "json_object", "schema": SCHEMA}}
+NAMED_SCHEMA = {"name": "city", "schema": SCHEMA, "strict": True}
+FORMAT: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": NAMED_SCHEMA}}
 GOOD = '<|channel|>final <|constrain|>json<|message|>{"name": "Oslo"}<|return|>'
 BAD = '<|channel|>final<|message|>{"name": 5}<|return|>'
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": 5}<|call|>'
@@ -43,22 +41,14 @@ async def test_the_schema_is_in_the_prompt() -> None:
     assert "# Response Formats\n\n## city" in prompt
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        FORMAT,
-        {"response_format": {"type": "json_object"}},
-        {"response_format": {"type": "json_object", "schema": SCHEMA}},
-    ],
-    ids=["schema", "object", "object with a schema"],
-)
+@pytest.mark.parametrize("body", [FORMAT, OBJECT, SHAPED], ids=["schema", "object", "object with a schema"])
 async def test_an_answer_in_the_form_is_accepted(body: dict[str, Any]) -> None:
     assert message_of(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
 
 
 async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
     turn = "<|channel|>commentary<|message|>I will name one.<|end|><|start|>assistant" + GOOD
-    for body in (FORMAT, {"response_format": {"type": "json_object"}}):
+    for body in (FORMAT, OBJECT):
         whole = await completion_of(replaying(turn), **body)
         assert message_of(whole)["content"] == '{"name": "Oslo"}'
         assert message_of(whole)["reasoning"].endswith("I will name one.")
@@ -83,7 +73,7 @@ async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> No
 
 WRONG = {
     "answer": (BAD, FORMAT),
-    "object": (BAD, {"response_format": {"type": "json_object", "schema": SCHEMA}}),
+    "object": (BAD, SHAPED),
     "arguments": (CALL, STRICT),
     "no call": (GOOD, {"tool_choice": "required", "tools": [TOOL]}),
     "no named call": (GOOD, NAMED),
@@ -126,15 +116,13 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
 async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -> None:
     """The text may leave a part of the form free."""
     good, bad = replaying(GOOD), replaying(BAD)
-    for engine in (good, bad):
-        engine.info = replace(engine.info, notation=Notation.GBNF)
+    good.info = bad.info = replace(good.info, notation=Notation.GBNF)
     await completion_of(good, **FORMAT)
     await completion_of(good)
-    for sampling in good.samplings:
-        assert isinstance(sampling.grammar, SpelledGrammar)
-    text = good.samplings[0].grammar.spelling().rest(Notation.GBNF)  # type: ignore[union-attr]
-    assert text is not None
-    assert '"\\"name\\""' in text
+    formed, free = (sampling.grammar for sampling in good.samplings)
+    assert isinstance(formed, SpelledGrammar)
+    assert isinstance(free, SpelledGrammar)
+    assert '"\\"name\\""' in (formed.spelling().rest(Notation.GBNF) or "")
     with pytest.raises(InvalidOutput):
         await completion_of(bad, **FORMAT)
 
@@ -157,9 +145,7 @@ async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -
     ],
     ids=str,
 )
-async def test_an_engine_without_grammars_is_checked_for_each_form(
-    fields: dict[str, Any], answer: str, fits: bool
-) -> None:
+async def test_without_grammars_each_form_is_checked(fields: dict[str, Any], answer: str, fits: bool) -> None:
     engine = replaying(f"<|channel|>final<|message|>{answer}<|return|>")
     if fits:
         assert message_of(await completion_of(engine, **fields))["content"] == answer

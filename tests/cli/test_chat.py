@@ -16,11 +16,8 @@ REMEMBERS = final("I remember.", when=r"first line[\s\S]*second line")
 PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"
 CALL = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
 DIFF = "--- a/f.txt\n+++ b/f.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\nApply? [y/N] \n"
-ADD = {
-    "name": "add",
-    "description": "Adds.",
-    "parameters": {"type": "object", "properties": {"a": {}, "b": {}}},
-}
+ADDENDS = {"type": "object", "properties": {"a": {}, "b": {}}}
+ADD = {"name": "add", "description": "Adds.", "parameters": ADDENDS}
 
 
 def talk(*words: str, stdin: str = "", **options: object) -> str:
@@ -37,21 +34,11 @@ def seeing(folder: Path, *messages: str) -> str:
     return script(folder, *turns, final("no"))
 
 
-@pytest.mark.parametrize(
-    ("words", "stdin", "answer"),
-    [
-        (["What is it?"], "", "1"),
-        (["What", "is", "it?"], "", "1"),
-        (["-"], "What is it?\n", "1"),
-        (["-"], "two\nlines\n", "2"),
-        (["Read:"], "two\nlines\n", "3"),
-    ],
-)
-def test_a_question_is_answered_and_the_command_ends(
-    tmp_path: Path, words: list[str], stdin: str, answer: str
-) -> None:
+def test_a_question_is_answered_and_the_command_ends(tmp_path: Path) -> None:
     model = seeing(tmp_path, "What is it?", "two\nlines", "Read:\n\ntwo\nlines")
-    assert talk(model, *words, stdin=stdin) == f"{answer}\n"
+    assert talk(model, "What is it?") == talk(model, "What", "is", "it?") == "1\n"
+    assert talk(model, "-", stdin="two\nlines\n") == "2\n"
+    assert talk(model, "Read:", stdin="two\nlines\n") == "3\n"
 
 
 def test_a_question_that_fails_is_a_failure(tmp_path: Path) -> None:
@@ -65,10 +52,9 @@ def test_piped_lines_are_turns_of_one_conversation(tmp_path: Path) -> None:
     assert output == "| Easy.\nHello!\nI remember.\n"
 
 
-@pytest.mark.parametrize("end", ['"""\n', 'c"""\n', ""])
-def test_quotes_make_one_message_of_piped_lines(tmp_path: Path, end: str) -> None:
-    body = "a\n/new\nb" + ("\nc" if end.startswith("c") else "")
-    assert talk("-m", seeing(tmp_path, body), stdin=f'"""\na\n/new\nb\n{end}') == "1\n"
+@pytest.mark.parametrize("quoted", ['"""\na\n/new\nb\n"""\n', '"""a\n/new\nb"""\n', '"""\na\n/new\nb\n'])
+def test_quotes_make_one_message_of_piped_lines(tmp_path: Path, quoted: str) -> None:
+    assert talk("-m", seeing(tmp_path, "a\n/new\nb"), stdin=quoted) == "1\n"
     assert talk("-m", seeing(tmp_path, "a b"), stdin='"""a b"""\n') == "1\n"
 
 
@@ -172,13 +158,12 @@ def test_a_patch_is_applied_after_a_yes_alone_and_the_model_learns_of_it(
     assert (folder / "f.txt").read_text() == content
 
 
-def test_a_path_outside_is_refused_without_a_question(folder: Path, patching: str) -> None:
+def test_a_path_outside_and_a_missing_function_are_refused_without_a_question(
+    folder: Path, patching: str
+) -> None:
     output = talk("-a", "--model", patching, stdin="escape\n", cwd=folder)
     assert "Apply?" not in output
     assert output.endswith("only paths relative to the current folder can be patched.]\nI see, wrong.\n")
-
-
-def test_a_call_of_a_missing_function_gets_an_output(folder: Path, patching: str) -> None:
     assert talk("--model", patching, stdin="patch it\n", cwd=folder).endswith("No such thing.\n")
     assert (folder / "f.txt").read_text() == "one\ntwo\n"
 
@@ -210,14 +195,9 @@ def test_searches_are_shown(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()
     (documents / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n")
-    calls = [
-        f"<|channel|>analysis to=browser.{function} code<|message|>{arguments}<|call|>"
-        for function, arguments in {
-            "search": '{"query":"fjord"}',
-            "open": '{"cursor":0,"id":0}',
-            "find": '{"pattern":"deep"}',
-        }.items()
-    ]
+    arguments = {"search": '{"query":"fjord"}', "open": '{"cursor":0,"id":0}', "find": '{"pattern":"deep"}'}
+    call = "<|channel|>analysis to=browser.{} code<|message|>{}<|call|>"
+    calls = [call.format(*function) for function in arguments.items()]
     model = script(tmp_path, *calls, final("Deep."))
     output = talk("-b", "--browser", f"local:{documents}", "--model", model, stdin="how deep?\n")
     assert re.fullmatch(r"\[searches 'fjord'\]\n\[opens .*\n\[looks for 'deep' in .*\nDeep.\n", output)
@@ -236,17 +216,13 @@ def test_code_and_its_output_are_shown_and_the_kernel_ends_with_the_chat(tmp_pat
 # --- what is shown of a response ---------------------------------------------------------------------
 
 
-def reasoned(text: str) -> dict[str, object]:
-    return {"type": "response.reasoning_text.delta", "delta": text}
-
-
-def written(text: str) -> dict[str, object]:
-    return {"type": "response.output_text.delta", "delta": text}
+def written(text: str, kind: str = "output_text") -> dict[str, object]:
+    return {"type": f"response.{kind}.delta", "delta": text}
 
 
 def test_reasoning_is_quoted_without_colour_and_dimmed_with_it() -> None:
-    reasoning = (reasoned("One"), reasoned(" two.\nThree."), done("reasoning"))
-    events = [*reasoning, written("Four."), done("message")]
+    reasoning = [written(text, "reasoning_text") for text in ("One", " two.\nThree.")]
+    events = [*reasoning, done("reasoning"), written("Four."), done("message")]
     assert shown(*events) == "| One two.\n| Three.\nFour.\n"
     assert shown(*events, colour=True) == "\x1b[2mOne\x1b[0m\x1b[2m two.\nThree.\x1b[0m\nFour.\n"
     assert shown(*events, reasoning=False) == "Four.\n"
@@ -271,12 +247,8 @@ def test_long_code_and_output_are_shortened_and_cannot_control_the_terminal() ->
     assert "…" in shown({**code, "code": "y" * 600})
 
 
-@pytest.mark.parametrize(
-    ("status", "action", "text"),
-    [
-        ("failed", {"type": "search", "query": "fjord"}, "[searches 'fjord' (failed)]\n"),
-        ("completed", {"type": "open_page"}, "[opens a page]\n"),
-    ],
-)
-def test_searches_are_named_by_their_action(status: str, action: dict[str, str], text: str) -> None:
-    assert shown(done("web_search_call", status=status, action=action)) == text
+def test_searches_are_named_by_their_action() -> None:
+    failed = done("web_search_call", status="failed", action={"type": "search", "query": "fjord"})
+    assert shown(failed) == "[searches 'fjord' (failed)]\n"
+    opened = done("web_search_call", status="completed", action={"type": "open_page"})
+    assert shown(opened) == "[opens a page]\n"

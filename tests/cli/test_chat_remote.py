@@ -77,19 +77,9 @@ def test_a_server_that_ends_during_an_answer_is_reported(tmp_path: Path) -> None
         screen.shows(ended)
 
 
-@pytest.mark.parametrize(
-    ("written", "url"),
-    [
-        ("localhost:8000", "http://localhost:8000/v1"),
-        ("http://localhost:8000/", "http://localhost:8000/v1"),
-        ("https://host/prefix/v1/", "https://host/prefix/v1"),
-        ("ftp://host", None),
-        ("http://", None),
-    ],
-)
-def test_an_address_is_taken_as_people_write_it(written: str, url: str | None) -> None:
-    if url is not None:
-        assert base_url(written) == url
-        return
-    with pytest.raises(CommandLineError, match="is no address of a server"):
-        base_url(written)
+def test_an_address_is_taken_as_people_write_it() -> None:
+    assert base_url("localhost:8000") == base_url("http://localhost:8000/") == "http://localhost:8000/v1"
+    assert base_url("https://host/prefix/v1/") == "https://host/prefix/v1"
+    for wrong in ("ftp://host", "http://"):
+        with pytest.raises(CommandLineError, match="is no address of a server"):
+            base_url(wrong)

@@ -6,15 +6,29 @@ import json
 import re
 import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.test_chat import CALL, PATCH, seeing
+from tests.cli.test_chat import CALL, PATCH, folder, seeing
 from tests.doubles.commands import ANSWER, final, run, script
-from tests.doubles.terminals import terminal
+from tests.doubles.terminals import Screen, terminal
+
+__all__ = ["folder"]  # a fixture
 
 SLOW = final("word " * 500, when="slow")
+ANY = r"[\s\S]*> "  # up to the next prompt
+
+
+@contextmanager
+def chat(*words: str, fresh: bool = False) -> Iterator[Screen]:
+    """A chat that waits for its first message, and that Ctrl-D ends."""
+    with terminal(*words, fresh=fresh) as screen:
+        screen.shows("> ")
+        yield screen
+        screen.quit()
 
 
 def test_a_line_that_wraps_is_edited_where_the_cursor_is(tmp_path: Path) -> None:
@@ -38,79 +52,66 @@ def test_a_line_that_wraps_is_edited_where_the_cursor_is(tmp_path: Path) -> None
 
 def test_the_models_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     evil = final("before\x1b[2J\x1b]0;owned\x07after\r\n👩\u200d🔬", when="hi")
-    with terminal("--model", script(tmp_path, evil)) as screen:
-        screen.shows("> ")
-        seen = screen.enter("hi", "🔬")
+    with chat("--model", script(tmp_path, evil)) as screen:
+        seen = screen.enter("hi", f"🔬{ANY}")
     assert "before\\x1b[2J\\x1b]0;owned\\x07after\\r" in seen
     assert "👩\u200d🔬" in seen
     piped = run("chat", "--model", script(tmp_path, evil), stdin="hi\n")
     assert "before\x1b[2J" in piped.stdout, "what is not a terminal gets it as it is"
 
 
-@pytest.mark.parametrize("columns", ["30", "60"])
-def test_the_greeting_ends_its_lines_between_words(
-    columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
+def test_the_greeting_ends_its_lines_between_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
     with terminal("--model", script(tmp_path, ANSWER)) as screen:
-        seen = screen.shows("quits.\r\n").partition("quits.")  # the prompt may be there already
-    lines = "".join(seen[:2]).strip().splitlines()
+        seen, quits, _ = screen.shows("quits.\r\n").partition("quits.")  # the prompt may be there already
+    lines = f"{seen}{quits}".strip().splitlines()
     assert " ".join(lines).endswith("/help lists the commands, Ctrl-D quits.")
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= int(columns)
+    assert 20 < max(map(len, lines)) <= 30
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:
-    with terminal("--model", script(tmp_path, SLOW, ANSWER, tokens_per_second=50), fresh=True) as screen:
-        screen.shows("> ")
+    with chat("--model", script(tmp_path, SLOW, ANSWER, tokens_per_second=50), fresh=True) as screen:
         screen.enter("a slow one", "word word")
         screen.press("\x03")
         screen.shows(r"\[stopped\]")
-        assert "\x1b[2mEasy" in screen.enter("and now", r"Hello![\s\S]*> ")
+        assert "\x1b[2mEasy" in screen.enter("and now", f"Hello!{ANY}")
         screen.press("half a line")
         screen.shows("half a line")
         screen.press_until("\x03", r"\n\(Ctrl-D quits\)\r?\n")
-        screen.quit()
 
 
 def test_nothing_of_the_answer_before_is_shown_for_a_stopped_one(tmp_path: Path) -> None:
-    unknown = r"the last answer was stopped or failed; its tokens and times are unknown\r\n[\s\S]*> "
-    with terminal("--model", script(tmp_path, SLOW, ANSWER, tokens_per_second=50)) as screen:
-        screen.shows("> ")
-        screen.enter("hi", r"Hello![\s\S]*> ")
+    unknown = f"the last answer was stopped or failed; its tokens and times are unknown\r\n{ANY}"
+    with chat("--model", script(tmp_path, SLOW, ANSWER, tokens_per_second=50)) as screen:
+        screen.enter("hi", f"Hello!{ANY}")
         screen.enter("a slow one", "word word")
         screen.press("\x03")
-        screen.shows(r"\[stopped\][\s\S]*> ")
+        screen.shows(rf"\[stopped\]{ANY}")
         for command in ("/tokens", "/raw", "/stats"):
             assert "Hello!" not in screen.enter(command, unknown)
-        screen.enter("/new", r"a new conversation[\s\S]*> ")
-        screen.enter("/tokens", "there is no answer yet")
+        screen.enter("/new", f"a new conversation{ANY}")
+        screen.enter("/tokens", f"there is no answer yet{ANY}")
 
 
 @pytest.mark.parametrize("paste", ["\x1b[200~one\ntwo\nthree\x1b[201~", "one\ntwo\nthree"])
 def test_pasted_lines_are_one_message(tmp_path: Path, paste: str) -> None:
     """As a terminal marks them, and from one that does not."""
-    with terminal("-m", seeing(tmp_path, "one\ntwo\nthree")) as screen:
-        screen.shows("> ")
-        screen.enter(paste, r"[\r\n]1\r\n[\s\S]*> ")
+    with chat("-m", seeing(tmp_path, "one\ntwo\nthree")) as screen:
+        screen.enter(paste, rf"[\r\n]1\r\n{ANY}")
         screen.enter('"""', r"\.\.\. ")
         for line in ("one", "two"):
             screen.enter(line, r"\.\.\. ")
             time.sleep(0.2)
-        screen.enter('three"""', r"[\r\n]1\r\n[\s\S]*> ")
-        screen.quit()
+        screen.enter('three"""', rf"[\r\n]1\r\n{ANY}")
 
 
 def test_keys_typed_during_an_answer_are_ignored(tmp_path: Path) -> None:
     slow = final("word " * 100 + "end.", when=r"slow<\|end\|><\|start\|>assistant$")
-    with terminal("-m", script(tmp_path, slow, ANSWER, tokens_per_second=50)) as screen:
-        screen.shows("> ")
+    with chat("-m", script(tmp_path, slow, ANSWER, tokens_per_second=50)) as screen:
         screen.enter("slow", "word word")
-        seen = screen.enter("xyzzy\n/quit", r"end\.[\s\S]*> ")
-        assert "xyzzy" not in seen
+        assert "xyzzy" not in screen.enter("xyzzy\n/quit", rf"end\.{ANY}")
         assert screen.process.poll() is None
-        screen.enter("and now", r"Hello![\s\S]*> ")
-        screen.quit()
+        screen.enter("and now", f"Hello!{ANY}")
 
 
 def test_messages_are_recalled_in_a_later_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,50 +121,36 @@ def test_messages_are_recalled_in_a_later_chat(tmp_path: Path, monkeypatch: pyte
     for keys, *flags in (("remember me",), ("\x1b[A",), ("remember me", "--no-history")):
         if flags:
             kept.unlink()
-        with terminal("-m", model, *flags) as screen:
-            screen.shows("> ")
-            screen.enter(keys, r"[\r\n]1\r\n[\s\S]*> ")
-            screen.quit()
+        with chat("-m", model, *flags) as screen:
+            screen.enter(keys, rf"[\r\n]1\r\n{ANY}")
         if keys == "\x1b[A":
             assert [json.loads(line) for line in kept.read_text().splitlines()] == ["remember me"] * 2
             assert kept.stat().st_mode & 0o777 == 0o600
     assert not kept.exists()
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a file to patch."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "f.txt").write_text("one\ntwo\n")
-    monkeypatch.chdir(folder)
-    return folder
-
-
 def test_the_diff_of_a_patch_has_colours_and_escapes_are_shown(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.chdir(folder)
     patch = CALL.format("apply_patch", PATCH.replace("+2", "+2\x1b[2K"))
     model = script(tmp_path, final("Applied.", when="The patch was applied"), patch)
-    with terminal("-a", "--model", model) as screen:
-        screen.shows("> ")
+    with chat("-a", "--model", model) as screen:
         seen = screen.enter("patch it", r"Apply\? \[y/N\] ")
         assert "\x1b[31m-two\x1b[0m" in seen
         assert "\x1b[32m+2\\x1b[2K\x1b[0m" in seen
-        screen.enter("y", r"Applied\.[\s\S]*> ")
-        screen.quit()
+        screen.enter("y", rf"Applied\.{ANY}")
     assert (folder / "f.txt").read_text() == "one\n2\x1b[2K\n"
 
 
 def test_ctrl_c_at_the_question_stops_and_the_model_learns_of_it_with_the_next_line(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(folder)
     learned = final("I heard.", when=r"The user stopped this call[\s\S]*and now")
-    with terminal("-a", "--model", script(tmp_path, learned, CALL.format("apply_patch", PATCH))) as screen:
-        screen.shows("> ")
+    with chat("-a", "--model", script(tmp_path, learned, CALL.format("apply_patch", PATCH))) as screen:
         screen.enter("patch it", r"Apply\? \[y/N\] ")
-        screen.press_until("\x03", r"\[stopped\][\s\S]*> ")
-        screen.enter("and now", r"I heard\.[\s\S]*> ")
-        screen.quit()
+        screen.press_until("\x03", rf"\[stopped\]{ANY}")
+        screen.enter("and now", rf"I heard\.{ANY}")
     assert (folder / "f.txt").read_text() == "one\ntwo\n"

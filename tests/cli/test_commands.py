@@ -67,27 +67,20 @@ def test_render_shows_the_exact_prompt_of_a_file(tmp_path: Path) -> None:
     assert done.stderr.endswith(" tokens\n")
 
 
-def test_render_gives_tokens_and_json_and_reads_standard_input() -> None:
-    body = json.dumps({"input": "Hello"})
+def test_render_takes_the_body_of_a_chat_completion_and_gives_its_tokens() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say <|end|>"}]
+    body = json.dumps({"model": "any", "messages": messages})
     as_json = json.loads(run("render", "-", "--json", stdin=body).stdout)
+    assert run("render", "-", stdin=body).stdout == as_json["text"] + "\n"
+    assert "# Instructions\n\nBe brief." in as_json["text"]
+    assert as_json["text"].endswith("<|start|>user<|message|>Say <|end|><|end|><|start|>assistant")
     lines = run("render", "-", "--tokens", stdin=body).stdout.splitlines()
     assert [int(line.split()[0]) for line in lines] == as_json["tokens"]
     texts = [line[8:] for line in lines]
     assert "".join(json.loads(text) if text.startswith('"') else text for text in texts) == as_json["text"]
-    assert texts[0] == "<|start|>", "a special token is bare"
+    assert texts[-3:] == ["<|end|>", "<|start|>", '"assistant"'], "a special token is bare"
     assert '" Chat"' in texts, "the space of a token is visible"
-
-
-def test_render_takes_the_body_of_a_chat_completion() -> None:
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say <|end|>"}]
-    body = json.dumps({"model": "any", "messages": messages})
-    done = run("render", "-", stdin=body)
-    assert done.returncode == 0, done.stderr
-    assert "# Instructions\n\nBe brief." in done.stdout
-    assert done.stdout.endswith("<|start|>user<|message|>Say <|end|><|end|><|start|>assistant\n")
-    lines = run("render", "-", "--tokens", stdin=body).stdout.splitlines()
-    assert [line[8:] for line in lines][-3:] == ["<|end|>", "<|start|>", '"assistant"']
-    assert any(line.endswith(('" <"', '" <|"')) for line in lines), "the user's text is quoted"
+    assert any(text in ('" <"', '" <|"') for text in texts), "the user's text is quoted"
 
 
 def test_render_declares_the_built_in_tools_without_running_them() -> None:

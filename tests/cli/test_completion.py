@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,27 +35,24 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def output_of(place: Path, *words: str) -> list[str]:
-    environment = {**os.environ, "HOME": str(place)}
-    done = subprocess.run(
-        words, cwd=place / "here", env=environment, capture_output=True, text=True, timeout=60
-    )
+def output_of(place: Path, *words: str) -> str:
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(words, cwd=place / "here", env={**os.environ, "HOME": str(place)}, **options)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    return str(done.stdout)
 
 
 def in_bash(place: Path, line: str) -> set[str]:
     arrays = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))'
     program = f'source "$0"; {arrays}; _gpt_oss_server; printf "%s\n" "${{COMPREPLY[@]}}"'
-    words = ["gpt-oss-server", *line.split(" ")]
-    return set(
-        " ".join(output_of(place, "bash", "--norc", "-c", program, f"{place}/script.bash", *words)).split()
-    )
+    words = [f"{place}/script.bash", "gpt-oss-server", *line.split(" ")]
+    return set(output_of(place, "bash", "--norc", "-c", program, *words).split())
 
 
 def in_fish(place: Path, line: str) -> set[str]:
     program = f"source {place}/script.fish; complete -C 'gpt-oss-server {line}'"
-    offered = {row.split("\t")[0] for row in output_of(place, "fish", "--no-config", "-c", program)}
+    rows = output_of(place, "fish", "--no-config", "-c", program).splitlines()
+    offered = {row.split("\t")[0] for row in rows}
     typed = line.rpartition(" ")[2]
     return {word for word in offered if word.startswith(typed)}  # fish also offers words that contain it
 

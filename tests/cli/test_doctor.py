@@ -32,12 +32,7 @@ CASES: dict[str, tuple[Check, dict[str, Any], State, str]] = {
     "a browser": (surroundings.browser, {"browser": "local:{folder}"}, OK, "A search was answered."),
     "no folder": (surroundings.browser, {"browser": "local:/no/such/folder"}, PROBLEM, "/no/such/folder"),
     "no search": (surroundings.browser, UNSEARCHABLE, PROBLEM, "search failed"),
-    "a sandbox": (
-        surroundings.sandbox("unsafe-local"),
-        {"python": "unsafe-local"},
-        OK,
-        "A cell of python ran",
-    ),
+    "a sandbox": (surroundings.sandbox("unsafe-local"), {"python": "unsafe-local"}, OK, "A cell of python"),
     "no key, but no network": (surroundings.keys, {}, OK, "only this machine"),
     "no key": (surroundings.keys, {"host": "0.0.0.0"}, NOTE, "--api-key-file"),
     "no file of keys": (surroundings.keys, {"api_key_file": "{folder}/gone"}, PROBLEM, "cannot be read"),
@@ -53,19 +48,11 @@ async def test_a_check_does_the_real_thing(case: str, tmp_path: Path) -> None:
     check, fields, state, text = CASES[case]
     (tmp_path / "page.md").write_text("# gpt-oss\n\nAn open model.\n")
     (tmp_path / "wrong").write_text("sk-one name=shop rpm=many\n")
-    fields = {
-        name: field.format(folder=tmp_path) if isinstance(field, str) else field
-        for name, field in fields.items()
-    }
-    finding = await check(Settings(**fields))
+    texts = {name: text.format(folder=tmp_path) for name, text in fields.items() if isinstance(text, str)}
+    finding = await check(Settings(**{**fields, **texts}))
     assert finding.state is state
     assert text in f"{finding.sentence} {finding.advice}"
     assert "s3cret" not in finding.sentence
-
-
-async def test_a_scripted_model_generates(tmp_path: Path) -> None:
-    finding = await machine.model(Settings(model=script(tmp_path, ANSWER)))
-    assert (finding.state, "generated" in finding.sentence) == (OK, True)
 
 
 async def test_a_gpu_is_needed_only_where_the_settings_name_it() -> None:
@@ -85,18 +72,11 @@ async def test_the_cache_is_written_to(tmp_path: Path, monkeypatch: pytest.Monke
     assert (await machine.model_cache(Settings(model="openai/gpt-oss-20b"))).state is PROBLEM
 
 
-async def test_a_sandbox_that_does_not_work_is_a_problem_only_if_it_was_chosen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_does_not_work_is_a_problem_only_if_it_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     for settings, state in ((Settings(), NOTE), (Settings(python="docker"), PROBLEM)):
         finding = await surroundings.sandbox("docker")(settings)
         assert (finding.state, bool(finding.advice)) == (state, True)
-
-
-async def test_a_proxy_that_does_not_answer_is_named_without_its_password(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setenv("https_proxy", "http://me:s3cret@127.0.0.1:1")
     for model, state in (("tiny", NOTE), ("openai/gpt-oss-20b", PROBLEM)):
         finding = await surroundings.network(Settings(model=model))
@@ -129,7 +109,7 @@ async def test_an_mcp_server_lists_its_tools() -> None:
 
 async def test_checks_that_hang_or_break_hide_nothing_and_keep_their_order() -> None:
     async def hangs(settings: Settings) -> Finding:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         raise AssertionError
 
     async def breaks(settings: Settings) -> Finding:

@@ -12,11 +12,8 @@ from gpt_oss_server.cli.terminal.console import introduction
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo
 
-MODEL = EngineInfo(
-    name="tiny",
-    description="A demo model that knows next to nothing: 7 layers on cpu.",
-    context_length=131_072,
-)
+ABOUT = "A demo model that knows next to nothing: 7 layers on cpu."
+MODEL = EngineInfo(name="tiny", description=ABOUT, context_length=131_072)
 
 
 class Terminal(io.StringIO):
@@ -24,17 +21,11 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("description", "introduced"),
-    [
-        ("A 16M-parameter demo model.", "tiny, a 16M-parameter demo model"),
-        ("SGLang at http://gpu:1", "tiny, SGLang at http://gpu:1"),
-        ("vLLM at http://gpu:1", "tiny, vLLM at http://gpu:1"),
-        ("", "tiny"),
-    ],
-)
-def test_a_name_keeps_its_capitals(description: str, introduced: str) -> None:
-    assert introduction("tiny", description) == introduced
+def test_a_name_keeps_its_capitals() -> None:
+    assert introduction("tiny", "A 16M-parameter demo model.") == "tiny, a 16M-parameter demo model"
+    for name in ("SGLang", "vLLM"):
+        assert introduction("tiny", f"{name} at http://gpu:1") == f"tiny, {name} at http://gpu:1"
+    assert introduction("tiny", "") == "tiny"
 
 
 @pytest.mark.parametrize("columns", [50, 80, 200])

@@ -96,12 +96,9 @@ async def test_the_browser_over_http(served: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_while_its_input_is_open(shelf: Path, number: signal.Signals) -> None:
-    client = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "x", "version": "1"},
-    }
-    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    client = {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    params = {"protocolVersion": "2025-06-18", **client}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     words = ["mcp", "browser", "--browser", f"local:{shelf}"]
     with Command[str](words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

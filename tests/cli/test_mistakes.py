@@ -158,13 +158,10 @@ def test_docker_that_is_missing_is_reported_at_the_start(tmp_path: Path) -> None
     assert "--python off" in error
 
 
-def test_a_context_in_which_nothing_can_be_answered_is_refused_before_the_model_is_loaded() -> None:
-    error = refused(*NEVER.split(), "--context", "5")
+def test_a_context_in_which_nothing_can_be_answered_is_refused(tmp_path: Path) -> None:
+    error = refused(*NEVER.split(), "--context", "5")  # before the model is loaded
     assert error.startswith("A context of 5 tokens is too short to answer anything: the system ")
     assert f"Give --context {least_context(Settings())} or more" in error
-
-
-def test_an_identity_that_leaves_no_room_in_the_models_context_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server.toml").write_text(f'identity = "{"So be it. " * 40_000}"\n', encoding="utf-8")
     flags = ("--config", str(tmp_path / "server.toml"), "--port", "0")
     error = refused("serve", script(tmp_path, ANSWER), *flags)

@@ -57,9 +57,8 @@ def filled(tmp_path: Path, encoding: Encoding) -> tuple[str, dict[str, str]]:
 
     async def fill(service: ResponsesService) -> None:
         first = await (await service.start(LOCAL, {"input": "one"})).wait()
-        second = await (
-            await service.start(LOCAL, {"input": "two", "previous_response_id": first["id"]})
-        ).wait()
+        again = {"input": "two", "previous_response_id": first["id"]}
+        second = await (await service.start(LOCAL, again)).wait()
         await service.stored(LOCAL).delete(first["id"])
         made = await conversations_of(service).create({"metadata": {"topic": "demo"}})
         for text in ("three", "four"):
@@ -84,9 +83,8 @@ def test_what_is_exported_and_imported_continues_with_the_same_prompts(
     async def continue_both(service: ResponsesService) -> None:
         await (await service.start(LOCAL, {"input": "?", "previous_response_id": ids["response"]})).wait()
         await (await service.start(LOCAL, {"input": "?", "conversation": ids["conversation"]})).wait()
-        assert (await conversations_of(service).retrieve(ids["conversation"]))["metadata"] == {
-            "topic": "demo"
-        }
+        kept = await conversations_of(service).retrieve(ids["conversation"])
+        assert kept["metadata"] == {"topic": "demo"}
 
     prompts = served(other, encoding, continue_both)
     assert prompts == served(place, encoding, continue_both)

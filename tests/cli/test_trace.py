@@ -39,17 +39,12 @@ def test_a_saved_trace_is_shown_token_by_token(saved: Path, capsys: pytest.Captu
     assert "StreamableParser reads otherwise" in shown
     assert "\x1b" not in shown  # no colour, and no control character of the trace
 
-
-def test_texts_alone(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = trace_lines(json.loads(saved.read_text()), colour=True, tokens=True)
+    assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
     assert main(["trace", "show", str(saved), "--text"]) == 0
     shown = capsys.readouterr().out
     assert "<|channel|>opinion<|message|>One" in shown
     assert "  200005  " not in shown
-
-
-def test_colours_mark_special_tokens(saved: Path) -> None:
-    lines = list(trace_lines(json.loads(saved.read_text()), colour=True, tokens=True))
-    assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
 
 
 def test_an_unknown_response_has_no_trace(capsys: pytest.CaptureFixture[str]) -> None:

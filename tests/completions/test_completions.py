@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.doubles.apis.chat_asking import TOOL
+from tests.doubles.apis.chat_asking import HI, TOOL
 from tests.doubles.serving import scripted, serving
 
 STORY = "Once upon a time, there was a 🧠.<|return|>"
@@ -22,10 +22,15 @@ def url() -> Iterator[str]:
         yield base
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(url: str) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=url, api_key="any", max_retries=0) as made:
         yield made
+
+
+def posted(url: str, **body: Any) -> dict[str, Any]:
+    """Half of the paths are not below /v1."""
+    return dict(httpx.post(url, json=body, timeout=60).json())
 
 
 def test_a_text_is_continued_without_harmony(client: openai.OpenAI) -> None:
@@ -37,24 +42,21 @@ def test_a_text_is_continued_without_harmony(client: openai.OpenAI) -> None:
 
 
 def test_max_tokens_limits_the_text_and_special_tokens_can_be_shown(client: openai.OpenAI) -> None:
-    made = client.completions.create(model="scripted", prompt="x", max_tokens=3)
+    body: Any = {"model": "scripted", "prompt": "x"}
+    made = client.completions.create(**body, max_tokens=3)
     assert (made.choices[0].text, made.choices[0].finish_reason) == ("Once upon a", "length")
-    shown = client.completions.create(
-        model="scripted", prompt="x", max_tokens=100, extra_body={"skip_special_tokens": False}
-    )
+    shown = client.completions.create(**body, max_tokens=100, extra_body={"skip_special_tokens": False})
     assert shown.choices[0].text == STORY
 
 
 def test_several_prompts_and_choices_have_their_indices(client: openai.OpenAI) -> None:
     made = client.completions.create(model="scripted", prompt=["a", "b"], n=2, echo=True, max_tokens=2)
-    assert [choice.index for choice in made.choices] == [0, 1, 2, 3]
-    assert [choice.text[0] for choice in made.choices] == ["a", "a", "b", "b"]
-
-
-@pytest.mark.parametrize("prompt", [[13225], [[13225], [13225, 0]]], ids=str)
-def test_token_ids_are_prompts(client: openai.OpenAI, prompt: Any) -> None:
-    made = client.completions.create(model="scripted", prompt=prompt, max_tokens=1, echo=True)
-    assert made.choices[0].text == "HelloOnce"
+    shown = [(choice.index, choice.text[0]) for choice in made.choices]
+    assert shown == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
+    prompts: list[Any] = [[13225], [[13225], [13225, 0]]]
+    for tokens in prompts:
+        made = client.completions.create(model="scripted", prompt=tokens, max_tokens=1, echo=True)
+        assert made.choices[0].text == "HelloOnce"
 
 
 def test_log_probabilities_in_four_lists(client: openai.OpenAI) -> None:
@@ -69,11 +71,10 @@ def test_log_probabilities_in_four_lists(client: openai.OpenAI) -> None:
 def test_a_stream_equals_the_completion(client: openai.OpenAI) -> None:
     body: Any = {"model": "scripted", "prompt": "x", "max_tokens": 100, "stop": "there w"}
     whole = client.completions.create(**body)
-    chunks = list(client.completions.create(**body, stream=True, stream_options={"include_usage": True}))
-    assert "".join(chunk.choices[0].text for chunk in chunks[:-1]) == whole.choices[0].text
-    assert whole.choices[0].text == "Once upon a time, "
-    assert [c.choices[0].finish_reason for c in chunks[:-1]][-1] == "stop"
-    assert chunks[-1].usage == whole.usage
+    *chunks, last = client.completions.create(**body, stream=True, stream_options={"include_usage": True})
+    assert "".join(chunk.choices[0].text for chunk in chunks) == whole.choices[0].text == "Once upon a time, "
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert last.usage == whole.usage
 
 
 @pytest.mark.parametrize(
@@ -98,78 +99,66 @@ def test_an_error_names_the_field_that_cannot_be_served(url: str, body: dict[str
 
 
 def test_a_text_to_tokens_and_back(url: str, encoding: Encoding) -> None:
-    root = url.removesuffix("/v1")
-    text = "<|start|>user<|message|>naïve 東京"
-    made = httpx.post(f"{root}/tokenize", json={"prompt": text, "return_token_strs": True}).json()
+    root, text = url.removesuffix("/v1"), "<|start|>user<|message|>naïve 🧠"
+    made = posted(f"{root}/tokenize", prompt=text, return_token_strs=True)
     assert made["tokens"] == encoding.encode_special(text)
     assert made["count"] == len(made["tokens"]) == len(made["token_strs"])
     assert made["max_model_len"] == 131_072
-    assert httpx.post(f"{root}/detokenize", json={"tokens": made["tokens"]}).json() == {
-        "prompt": text,
-        "content": text,
-    }
-
-
-def test_llama_cpps_names_for_the_text_and_its_pieces(url: str, encoding: Encoding) -> None:
-    root, text = url.removesuffix("/v1"), "naïve 🧠"
-    plain = httpx.post(f"{root}/tokenize", json={"content": text}).json()["tokens"]
-    pieces = httpx.post(f"{root}/tokenize", json={"content": text, "with_pieces": True}).json()["tokens"]
-    assert plain == encoding.encode(text) == [each["id"] for each in pieces]
-    spelt = [each["piece"] for each in pieces]
+    again = posted(f"{root}/detokenize", tokens=made["tokens"])
+    assert again == {"prompt": text, "content": text}
+    # llama.cpp's names for the text and its pieces; a piece may be a part of a character.
+    assert posted(f"{root}/tokenize", content="naïve")["tokens"] == encoding.encode("naïve")
+    pieces = posted(f"{root}/tokenize", content=text, with_pieces=True)["tokens"]
+    assert [piece["id"] for piece in pieces] == encoding.encode_special(text)
+    spelt = [piece["piece"] for piece in pieces]
     assert b"".join(p.encode() if isinstance(p, str) else bytes(p) for p in spelt).decode() == text
-    assert any(isinstance(piece, list) for piece in spelt)  # a token that is a part of a character
+    assert any(isinstance(piece, list) for piece in spelt)
 
 
 @pytest.mark.parametrize(
-    ("fields", "kept"),
+    ("most", "side", "kept"),
     [
-        ({"truncate_prompt_tokens": 3}, [6, 7, 8]),
-        ({"truncate_prompt_tokens": 3, "truncation_side": "left"}, [6, 7, 8]),
-        ({"truncate_prompt_tokens": 3, "truncation_side": "right"}, [1, 2, 3]),
-        ({"truncate_prompt_tokens": 30}, [1, 2, 3, 4, 5, 6, 7, 8]),
-        ({"truncate_prompt_tokens": -1}, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (3, None, [6, 7, 8]),
+        (3, "left", [6, 7, 8]),
+        (3, "right", [1, 2, 3]),
+        (30, None, [*range(1, 9)]),
+        (-1, None, [*range(1, 9)]),
     ],
 )
-def test_a_prompt_is_truncated_as_the_request_wants(
-    url: str, fields: dict[str, Any], kept: list[int]
-) -> None:
-    body = {"prompt": list(range(1, 9)), "max_tokens": 1, "return_token_ids": True, **fields}
-    made = httpx.post(f"{url}/completions", json=body).json()
+def test_a_prompt_is_truncated_as_wanted(url: str, most: int, side: str | None, kept: list[int]) -> None:
+    body: dict[str, Any] = {"prompt": list(range(1, 9)), "max_tokens": 1, "return_token_ids": True}
+    body |= {"truncate_prompt_tokens": most} | ({} if side is None else {"truncation_side": side})
+    made = posted(f"{url}/completions", **body)
     assert made["choices"][0]["prompt_token_ids"] == kept
     assert made["usage"]["prompt_tokens"] == len(kept)
 
 
 def test_a_prompt_beyond_the_context_is_truncated_to_what_leaves_room(url: str) -> None:
-    body = {"prompt": [5] * 140_000, "max_tokens": 10, "truncate_prompt_tokens": -1}
-    made = httpx.post(f"{url}/completions", json=body, timeout=60).json()
+    made = posted(f"{url}/completions", prompt=[5] * 140_000, max_tokens=10, truncate_prompt_tokens=-1)
     assert made["usage"]["prompt_tokens"] == 131_072 - 10
 
 
 def test_a_stop_id_of_the_request_ends_the_text_before_it(url: str, encoding: Encoding) -> None:
     [comma] = encoding.encode(",")
     body = {"prompt": "x", "max_tokens": 50, "stop_token_ids": [comma]}
-    choice = httpx.post(f"{url}/completions", json=body).json()["choices"][0]
-    assert (choice["text"], choice["finish_reason"]) == ("Once upon a time", "stop")
-    assert choice["stop_reason"] == comma
-    shown = httpx.post(f"{url}/completions", json={**body, "include_stop_str_in_output": True}).json()
+    choice = posted(f"{url}/completions", **body)["choices"][0]
+    ended = choice["text"], choice["finish_reason"], choice["stop_reason"]
+    assert ended == ("Once upon a time", "stop", comma)
+    shown = posted(f"{url}/completions", **body, include_stop_str_in_output=True)
     assert shown["choices"][0]["text"] == "Once upon a time,"
 
 
 def test_a_form_needs_an_engine_that_enforces_it(url: str) -> None:
-    for fields in ({"guided_regex": "a"}, {"banned_strings": ["a"]}, {"bad_words": ["zqxjkvb"]}):
-        error = httpx.post(f"{url}/completions", json={"prompt": "x", **fields}).json()["error"]
-        assert (error["param"], error["code"]) == (next(iter(fields)), "unsupported_parameter")
+    for field, value in (("guided_regex", "a"), ("banned_strings", ["a"]), ("bad_words", ["zqxjkvb"])):
+        error = posted(f"{url}/completions", prompt="x", **{field: value})["error"]
+        assert (error["param"], error["code"]) == (field, "unsupported_parameter")
 
 
 def test_the_tokens_of_messages_are_the_prompt_of_the_chat_request(url: str) -> None:
-    root = url.removesuffix("/v1")
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
-    tokens = httpx.post(f"{root}/tokenize", json=body).json()["tokens"]
-    made = httpx.post(f"{url}/chat/completions", json=body).json()
-    assert made["usage"]["prompt_tokens"] == len(tokens)
-    without = httpx.post(f"{root}/tokenize", json={**body, "add_generation_prompt": False}).json()["tokens"]
-    assert tokens[: len(without)] == without
-    assert len(tokens) == len(without) + 2
+    path, body = f"{url.removesuffix('/v1')}/tokenize", {**HI, "tools": [TOOL]}
+    tokens = posted(path, **body)["tokens"]
+    assert posted(f"{url}/chat/completions", **body)["usage"]["prompt_tokens"] == len(tokens)
+    assert posted(path, **body, add_generation_prompt=False)["tokens"] == tokens[:-2]
 
 
 @pytest.mark.parametrize(

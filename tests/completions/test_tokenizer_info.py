@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import httpx
@@ -21,36 +22,30 @@ CONVERSATIONS: list[list[dict[str, Any]]] = [
 ]
 
 
+def tokens_of(root: str, **body: Any) -> list[int]:
+    return list(httpx.post(f"{root}/tokenize", json=body).json()["tokens"])
+
+
 @pytest.mark.parametrize("identity", [None, "You are {% raw %}'Ada'{% endraw %}."])
 def test_the_template_renders_the_servers_own_prompt(identity: str | None) -> None:
     settings = Settings(identity=identity, default_reasoning_effort="high")
+    usual = ({}, {"trim_blocks": True, "lstrip_blocks": True})  # as lm-eval and transformers configure Jinja
     with serving(scripted("x"), settings) as url:
         root = url.removesuffix("/v1")
         template = httpx.get(f"{root}/tokenizer_info").json()["chat_template"]
-        for messages in CONVERSATIONS:
-            # As lm-eval and transformers configure Jinja.
-            for options in ({}, {"trim_blocks": True, "lstrip_blocks": True}):
-                made = jinja2.Environment(undefined=jinja2.StrictUndefined, **options).from_string(template)
-                for cue in (True, False):
-                    rendered = made.render(messages=messages, add_generation_prompt=cue)
-                    body = {"messages": messages, "add_generation_prompt": cue}
-                    wanted = httpx.post(f"{root}/tokenize", json=body).json()["tokens"]
-                    assert (
-                        httpx.post(f"{root}/tokenize", json={"prompt": rendered}).json()["tokens"] == wanted
-                    )
+        for messages, options, cue in itertools.product(CONVERSATIONS, usual, (True, False)):
+            made = jinja2.Environment(undefined=jinja2.StrictUndefined, **options).from_string(template)
+            body: dict[str, Any] = {"messages": messages, "add_generation_prompt": cue}
+            assert tokens_of(root, prompt=made.render(**body)) == tokens_of(root, **body)
 
 
 def test_the_special_tokens_are_single_ids() -> None:
     with serving(scripted("x")) as url:
         root = url.removesuffix("/v1")
         info = httpx.get(f"{root}/tokenizer_info").json()
-        ids = {
-            name: httpx.post(
-                f"{root}/tokenize", json={"prompt": info[name], "add_special_tokens": False}
-            ).json()
-            for name in ("bos_token", "eos_token", "pad_token")
-        }
-    assert ids["eos_token"]["tokens"] == [RETURN]
-    assert ids["pad_token"]["tokens"] == [ENDOFTEXT]
-    assert len(ids["bos_token"]["tokens"]) == 1
-    assert info["model_max_length"] == ids["eos_token"]["max_model_len"]
+        begins, ends, pads = (
+            tokens_of(root, prompt=info[f"{name}_token"], add_special_tokens=False)
+            for name in ("bos", "eos", "pad")
+        )
+    assert (len(begins), ends, pads) == (1, [RETURN], [ENDOFTEXT])
+    assert info["model_max_length"] == 131_072

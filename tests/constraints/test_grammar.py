@@ -143,12 +143,11 @@ def test_a_turn_needs_an_end() -> None:
         turn_grammar(TurnShape(may_answer=False))
 
 
-def test_a_token_that_is_not_allowed_is_reported(grammar: CompiledGrammar) -> None:
+def test_a_token_that_is_not_allowed_and_an_invalid_grammar_are_reported(
+    grammar: CompiledGrammar, grammars: Grammars
+) -> None:
     with pytest.raises(EngineFailed, match="does not allow the token 5 "):
         grammar.start().accept(5)
-
-
-def test_an_invalid_grammar_is_reported(grammars: Grammars) -> None:
     with pytest.raises(GrammarError):
         grammars.compile("start: nothing")
 
@@ -164,13 +163,9 @@ def test_one_grammar_serves_independent_generations(grammar: CompiledGrammar) ->
 def test_an_untrained_model_writes_only_well_formed_turns(
     encoding: Encoding, grammars: Grammars, seed: int
 ) -> None:
-    shapes = [
-        TurnShape(TOOLS),
-        TurnShape(TOOLS, may_answer=False),
-        TurnShape(answer=JsonBody(CITY)),
-        TurnShape(TOOLS[:2], answer=JsonBody(CITY)),
-        TurnShape(),
-    ]
+    city = JsonBody(CITY)
+    shapes = [TurnShape(TOOLS), TurnShape(TOOLS, may_answer=False), TurnShape()]
+    shapes += [TurnShape(answer=city), TurnShape(TOOLS[:2], answer=city)]
     for at, shape in enumerate(shapes):
         model, grammar = RandomModel(seed * 100 + at, closing_tokens(encoding)), compiled(grammars, shape)
         for _ in range(50):
@@ -196,18 +191,10 @@ def test_calls_follow_each_other_until_one_of_the_ends(
     assert passes(encoding, parallel, REASONING + NEXT.join(CALLS) + end)
 
 
-@pytest.mark.parametrize(
-    "then",
-    [
-        "<|start|>user",
-        f"{NEXT}<|channel|>final",
-        f"{NEXT}<|channel|>analysis<|message|>",
-        "<|call|>",
-        "<|end|>",
-    ],
-)
-def test_only_a_call_follows_a_call(encoding: Encoding, parallel: CompiledGrammar, then: str) -> None:
-    assert not passes(encoding, parallel, CALLS[0] + then)
+def test_only_a_call_follows_a_call(encoding: Encoding, parallel: CompiledGrammar) -> None:
+    others = (f"{NEXT}<|channel|>final", f"{NEXT}<|channel|>analysis<|message|>")
+    for then in ("<|start|>user", "<|call|>", "<|end|>", *others):
+        assert not passes(encoding, parallel, CALLS[0] + then), then
 
 
 def test_once_a_tools_answer_has_started_only_the_end_of_the_text_is_legal(

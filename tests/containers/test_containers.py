@@ -52,15 +52,11 @@ def next_tick() -> None:
 
 def ask(client: OpenAI, word: str, previous: str | None = None, tools: Any = TOOLS) -> tuple[str, str, str]:
     """The response's id, the container, and what the code printed."""
-    response = client.responses.create(
-        input=word,
-        tools=tools,
-        previous_response_id=previous,
-        include=["code_interpreter_call.outputs"],
-    )
+    more: Any = {"previous_response_id": previous, "include": ["code_interpreter_call.outputs"]}
+    response = client.responses.create(input=word, tools=tools, **more)
     call = response.output[0]
     assert call.type == "code_interpreter_call"
-    logs = "".join(each.logs for each in call.outputs or [] if each.type == "logs")
+    logs = "".join(output.logs for output in call.outputs or [] if output.type == "logs")
     return response.id, call.container_id, logs
 
 
@@ -73,9 +69,9 @@ def test_what_the_model_wrote_is_listed_and_downloaded(client: OpenAI) -> None:
     (file,) = client.containers.files.list(container).data
     assert (file.path, file.bytes, file.source) == ("/mnt/data/out.txt", 17, "assistant")
     assert (file.object, file.container_id) == ("container.file", container)
-    again = client.containers.files.retrieve(file.id, container_id=container)
-    assert again.model_dump() == file.model_dump()
-    content = client.containers.files.content.retrieve(file.id, container_id=container)
+    named: Any = {"file_id": file.id, "container_id": container}
+    assert client.containers.files.retrieve(**named).model_dump() == file.model_dump()
+    content = client.containers.files.content.retrieve(**named)
     assert content.read() == b"made by the model"
     assert content.response.headers["content-disposition"].startswith("attachment")
     assert content.response.headers["x-content-type-options"] == "nosniff"
@@ -101,11 +97,22 @@ def test_the_model_reads_an_uploaded_file(client: OpenAI, how: str) -> None:
     assert paths == ["/mnt/data/out.txt", "/mnt/data/in.csv"]
 
 
-def test_a_file_can_be_uploaded_before_the_first_call(client: OpenAI) -> None:
-    container = client.containers.create(name="mine").id
-    client.containers.files.create(container, file=("in.csv", b"x,y"))
-    tools = [{"type": "code_interpreter", "container": container}]
-    assert ask(client, "READ", tools=tools)[1:] == (container, "x,y\n")
+def test_any_request_can_name_a_container_without_a_conversation(client: OpenAI) -> None:
+    created = client.containers.create(name="data", expires_after={"anchor": "last_active_at", "minutes": 20})
+    assert (created.object, created.name, created.status) == ("container", "data", "running")
+    assert client.containers.retrieve(created.id).name == "data"
+    client.containers.files.create(created.id, file=("in.csv", b"a,b"))
+    tools: Any = [{"type": "code_interpreter", "container": created.id}]
+    for _ in range(2):  # two conversations, one container
+        assert ask(client, "READ", tools=tools)[1:] == (created.id, "a,b\n")
+    messages: Any = [{"role": "user", "content": "READ"}]
+    chat: Any = client.chat.completions.create(model="scripted", messages=messages, tools=tools)
+    [ran] = chat.choices[0].message.executed_tools
+    assert "a,b" in ran["output"]
+    client.containers.delete(created.id)
+    with pytest.raises(NotFoundError) as gone:
+        client.responses.create(input="READ", tools=tools)
+    assert gone.value.code == "container_not_found"
 
 
 def test_the_id_of_a_response_does_not_reveal_its_container(client: OpenAI) -> None:
@@ -130,18 +137,17 @@ def test_lists_come_in_pages(client: OpenAI) -> None:
 
 
 def test_containers_are_listed_and_found_by_name(client: OpenAI) -> None:
-    created = [client.containers.create(name=name, memory_limit="1g") for name in ("data", "plots", "data")]
+    made = [client.containers.create(name=name, memory_limit="1g").id for name in ("data", "plots", "data")]
     _, used, _ = ask(client, "WRITE")
-    ids = [each.id for each in client.containers.list(limit=1)]  # through the pages
-    assert {each.id for each in created} <= set(ids)
+    ids = [listed.id for listed in client.containers.list(limit=1)]  # through the pages
+    assert {*made} <= {*ids}
     assert used not in ids, "a list has only what its reader created"
     assert len(ids) == len(set(ids))
     others = httpx.get(f"{client.base_url}containers", params={"limit": 100}).json()["data"]
-    assert not {*ids, used} & {each["id"] for each in others}
-    named = [each.id for each in client.containers.list(name="data", order="asc")]
-    assert named == [created[0].id, created[2].id]
-    client.containers.delete(created[0].id)
-    assert [each.id for each in client.containers.list(name="data")] == [created[2].id]
+    assert not {*ids, used} & {listed["id"] for listed in others}
+    assert [listed.id for listed in client.containers.list(name="data", order="asc")] == made[::2]
+    client.containers.delete(made[0])
+    assert [listed.id for listed in client.containers.list(name="data")] == [made[2]]
 
 
 def test_files_and_containers_are_deleted(client: OpenAI) -> None:
@@ -180,24 +186,30 @@ def test_an_unknown_container_is_a_404(client: OpenAI, container: str) -> None:
         client.containers.files.create(container, file=("a.txt", b"x"))
 
 
+def upload(**fields: str) -> dict[str, Any]:
+    return {"json": {"name": "a.txt", "content_base64": "eA==", **fields}}
+
+
+def typed(kind: str) -> dict[str, Any]:
+    return {"content": b"x", "headers": {"content-type": kind}}
+
+
 BAD_UPLOADS: list[tuple[dict[str, Any], int, str]] = [
     ({"json": {"file_id": "file-1"}}, 400, "files API"),
     ({"json": {"name": "a.txt"}}, 400, "content_base64"),
     ({"json": {"content_base64": "eA=="}}, 400, "`name`"),
-    ({"json": {"name": "a.txt", "content_base64": "***"}}, 400, "not base64"),
-    ({"json": {"name": "../a.txt", "content_base64": "eA=="}}, 400, "/mnt/data"),
-    ({"json": {"name": "/etc/passwd", "content_base64": "eA=="}}, 400, "/mnt/data"),
-    ({"content": b"x", "headers": {"content-type": "text/plain"}}, 400, "cannot be sent as"),
+    (upload(content_base64="***"), 400, "not base64"),
+    (upload(name="../a.txt"), 400, "/mnt/data"),
+    (upload(name="/etc/passwd"), 400, "/mnt/data"),
+    (typed("text/plain"), 400, "cannot be sent as"),
+    (typed("multipart/form-data"), 400, "boundary"),
     ({"files": {"other": ("a.txt", b"x")}}, 400, "no field `file`"),
     ({"files": {"file": ("a.txt", b"x" * 1_100_000)}}, 413, "larger than"),
-    ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, 400, "boundary"),
 ]
 
 
 @pytest.mark.parametrize(("sent", "status", "sentence"), BAD_UPLOADS)
-def test_an_invalid_upload_is_explained(
-    client: OpenAI, sent: dict[str, Any], status: int, sentence: str
-) -> None:
+def test_an_invalid_upload_is_explained(client: OpenAI, sent: Any, status: int, sentence: str) -> None:
     _, container, _ = ask(client, "WRITE")
     answer = httpx.post(f"{client.base_url}containers/{container}/files", **sent)
     assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (status, True), answer.text
@@ -210,78 +222,50 @@ def test_without_python_an_upload_names_the_setting() -> None:
         assert httpx.get(f"{url}/containers/cntr_x").status_code == 404
 
 
-def test_any_request_can_name_a_container_without_a_conversation(client: OpenAI) -> None:
-    created = client.containers.create(name="data", expires_after={"anchor": "last_active_at", "minutes": 20})
-    assert (created.object, created.name, created.status) == ("container", "data", "running")
-    assert client.containers.retrieve(created.id).name == "data"
-    client.containers.files.create(created.id, file=("in.csv", b"a,b"))
-    tools: Any = [{"type": "code_interpreter", "container": created.id}]
-    for _ in range(2):  # two conversations, one container
-        assert ask(client, "READ", tools=tools)[1:] == (created.id, "a,b\n")
-    chat: Any = client.chat.completions.create(
-        model="scripted", messages=[{"role": "user", "content": "READ"}], tools=tools
-    )
-    [ran] = chat.choices[0].message.executed_tools
-    assert "a,b" in ran["output"]
-    client.containers.delete(created.id)
-    with pytest.raises(NotFoundError) as gone:
-        client.responses.create(input="READ", tools=tools)
-    assert gone.value.code == "container_not_found"
-
-
-AUTO = {"type": "auto", "file_ids": ["file-1"]}
-BAD_BODIES: list[tuple[dict[str, Any], str]] = [
-    ({"tools": [{"type": "code_interpreter", "container": 3}]}, "tools[0].container"),
-    ({"tools": [{"type": "code_interpreter", "container": "mine"}]}, "tools[0].container"),
-    ({"tools": [{"type": "code_interpreter", "container": AUTO}]}, "tools[0].container.file_ids"),
-    ({"file_ids": ["file-1"]}, "file_ids"),
-    ({"memory_limit": "64g"}, "memory_limit"),
-    ({"network_policy": {"type": "allowlist", "allowed_domains": ["x.org"]}}, "network_policy"),
-    ({"expires_after": {"anchor": "last_active_at", "minutes": 60}}, "expires_after.minutes"),
-    ({"name": 3}, "name"),
+NETWORK = {"type": "allowlist", "allowed_domains": ["x.org"]}
+BAD_BODIES: list[tuple[str, Any, str]] = [
+    ("container", 3, ""),
+    ("container", "mine", ""),
+    ("container", {"type": "auto", "file_ids": ["file-1"]}, ".file_ids"),
+    ("file_ids", ["file-1"], ""),
+    ("memory_limit", "64g", ""),
+    ("network_policy", NETWORK, ""),
+    ("expires_after", {"anchor": "last_active_at", "minutes": 60}, ".minutes"),
+    ("name", 3, ""),
 ]
 
 
-@pytest.mark.parametrize(("body", "param"), BAD_BODIES, ids=str)
-def test_an_unsupported_field_of_a_container_is_named(client: OpenAI, body: Any, param: str) -> None:
-    path = "responses" if "tools" in body else "containers"
-    refused = httpx.post(
-        f"{client.base_url}{path}", json={"input": "READ", **body} if "tools" in body else body
-    )
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+@pytest.mark.parametrize(("field", "value", "place"), BAD_BODIES, ids=str)
+def test_an_unsupported_field_is_named(client: OpenAI, field: str, value: Any, place: str) -> None:
+    path, head, body = "containers", "", {field: value}
+    if field == "container":
+        tool = {"type": "code_interpreter", **body}
+        path, head, body = "responses", "tools[0].", {"input": "READ", "tools": [tool]}
+    refused = httpx.post(f"{client.base_url}{path}", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, f"{head}{field}{place}")
 
 
 def test_many_containers_are_refused_and_throw_out_no_files() -> None:
     with served(python_max_sessions=3, python_max_sessions_per_client=2) as client:
-        url = client.base_url
-        first = client.containers.create(name="mine")
-        client.containers.files.create(first.id, file=("in.csv", b"kept"))
-        statuses = [httpx.post(f"{url}containers", json={"name": "x"}) for _ in range(70)]
-        refused = [answer for answer in statuses if answer.status_code == 429]
+        url = f"{client.base_url}containers"
+        first = client.containers.create(name="mine").id
+        file = client.containers.files.create(first, file=("in.csv", b"kept"))
+        answers = [httpx.post(url, json={"name": "x"}) for _ in range(70)]
+        refused = [answer for answer in answers if answer.status_code == 429]
         assert len(refused) >= 67
         error = refused[-1].json()["error"]
         assert (error["type"], error["code"]) == ("rate_limit_error", "too_many_containers")
         assert "Delete one, or try again later" in error["message"]
         assert refused[-1].headers["x-should-retry"] == "false"
-        [file] = client.containers.files.list(first.id).data
-        content = client.containers.files.content.retrieve(file.id, container_id=first.id)
-        assert content.read() == b"kept"
-        client.containers.delete(first.id)
-        assert httpx.post(f"{url}containers", json={"name": "x"}).status_code == 200
+        assert client.containers.files.content.retrieve(file.id, container_id=first).read() == b"kept"
+        client.containers.delete(first)
+        assert httpx.post(url, json={"name": "x"}).status_code == 200
 
 
 def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
     with served(python_memory=130 * 1024**2, max_body_bytes=64 * 1024**2) as client:
-        container = client.containers.create(name="mine").id
+        url = f"{client.base_url}containers/{client.containers.create(name='mine').id}/files"
         content = b"x" * 20_000_000
-        answers = [
-            httpx.post(
-                f"{client.base_url}containers/{container}/files",
-                files={"file": (f"{number}", content)},
-                timeout=60,
-            )
-            for number in range(8)
-        ]
-        assert answers[0].status_code == 200
-        assert answers[-1].status_code == 429
-        assert "delete files or containers" in answers[-1].json()["error"]["message"]
+        answers = [httpx.post(url, files={"file": (str(number), content)}, timeout=60) for number in range(8)]
+    assert (answers[0].status_code, answers[-1].status_code) == (200, 429)
+    assert "delete files or containers" in answers[-1].json()["error"]["message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from typing import Any
 
 import httpx
 import pytest
@@ -32,19 +33,21 @@ def client() -> httpx.AsyncClient:
     return Api(scripted("<|return|>"), Settings(python="off", browser="off")).client
 
 
+FILES = "/containers/cntr_1/files"
+
+
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
         ("/containers", "application/json"),
-        ("/containers/cntr_1/files", "application/json"),
-        ("/containers/cntr_1/files", "multipart/form-data; boundary=b"),
+        (FILES, "application/json"),
+        (FILES, "multipart/form-data; boundary=b"),
     ],
 )
 async def test_a_compressed_body_is_refused(path: str, kind: str) -> None:
     body = gzip.compress(b'{"name": "a.txt", "content_base64": "aGVsbG8="}')
-    answer = await client().post(
-        path, content=body, headers={"content-type": kind, "content-encoding": "gzip"}
-    )
+    headers = {"content-type": kind, "content-encoding": "gzip"}
+    answer = await client().post(path, content=body, headers=headers)
     assert answer.status_code == 400
     assert "content-encoding 'gzip'" in answer.json()["error"]["message"]
 
@@ -68,13 +71,8 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     clock = Clock()
     python = PythonTool(UnsafeLocal(SandboxLimits(), interpreter="python"))
     toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), local={"python"})
-    tools = Ready(toolset)
-    service = responses_service(
-        scripted("<|channel|>final<|message|>Hi<|return|>"),
-        encoding=encoding,
-        tools=tools,
-        clock=lambda: clock.now,
-    )
+    timed: dict[str, Any] = {"tools": Ready(toolset), "clock": lambda: clock.now}
+    service = responses_service(scripted("<|return|>"), encoding=encoding, **timed)
     containers = Containers(service.served)
     kept = (await containers.create("a", "kept", ME)).id
     left = (await containers.create("b", "left", ME)).id
@@ -82,7 +80,7 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     for _ in range(3):
         clock.now += 15 * MINUTE
         assert (await containers.find(kept, LOCAL)).as_json()["last_active_at"] == int(clock.now)
-    assert [each.metadata.name for each in await containers.created_by("me")] == ["kept"]
+    assert [listed.metadata.name for listed in await containers.created_by("me")] == ["kept"]
     with pytest.raises(ContainerNotFound):
         await containers.find(left, LOCAL)
     clock.now += 15 * MINUTE

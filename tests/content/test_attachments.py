@@ -39,12 +39,9 @@ READ: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("how", READ)
 def test_a_text_file_is_read(how: str) -> None:
-    text = file_text({"filename": "hours.txt", **READ[how]})
-    first, last = (
-        "[The file named 'hours.txt' that was attached here:]",
-        "[The end of the file named 'hours.txt'.]",
-    )
-    assert text == f"{first}\n{TEXT}\n{last}"
+    first = "[The file named 'hours.txt' that was attached here:]"
+    last = "[The end of the file named 'hours.txt'.]"
+    assert file_text({"filename": "hours.txt", **READ[how]}) == f"{first}\n{TEXT}\n{last}"
 
 
 OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten 3;übergroß;99,00\n"
@@ -71,28 +68,20 @@ def test_binary_files_are_not_read(seed: int) -> None:
     assert "It is not text in UTF-8" in file_text({"file_data": b64(raw)})
 
 
+HERE = "was attached here. This model cannot"
 NOTED: list[tuple[dict[str, Any], str]] = [
     ({"file_data": b64(PDF), "filename": "a.pdf"}, "[A file named 'a.pdf' was attached here. It is not"),
     (
         {"file_data": f"data:application/pdf;base64,{b64(PDF)}"},
         "[A file of type application/pdf was attached",
     ),
-    (
-        {"file_id": "file-1", "filename": "a.txt"},
-        "[A file named 'a.txt' was attached here. This model cannot",
-    ),
+    ({"file_id": "file-1", "filename": "a.txt"}, f"[A file named 'a.txt' {HERE}"),
     ({"file_url": "https://a.example/b.pdf"}, "[A file at https://a.example/b.pdf was attached here. This"),
-    ({}, "[A file was attached here. This model cannot open it.]"),
-    (
-        {"file_data": 7, "file_url": [], "filename": {}},
-        "[A file was attached here. This model cannot open it.]",
-    ),
+    ({}, f"[A file {HERE} open it.]"),
+    ({"file_data": 7, "file_url": [], "filename": {}}, f"[A file {HERE} open it.]"),
     ({"file_data": b64(b"a\x00b")}, "[A file was attached here. It is not"),
     ({"file_data": "data:"}, "[The file that was attached here:]\n\n[The end of the file.]"),
-    (
-        {"file_data": "data:text/plain;base64,!!"},
-        "[The file that was attached here:]\n!!\n[The end of the file.]",
-    ),
+    ({"file_data": "data:text/plain;base64,!!"}, "[The file that was attached here:]\n!!\n[The end of the"),
 ]
 
 
@@ -103,16 +92,14 @@ def test_an_unreadable_file_becomes_a_note(part: dict[str, Any], note: str) -> N
 
 def test_parts_of_both_apis_are_read() -> None:
     file = {"filename": "a.txt", "file_data": b64(b"hi")}
-    text = text_of(
-        [
-            {"type": "input_text", "text": "Look:"},
-            {"type": "input_file", **file},
-            {"type": "file", "file": file},
-            {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
-            {"type": "computer_screenshot", "image_url": "https://a.example/a.png"},
-        ],
-        "input",
-    )
+    parts = [
+        {"type": "input_text", "text": "Look:"},
+        {"type": "input_file", **file},
+        {"type": "file", "file": file},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+        {"type": "computer_screenshot", "image_url": "https://a.example/a.png"},
+    ]
+    text = text_of(parts, "input")
     read = "[The file named 'a.txt' that was attached here:]\nhi\n[The end of the file named 'a.txt'.]"
     assert text.startswith(f"Look:\n{read}\n{read}\n[An image")
     assert "[A screenshot" in text
@@ -120,11 +107,9 @@ def test_parts_of_both_apis_are_read() -> None:
 
 async def test_both_apis_put_a_file_into_the_prompt() -> None:
     file = {"filename": "a.txt", "file_data": f"data:text/plain;base64,{b64(b'The answer is 42.')}"}
-    prompt = await Asking(FINAL).prompt(
-        input=[{"role": "user", "content": [{"type": "input_file", **file}]}],
-    )
-    assert "The answer is 42." in prompt
+    items = [{"role": "user", "content": [{"type": "input_file", **file}]}]
+    assert "The answer is 42." in await Asking(FINAL).prompt(input=items)
     service = service_of(replaying(FINAL))
-    content = [{"type": "file", "file": file}, {"type": "text", "text": "What is it?"}]
-    tokens = await service.prompt(LOCAL, {"messages": [{"role": "user", "content": content}]})
+    messages = [{"role": "user", "content": [{"type": "file", "file": file}]}]
+    tokens = await service.prompt(LOCAL, {"messages": messages})
     assert "The answer is 42." in service.served.model.encoding.decode(tokens)

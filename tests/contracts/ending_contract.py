@@ -20,17 +20,8 @@ from tests.doubles.engines.vllm_double import END, VllmDouble
 from tests.doubles.engines.written import Written
 
 Double = SglangDouble | VllmDouble
-FIELDS: dict[str, Any] = {
-    "temperature": 0.5,
-    "top_p": 0.9,
-    "top_k": 7,
-    "min_p": 0.1,
-    "max_tokens": 3,
-    "presence_penalty": 0.1,
-    "frequency_penalty": 0.2,
-    "cache_salt": "salt",
-    "logit_bias": {5: 1.5},
-}
+FIELDS: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "min_p": 0.1, "max_tokens": 3}
+FIELDS |= {"presence_penalty": 0.1, "frequency_penalty": 0.2, "cache_salt": "salt", "logit_bias": {5: 1.5}}
 SENT = {**FIELDS, "logit_bias": {"5": 1.5}, "stop_token_ids": [199999, 200002, 200012]}
 DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 
@@ -47,10 +38,8 @@ class EndingContract(RemoteContract):
         return [{ours.get(name, name): value for name, value in body.items()} for body in flat]
 
     def grammars(self, double: Double) -> list[str | None]:
-        return [
-            body.get("structured_outputs", {}).get("grammar") or body.get("ebnf")
-            for body in self.sampled(double)
-        ]
+        bodies = self.sampled(double)
+        return [body.get("structured_outputs", {}).get("grammar") or body.get("ebnf") for body in bodies]
 
     async def test_every_sampling_field_is_sent(self, double: Double) -> None:
         engine = await self.connected(double)

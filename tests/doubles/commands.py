@@ -5,32 +5,27 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 from typing import Any
 
 from tests.doubles.processes.forked import COMMAND as COMMAND
-from tests.doubles.processes.forked import Command, Script
+from tests.doubles.processes.forked import Command
 
-PIPES: dict[str, Any] = {
-    "stdin": subprocess.PIPE,
-    "stdout": subprocess.PIPE,
-    "stderr": subprocess.PIPE,
-    "text": True,
-}
+_PIPES: dict[str, Any] = {**dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE), "text": True}
 
 
 def run(
-    *words: str,
-    stdin: str = "",
-    env: dict[str, str] | None = None,
-    timeout: float = 90,
-    encoding: str | None = None,
-    **options: Any,
+    *words: str, stdin: str = "", env: dict[str, str] | None = None, timeout: float = 90, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """With `fresh`, in a Python of its own, as a user's."""
-    command = Command[str](words, env={**os.environ, **(env or {})}, encoding=encoding, **PIPES, **options)
-    return _ended(words, command, stdin, timeout)
+    with Command[str](words, env={**os.environ, **(env or {})}, **_PIPES, **options) as process:
+        try:
+            output, errors = process.communicate(stdin, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
 
 def refused(*words: str, code: int = 1, **options: Any) -> str:
@@ -42,21 +37,8 @@ def refused(*words: str, code: int = 1, **options: Any) -> str:
 
 
 def run_script(path: Path, *, env: dict[str, str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs it as `python PATH` does."""
-    script = Script[str](path, env={**os.environ, **env}, **PIPES, **options)
-    return _ended([str(path)], script, "", 120)
-
-
-def _ended(
-    words: Sequence[str], process: subprocess.Popen[str], stdin: str, timeout: float
-) -> subprocess.CompletedProcess[str]:
-    with process:
-        try:
-            output, errors = process.communicate(stdin, timeout)
-        except BaseException:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(words, process.returncode, output, errors)
+    command, environment = [sys.executable, str(path)], {**os.environ, **env}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, **options)
 
 
 def script(folder: Path, *turns: str | dict[str, Any], tokens_per_second: float = 0) -> str:
@@ -72,6 +54,4 @@ def final(text: str, when: str | None = None) -> dict[str, str]:
     return turn if when is None else {**turn, "when": when}
 
 
-ANSWER = (
-    "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
-)
+ANSWER = f"<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant{final('Hello!')['text']}"

@@ -69,13 +69,11 @@ def tiny() -> Iterator[Served]:
         yield served
 
 
-def run_example(
-    name: str, served: Served, folder: Path, fresh: bool = False, **env: str
-) -> subprocess.CompletedProcess[str]:
+def run_example(name: str, served: Served, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     if name == "python_plot.py":
         needs_bubblewrap()
     env = {"OPENAI_BASE_URL": served.api, **env}
-    return run_script(EXAMPLES / name, env=env, cwd=folder, fresh=fresh)
+    return run_script(EXAMPLES / name, env=env, cwd=folder)
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -91,7 +89,7 @@ def test_example_runs_on_the_embedded_model(
 ) -> None:
     """Where the model is not able to, the example says so and takes the script: one starts its own server."""
     given = {} if name == TOURS[0] else {"TOUR_BASE_URL": scripted.api}
-    done = run_example(name, tiny, tmp_path, fresh=name == "quickstart.py", **given)
+    done = run_example(name, tiny, tmp_path, **given)
     assert done.returncode == 0, done.stderr
     assert ("The embedded model is too small" in done.stdout) == (name in TOURS)
     assert [part for part in PRINTED[name] if name in TOURS and part not in done.stdout] == []

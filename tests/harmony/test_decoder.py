@@ -6,7 +6,6 @@ that fit. A token costs little, and the same at the end of a long response as in
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Sequence
@@ -110,9 +109,7 @@ def test_deltas_come_as_the_library_streams_them(shape: Shape) -> None:
 
 
 def test_every_kind_of_slip_has_a_shape() -> None:
-    assert {kind for shape in SHAPES for kind in shape.slips} | {"spelt_token"} == {
-        str(kind) for kind in SlipKind
-    }
+    assert {kind for shape in SHAPES for kind in shape.slips} | {"spelt_token"} == set(map(str, SlipKind))
 
 
 def test_spelt_marks_are_marks_in_a_header_and_text_in_a_text() -> None:
@@ -148,23 +145,20 @@ def bytes_as_tokens(raw: bytes) -> list[int]:
     return [one_byte(byte) for byte in raw]
 
 
-def test_no_delta_holds_half_a_character() -> None:
-    assert deltas(in_answer(*bytes_as_tokens("a🧠é".encode()), RETURN)) == ["a", "🧠", "é"]
-
-
-def test_a_character_cut_short_is_one_last_delta() -> None:
-    tokens = in_answer(*bytes_as_tokens("a🧠".encode()[:-1]))
-    assert deltas(tokens) == ["a", "�"]
-    assert messages_of(decode(ENCODING, tokens))[0].text == "a�"
-
-
-def test_only_irreparable_bytes_are_replaced_and_later_text_is_not_delayed() -> None:
-    assert deltas(in_answer(*bytes_as_tokens(b"\xf0\x9fab\xa7\x90c"))) == ["�a", "b", "�", "�", "c"]
-
-
-def test_a_special_token_ends_a_character() -> None:
-    tokens = in_answer(*bytes_as_tokens(b"\xf0\x9f"), END)
-    assert messages_of(decode(ENCODING, tokens))[0].text == "�"
+@pytest.mark.parametrize(
+    ("raw", "end", "expected"),
+    [
+        ("a🧠é".encode(), [RETURN], ["a", "🧠", "é"]),
+        ("a🧠".encode()[:-1], [], ["a", "�"]),
+        (b"\xf0\x9fab\xa7\x90c", [RETURN], ["�a", "b", "�", "�", "c"]),
+        (b"\xf0\x9f", [END], ["�"]),
+    ],
+    ids=["whole", "cut short", "irreparable, and later text is not delayed", "ended by a special token"],
+)
+def test_deltas_are_whole_characters(raw: bytes, end: list[int], expected: list[str]) -> None:
+    tokens = in_answer(*bytes_as_tokens(raw), *end)
+    assert deltas(tokens) == expected
+    assert messages_of(decode(ENCODING, tokens))[0].text == "".join(expected)
 
 
 def test_broken_bytes_in_a_header_do_no_harm() -> None:
@@ -245,10 +239,9 @@ def test_a_closed_decoder_takes_no_tokens() -> None:
 
 
 def test_tokens_may_continue_after_a_call() -> None:
-    one = '<|channel|>commentary to=functions.f json<|message|>{"n": 1}<|call|>'
-    tokens = ENCODING.encode_special("<|start|>assistant".join([one] * 3))
-    events = decode(ENCODING, tokens, DECLARED)
-    assert [json.loads(message.text) for message in messages_of(events)] == [{"n": 1}] * 3
+    one = "<|channel|>commentary to=functions.f json<|message|>{}<|call|>"
+    events = decode(ENCODING, ENCODING.encode_special("<|start|>assistant".join([one] * 3)), DECLARED)
+    assert [message.text for message in messages_of(events)] == ["{}"] * 3
     assert slips_of(events) == []
 
 
@@ -356,36 +349,11 @@ def seconds_per_token(tokens: Sequence[int], count: int) -> float:
 
 @pytest.mark.parametrize("tokens", [PROSE, BROKEN, [MESSAGE]], ids=["prose", "broken bytes", "strays"])
 def test_the_last_of_50_000_tokens_cost_what_the_last_of_500_do(tokens: Sequence[int]) -> None:
-    ratio = 0.0
-    for _ in range(5):
+    def ratio() -> float:
         short = min(seconds_per_token(tokens, SHORT) for _ in range(20))
-        long = min(seconds_per_token(tokens, LONG_RUN) for _ in range(4))
-        ratio = long / short
-        if ratio <= 1.2:
-            break
-    assert ratio <= 1.2
+        return min(seconds_per_token(tokens, LONG_RUN) for _ in range(4)) / short
 
-
-def test_a_whole_response_of_50_000_tokens_costs_per_token_what_one_of_500_does() -> None:
-    """Both have equally many tokens, so that other load on the machine affects both equally."""
-
-    def seconds(responses: int, count: int) -> float:
-        tokens = HEADER + [PROSE[at % len(PROSE)] for at in range(count)]
-        began = time.perf_counter()
-        for _ in range(responses):
-            decoder = Decoder(ENCODING)
-            for token in tokens:
-                decoder.feed(token)
-            decoder.close()
-        return time.perf_counter() - began
-
-    ratio = 0.0
-    for _ in range(5):
-        long = min(seconds(1, LONG_RUN) for _ in range(4))
-        ratio = long / min(seconds(LONG_RUN // SHORT, SHORT) for _ in range(4))
-        if ratio <= 1.2:
-            break
-    assert ratio <= 1.2
+    assert any(ratio() <= 1.2 for _ in range(5))
 
 
 def test_a_token_of_text_costs_less_than_four_microseconds() -> None:

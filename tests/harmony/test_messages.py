@@ -55,9 +55,8 @@ def test_any_tokens_become_messages_without_a_failure(encoding: Encoding) -> Non
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_response_holds_them_on_request(encoding: Encoding, stream: bool) -> None:
-    answer = (
-        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>"
-    )
+    thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+    answer = f"{thought}<|channel|>final<|message|>4.<|return|>"
     service = responses_service(TurnsEngine(encoding, answer))
     body: dict[str, Any] = {"input": "2 + 2?", "instructions": "Be brief.", "stream": stream}
     run = await service.start(LOCAL, {**body, "enable_response_messages": True})
@@ -65,10 +64,8 @@ async def test_a_response_holds_them_on_request(encoding: Encoding, stream: bool
     roles = [message["role"] for message in response["input_messages"]]
     assert roles == ["system", "developer", "user"]
     assert "Be brief." in response["input_messages"][1]["content"][0]["text"]
-    assert [(m["channel"], m["content"][0]["text"]) for m in response["output_messages"]] == [
-        ("analysis", "Hm."),
-        ("final", "4."),
-    ]
+    output = [(m["channel"], m["content"][0]["text"]) for m in response["output_messages"]]
+    assert output == [("analysis", "Hm."), ("final", "4.")]
     plain = await (await service.start(LOCAL, body)).wait()
     assert "input_messages" not in plain
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import openai_harmony
 import pytest
 from hypothesis import given, settings
@@ -12,7 +10,7 @@ from openai_harmony import Author, DeveloperContent, Message, Role, SystemConten
 
 from gpt_oss_server.harmony.declarations import Declared, Effort, FunctionTool
 from gpt_oss_server.harmony.encoding import CALL, END, FIRST_SPECIAL, START, STOP_IDS, load_encoding
-from gpt_oss_server.harmony.events import ClosedBy
+from gpt_oss_server.harmony.events import Channel, ClosedBy
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from tests.doubles.harmony.decoding import builtin_namespace, decode, messages_of, rendered
@@ -21,6 +19,7 @@ from tests.doubles.harmony.shapes import DECLARED, LEGAL, SHAPES, Shape
 ENCODING = load_encoding()
 RENDERER = Renderer(ENCODING)
 BROWSER, PYTHON = builtin_namespace("browser"), builtin_namespace("python")
+FINAL, ANALYSIS = (f"<|start|>assistant<|channel|>{name}<|message|>" for name in ("final", "analysis"))
 
 texts = st.one_of(
     st.text(max_size=40),
@@ -59,26 +58,18 @@ def test_the_system_message_is_the_librarys(
 
 def test_identity_and_knowledge_cutoff_may_be_set() -> None:
     system = RENDERER.system(effort="low", date=None, identity="You are Bo.", knowledge_cutoff=None)
-    content = SystemContent(
-        model_identity="You are Bo.",
-        knowledge_cutoff=None,
-        reasoning_effort=openai_harmony.ReasoningEffort.LOW,
-    )
+    low = openai_harmony.ReasoningEffort.LOW
+    content = SystemContent(model_identity="You are Bo.", knowledge_cutoff=None, reasoning_effort=low)
     assert system.tokens == rendered(Message.from_role_and_content(Role.SYSTEM, content))
 
 
 def test_the_developer_message_is_the_librarys() -> None:
     parameters = {"type": "object", "properties": {"city": {"type": "string", "description": "Where"}}}
-    content = DeveloperContent.new().with_instructions("Be kind.\n")
-    content = content.with_function_tools(
-        [
-            openai_harmony.ToolDescription(name="f", description="One\n\ntwo", parameters=parameters),
-            openai_harmony.ToolDescription(name="g", description=""),
-        ]
-    )
-    developer = RENDERER.developer(
-        Declared("Be kind.\n", [FunctionTool("f", "One\n\ntwo", parameters), FunctionTool("g")])
-    )
+    f = openai_harmony.ToolDescription(name="f", description="One\n\ntwo", parameters=parameters)
+    g = openai_harmony.ToolDescription(name="g", description="")
+    content = DeveloperContent.new().with_instructions("Be kind.\n").with_function_tools([f, g])
+    tools = [FunctionTool("f", "One\n\ntwo", parameters), FunctionTool("g")]
+    developer = RENDERER.developer(Declared("Be kind.\n", tools))
     assert developer is not None
     assert developer.tokens == rendered(Message.from_role_and_content(Role.DEVELOPER, content))
 
@@ -90,12 +81,9 @@ def test_plain_messages_are_the_librarys(text: str, name: str) -> None:
     assert RENDERER.user(text).tokens == rendered(of(Role.USER, text))
     named = Message.from_author_and_content(Author.new(Role.USER, name), text)
     assert RENDERER.user(text, name=name).tokens == rendered(named)
-    for segment, channel in (
-        (RENDERER.answer(text), "final"),
-        (RENDERER.preamble(text), "commentary"),
-        (RENDERER.reasoning(text), "analysis"),
-    ):
-        assert segment.tokens == rendered(of(Role.ASSISTANT, text).with_channel(channel))
+    makers = {"final": RENDERER.answer, "commentary": RENDERER.preamble, "analysis": RENDERER.reasoning}
+    for channel, make in makers.items():
+        assert make(text).tokens == rendered(of(Role.ASSISTANT, text).with_channel(channel))
 
 
 def test_results_of_tools_have_the_form_of_the_librarys() -> None:
@@ -117,24 +105,17 @@ def test_past_calls_have_the_form_of_one_of_the_librarys_releases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "call", "expected"),
+    ("form", "channel", "kind", "expected"),
     [
-        (CallForm.CHANNEL_FIRST, {}, "<|channel|>commentary to=functions.f <|constrain|>json"),
-        (CallForm.RECIPIENT_FIRST, {}, " to=functions.f<|channel|>commentary <|constrain|>json"),
-        (
-            CallForm.CHANNEL_FIRST,
-            {"channel": "analysis", "content_type": "code"},
-            "<|channel|>analysis to=functions.f code",
-        ),
-        (
-            CallForm.RECIPIENT_FIRST,
-            {"channel": "analysis", "content_type": None},
-            " to=functions.f<|channel|>analysis",
-        ),
+        ("channel_first", "commentary", "json", "<|channel|>commentary to=functions.f <|constrain|>json"),
+        ("recipient_first", "commentary", "json", " to=functions.f<|channel|>commentary <|constrain|>json"),
+        ("channel_first", "analysis", "code", "<|channel|>analysis to=functions.f code"),
+        ("recipient_first", "analysis", None, " to=functions.f<|channel|>analysis"),
     ],
 )
-def test_a_past_call_reads(form: CallForm, call: dict[str, Any], expected: str) -> None:
-    segment = Renderer(ENCODING, call_form=form).call("functions.f", "{}", **call)
+def test_a_past_call_reads(form: str, channel: Channel, kind: str | None, expected: str) -> None:
+    renderer = Renderer(ENCODING, call_form=CallForm(form))
+    segment = renderer.call("functions.f", "{}", channel=channel, content_type=kind)
     assert text_of(segment) == f"<|start|>assistant{expected}<|message|>{{}}<|call|>"
     assert (segment.role, segment.recipient) == ("assistant", "functions.f")
 
@@ -176,9 +157,8 @@ def test_rendered_text_decodes_to_itself(text: str) -> None:
     tokens = [token for segment in segments for token in segment.tokens]
     messages = messages_of(decode(ENCODING, tokens[len(RENDERER.cue) :], DECLARED))
     assert [message.text for message in messages] == [text] * len(segments)
-    assert [(message.header.channel, message.header.recipient) for message in messages] == [
-        (segment.channel, segment.recipient) for segment in segments
-    ]
+    headers = [(message.header.channel, message.header.recipient) for message in messages]
+    assert headers == [(segment.channel, segment.recipient) for segment in segments]
 
 
 # Sampled tokens as history
@@ -215,31 +195,19 @@ def test_a_completion_cut_anywhere_becomes_whole_messages(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("completion", "expected"),
     [
-        ("<|channel|>final<|message|>Hel", ["<|start|>assistant<|channel|>final<|message|>Hel<|end|>"]),
-        (
-            "<|channel|>final<|message|>x<|endoftext|>",
-            ["<|start|>assistant<|channel|>final<|message|>x<|end|>"],
-        ),
+        ("<|channel|>final<|message|>Hel", [f"{FINAL}Hel<|end|>"]),
+        ("<|channel|>final<|message|>x<|endoftext|>", [f"{FINAL}x<|end|>"]),
         ("I cannot do that.<|return|>", ["<|start|>assistantI cannot do that.<|end|>"]),
         (
             "<|channel|>analysis<|message|>x<|end|><|end|><|channel|>final<|message|>y<|return|>",
-            [
-                "<|start|>assistant<|channel|>analysis<|message|>x<|end|>",
-                "<|start|>assistant<|channel|>final<|message|>y<|end|>",
-            ],
+            [f"{ANALYSIS}x<|end|>", f"{FINAL}y<|end|>"],
         ),
-        (
-            "<|channel|>analysis<|message|>x<|start|>assistant<|channel|>fin",
-            ["<|start|>assistant<|channel|>analysis<|message|>x<|end|>"],
-        ),
+        ("<|channel|>analysis<|message|>x<|start|>assistant<|channel|>fin", [f"{ANALYSIS}x<|end|>"]),
         (
             "<|channel|>commentary to=functions.f<|message|>{}<|return|>",
             ["<|start|>assistant<|channel|>commentary to=functions.f<|message|>{}<|call|>"],
         ),
-        (
-            "<|return|><|start|><|start|>assistant<|channel|>final<|message|>y<|return|><|return|>",
-            ["<|start|>assistant<|channel|>final<|message|>y<|end|>"],
-        ),
+        (f"<|return|><|start|>{FINAL}y<|return|><|return|>", [f"{FINAL}y<|end|>"]),
     ],
 )
 def test_slips_do_not_break_history(completion: str, expected: list[str]) -> None:
@@ -262,19 +230,14 @@ def test_reasoning_before_an_answer_is_dropped_and_within_a_tool_loop_kept() -> 
         RENDERER.answer("a"),
         RENDERER.user("two"),
     ]
-    loop = [
-        RENDERER.reasoning("r3"),
-        RENDERER.call("functions.f", "{}"),
-        RENDERER.tool_result("functions.f", "2"),
-    ]
+    call, result = RENDERER.call("functions.f", "{}"), RENDERER.tool_result("functions.f", "2")
+    loop = [RENDERER.reasoning("r3"), call, result]
     shown = kept(old + loop)
     assert shown == [segment for segment in old if not segment.is_reasoning] + loop
     assert [segment.is_reasoning for segment in shown].count(True) == 1
 
-
-def test_reasoning_without_an_answer_yet_is_kept() -> None:
-    history = [RENDERER.user("one"), RENDERER.reasoning("r1"), RENDERER.user("go on")]
-    assert kept(history) == history
+    unanswered = [RENDERER.user("one"), RENDERER.reasoning("r1"), RENDERER.user("go on")]
+    assert kept(unanswered) == unanswered
 
 
 def test_sampled_tokens_extend_the_prompt_so_that_its_cache_holds() -> None:
@@ -317,6 +280,6 @@ def test_without_instructions_and_tools_there_is_no_developer_message() -> None:
 
 
 def test_closed_by_has_a_name_for_every_end() -> None:
-    assert {shape.messages[-1][4] for shape in SHAPES if shape.messages} | {"start"} == {
-        str(one) for one in ClosedBy
-    }
+    assert {shape.messages[-1][4] for shape in SHAPES if shape.messages} | {"start"} == set(
+        map(str, ClosedBy)
+    )

@@ -7,17 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from inference.config import ModelConfig, RopeConfig
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
-from tests.doubles.inference.threads import one_thread
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
     """With a busy neighbour, two OpenMP threads are slower than one."""
-    with one_thread():
-        yield
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -74,9 +74,7 @@ async def test_it_continues_and_its_rest_can_be_read(continuing: Client) -> None
 
 
 @pytest.mark.parametrize("body", [{"on_disconnect": "cancel"}, {"store": False}])
-async def test_a_request_that_does_not_wish_it_is_cancelled(
-    continuing: Client, engine: ScriptedEngine, body: dict[str, Any]
-) -> None:
+async def test_unless_wished_it_is_cancelled(continuing: Client, engine: ScriptedEngine, body: Any) -> None:
     path, _ = await begun_by(continuing, **body)
     await idle(engine)
     assert (await continuing.get(path)).status_code == 404

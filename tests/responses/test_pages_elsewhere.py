@@ -33,9 +33,7 @@ def citations(response: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("by", ["response", "conversation"])
 @pytest.mark.parametrize("second", [[COLD], [FIND, COLD]], ids=["cites", "finds"])
-def test_a_turn_on_another_server_sees_the_pages_of_the_first(
-    tmp_path: Path, by: str, second: list[str]
-) -> None:
+def test_a_turn_elsewhere_sees_the_pages_of_the_first(tmp_path: Path, by: str, second: list[str]) -> None:
     pages = tmp_path / "pages"
     pages.mkdir()
     (pages / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
+from typing import Any
 
-import pytest
-
-from gpt_oss_server.errors import ApiError, GenerationFailed
+from gpt_oss_server.errors import GenerationFailed
 from gpt_oss_server.runs.observed import Counters, ObservedRun, outcome
 from inference.engine import Finish
 
 
-def observed(counters: Counters, *, outlives: bool = False) -> ObservedRun:
-    return ObservedRun("responses", "resp_1", "tiny", counters, (), outlives=outlives)
+def observed(counters: Counters) -> AbstractContextManager[Any]:
+    return ObservedRun("responses", "resp_1", "tiny", counters, (), outlives=False).running()
 
 
 async def numbers(counters: Counters) -> AsyncGenerator[int, None]:
-    with observed(counters).running():
+    with observed(counters):
         for number in range(3):
             yield number
 
 
-async def test_a_reader_that_reads_to_the_end_is_not_counted() -> None:
+async def test_a_reader_that_stops_early_is_counted_once() -> None:
     counters = Counters()
     assert [number async for number in numbers(counters)] == [0, 1, 2]
     assert counters.cancelled == 0
-
-
-async def test_a_reader_that_stops_early_is_counted_once() -> None:
-    counters = Counters()
     async with aclosing(numbers(counters)) as read:
         await anext(read)
     assert counters.cancelled == 1
@@ -40,7 +35,7 @@ async def test_a_cancelled_task_is_counted_once() -> None:
     counters = Counters()
 
     async def wait() -> None:
-        with observed(counters).running():
+        with observed(counters):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(wait())
@@ -50,16 +45,8 @@ async def test_a_cancelled_task_is_counted_once() -> None:
     assert counters.cancelled == 1
 
 
-@pytest.mark.parametrize(
-    ("finish", "error", "ended"),
-    [
-        (Finish.STOP, None, "completed"),
-        (None, None, "completed"),
-        (Finish.LENGTH, None, "incomplete"),
-        (Finish.LENGTH, GenerationFailed("broke"), "failed"),
-    ],
-)
-def test_an_error_takes_precedence_over_the_engine_s_finish(
-    finish: Finish | None, error: ApiError | None, ended: str
-) -> None:
-    assert outcome(finish, error) == ended
+def test_an_error_takes_precedence_over_the_engine_s_finish() -> None:
+    for finish in (Finish.STOP, None):
+        assert outcome(finish, None) == "completed"
+    assert outcome(Finish.LENGTH, None) == "incomplete"
+    assert outcome(Finish.LENGTH, GenerationFailed("broke")) == "failed"

@@ -11,17 +11,15 @@ from openai import OpenAI
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.serving import serving
 
-TOOL: dict[str, Any] = {
-    "type": "function",
-    "name": "f",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-}
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": PARAMETERS}
 CHAT_TOOL = {"type": "function", "function": {key: TOOL[key] for key in ("name", "parameters")}}
 HEADER = "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
 SENT = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "presence_penalty": 0.5, "frequency_penalty": 0.0}
+ASK: Any = [{"role": "user", "content": "Hi"}]
 PATHS: list[tuple[str, dict[str, Any]]] = [
     ("/responses", {"input": "Hi", "top_logprobs": 2}),
-    ("/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "logprobs": True}),
+    ("/chat/completions", {"messages": ASK, "logprobs": True}),
     ("/completions", {"prompt": "Hi", "logprobs": 1}),
 ]
 
@@ -45,16 +43,11 @@ class Model:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("path", "body"), PATHS, ids=[path for path, _ in PATHS])
-def test_fields_without_effect_are_named_in_a_header(
-    encoding: Encoding, path: str, body: dict[str, Any], stream: bool
-) -> None:
+def test_fields_without_effect_are_named(encoding: Encoding, path: str, body: Any, stream: bool) -> None:
+    neutral = {"temperature": 0.5, "top_p": 1.0, "top_k": -1, "logprobs": None, "top_logprobs": None}
     with serving(Model(encoding)) as url:
         answer = httpx.post(f"{url}{path}", json={**body, **SENT, "stream": stream}, timeout=60)
-        plain = httpx.post(
-            f"{url}{path}",
-            json={"temperature": 0.5, "top_p": 1.0, "top_k": -1, **body}
-            | {"logprobs": None, "top_logprobs": None},
-        )
+        plain = httpx.post(f"{url}{path}", json={**body, **neutral})
         biased = httpx.post(f"{url}{path}", json={**body, "logit_bias": {"5": 1}})
     assert answer.status_code == 200
     assert "Hello" in answer.text
@@ -65,9 +58,7 @@ def test_fields_without_effect_are_named_in_a_header(
 
 def test_scores_that_the_function_does_not_have_are_null(encoding: Encoding) -> None:
     with serving(Model(encoding)) as url, OpenAI(base_url=url, api_key="any") as client:
-        chat = client.chat.completions.create(
-            model="custom", messages=[{"role": "user", "content": "Hi"}], logprobs=True
-        )
+        chat = client.chat.completions.create(model="custom", messages=ASK, logprobs=True)
         plain = client.completions.create(model="custom", prompt="Hi", logprobs=1)
     assert (chat.choices[0].message.content, chat.choices[0].logprobs) == ("Hello!", None)
     assert plain.choices[0].logprobs is None
@@ -75,31 +66,23 @@ def test_scores_that_the_function_does_not_have_are_null(encoding: Encoding) -> 
 
 def test_a_forced_call_is_begun_for_the_function(encoding: Encoding) -> None:
     model = Model(encoding)
+    body: Any = {"model": "custom", "input": "Hi", "tools": [TOOL]}
+    chosen: Any = {"type": "function", "function": {"name": "f"}}
+    tools: Any = [CHAT_TOOL]
     with serving(model) as url, OpenAI(base_url=url, api_key="any") as client:
-        response = client.responses.create(
-            model="custom",
-            input="Hi",
-            tools=[TOOL],
-            tool_choice={"type": "function", "name": "f"},  # type: ignore[list-item]
+        response: Any = client.responses.create(**body, tool_choice={"type": "function", "name": "f"})
+        chat: Any = client.chat.completions.create(
+            model="custom", messages=ASK, tools=tools, tool_choice=chosen
         )
-        chat = client.chat.completions.create(
-            model="custom",
-            messages=[{"role": "user", "content": "Hi"}],
-            tools=[CHAT_TOOL],  # type: ignore[list-item]
-            tool_choice={"type": "function", "function": {"name": "f"}},
-        )
-        free = client.responses.create(model="custom", input="Hi", tools=[TOOL], tool_choice="auto")  # type: ignore[list-item]
+        free: Any = client.responses.create(**body, tool_choice="auto")
     assert [prompt.endswith(HEADER) for prompt in model.prompts] == [True, True, False]
     (call,) = response.output
     assert (call.type, call.status) == ("function_call", "completed")
     assert (call.name, call.arguments) == ("f", '{"city":"Oslo"}')
-    assert chat.choices[0].finish_reason == "tool_calls"
-    assert chat.choices[0].message.tool_calls is not None
-    (called,) = chat.choices[0].message.tool_calls
-    assert called.type == "function"
+    (choice,) = chat.choices
+    (called,) = choice.message.tool_calls
+    assert (choice.finish_reason, called.type) == ("tool_calls", "function")
     assert (called.function.name, called.function.arguments) == ("f", '{"city":"Oslo"}')
     assert free.output_text == "Hello!"
-    assert response.usage is not None
-    assert chat.usage is not None
-    assert response.usage.input_tokens == len(encoding.encode_special(model.prompts[0]))
-    assert chat.usage.prompt_tokens == len(encoding.encode_special(model.prompts[1]))
+    begun = [len(encoding.encode_special(prompt)) for prompt in model.prompts[:2]]
+    assert [response.usage.input_tokens, chat.usage.prompt_tokens] == begun

@@ -11,35 +11,29 @@ from gpt_oss_server.apis.chat.request import parse_request as parse_chat
 from gpt_oss_server.apis.completions.request import parse_request as parse_completion
 from gpt_oss_server.apis.responses.request import parse_request as parse_response
 from gpt_oss_server.errors import UnsupportedField
+from tests.doubles.apis.chat_asking import HI
 
+SAMPLING = {"temperature": 0.7, "top_k": 40, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.2}
+WITHOUT_EFFECT = {"num_beams": 1, "pad_token_id": 199999, "transformers_version": "5.0.0", "typical_p": None}
 CONFIG: dict[str, Any] = {
     "max_new_tokens": 20,
     "min_new_tokens": 3,
     "do_sample": True,
-    "temperature": 0.7,
-    "top_k": 40,
-    "top_p": 0.9,
-    "min_p": 0.1,
-    "repetition_penalty": 1.2,
     "eos_token_id": [200002, 199999],
-    "num_beams": 1,
-    "pad_token_id": 199999,
-    "transformers_version": "5.0.0",
-    "typical_p": None,
+    **SAMPLING,
+    **WITHOUT_EFFECT,
 }
-HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 
 
-@pytest.mark.parametrize("as_text", [True, False])
-def test_every_api_takes_its_values(as_text: bool) -> None:
-    given = {"generation_config": json.dumps(CONFIG) if as_text else CONFIG}
+@pytest.mark.parametrize("config", [json.dumps(CONFIG), CONFIG], ids=["text", "object"])
+def test_every_api_takes_its_values(config: Any) -> None:
+    given = {"generation_config": config}
     chat, plain = parse_chat({**HI, **given}), parse_completion({"prompt": "hi", **given})
     response = parse_response({"input": "hi", **given})
     assert (chat.limit, plain.max_tokens, response.max_output_tokens) == (20, 20, 20)
     for request in (chat, plain, response):
-        assert (request.min_tokens, request.temperature, request.top_k) == (3, 0.7, 40)
-        assert (request.top_p, request.min_p, request.repetition_penalty) == (0.9, 0.1, 1.2)
-        assert request.stop_token_ids == [200002, 199999]
+        assert {name: getattr(request, name) for name in SAMPLING} == SAMPLING
+        assert (request.min_tokens, request.stop_token_ids) == (3, [200002, 199999])
 
 
 def test_a_field_of_the_request_wins() -> None:

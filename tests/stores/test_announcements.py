@@ -32,6 +32,9 @@ class Server:
     async def hears(self) -> bool:
         return self.database.hears
 
+    async def is_deaf(self) -> bool:
+        return not self.database.hears
+
 
 @pytest.fixture
 async def servers(postgres: Postgres) -> AsyncIterator[tuple[Server, Server]]:
@@ -70,13 +73,7 @@ async def test_runs_without_a_reader_elsewhere_are_not_announced(
     servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announced: list[str] = []
-    announce = PostgresTransaction.announce
-
-    def watched(self: PostgresTransaction, topic: str) -> None:
-        announced.append(topic)
-        announce(self, topic)
-
-    monkeypatch.setattr(PostgresTransaction, "announce", watched)
+    monkeypatch.setattr(PostgresTransaction, "announce", lambda self, topic: announced.append(topic))
     _, there = servers
     await there.logs.begin("run")
     for number in range(5):
@@ -104,11 +101,7 @@ async def test_after_a_restart_of_the_database_servers_look_until_they_hear_agai
     await there.logs.begin("run")
     log = known(await here.logs.open("run"))
     postgres.stop()
-
-    async def is_deaf() -> bool:
-        return not here.database.hears
-
-    assert await until_found(is_deaf, bool)
+    assert await until_found(here.is_deaf, bool)
     postgres.start()
     await there.logs.append("run", 0, [b"event"])
     async with aclosing(log.read()) as batches:
@@ -119,7 +112,6 @@ async def test_after_a_restart_of_the_database_servers_look_until_they_hear_agai
 async def test_a_connection_that_breaks_often_is_made_again_as_soon_as_the_first_time(
     servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pauses grow while attempts fail, not with each loss in the life of a server."""
     here, _ = servers
     assert here.database._listener is not None
     closing, pauses = here.database._listener._closing, list[float]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,7 +69,7 @@ class SqlStoreContract(StoreContract):
 
 
 class TestStore(OnEachDatabase, SqlStoreContract):
-    """The store of a server."""
+    pass
 
 
 class WithConversations(ConnectionStore):
@@ -113,18 +114,18 @@ class TestMemoryEventLogs(EventLogContract):
 
 async def test_servers_that_share_a_database_share_its_allowances(postgres: Postgres) -> None:
     url = postgres.new_database()
-    databases = [PostgresDatabase(url) for _ in range(3)]
-    try:
-        stores = [SqlAllowances(database) for database in databases]
+    async with AsyncExitStack() as stack:
+        databases = [PostgresDatabase(url) for _ in range(3)]
+        for database in databases:
+            stack.push_async_callback(database.close)
+        stores = list(map(SqlAllowances, databases))
         counts = await asyncio.gather(*(used_up(store, "a", 60, 1) for store in stores))
         assert 60 <= sum(counts) < 90, "a second of growth is one"
-        crossing = ([Charge("x", 1, 240), Charge("y", 1, 240)], [Charge("y", 1, 240), Charge("x", 1, 240)])
+        both = [Charge("x", 1, 240), Charge("y", 1, 240)]
+        crossing = (both, both[::-1])
         await asyncio.gather(*(store.take(crossing[n % 2]) for n in range(60) for store in stores))
         [left] = await stores[0].take([Charge("x", 0, 240)])
         assert left.amount < 240
-    finally:
-        for database in databases:
-            await database.close()
 
 
 async def test_the_memory_of_allowances_is_bounded() -> None:

@@ -23,19 +23,13 @@ def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
 
 @pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory "])
 def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
-    with pytest.raises(
-        SettingsError, match=r"store must be memory, sqlite, sqlite:PATH or postgres://…, not "
-    ):
+    must = "must be memory, sqlite, sqlite:PATH or postgres://…, not "
+    with pytest.raises(SettingsError, match=f"store {must}"):
         Settings(store=place)
+    with pytest.raises(SettingsError, match=f"--store {must}"):
+        read_settings({"store": "redis"}, {})
     with pytest.raises(SettingsError, match=r"store must be memory or sqlite or .*, not "):
         open_store(place, Settings())
-
-
-def test_the_error_names_the_variable_or_the_flag() -> None:
-    with pytest.raises(SettingsError, match=r"GPT_OSS_SERVER_STORE must be memory, sqlite, .* not 'redis'"):
-        read_settings({}, {"GPT_OSS_SERVER_STORE": "redis"})
-    with pytest.raises(SettingsError, match=r"--store must be memory, sqlite, .* not 'redis'"):
-        read_settings({"store": "redis"}, {})
 
 
 def test_memory_has_no_place() -> None:

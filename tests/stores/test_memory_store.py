@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -25,9 +25,8 @@ from tests.doubles.stored import append, conversation, keep_around, part, positi
 NOTHING = (0, 0, 0, 0)
 
 
-@dataclass
 class Clock:
-    now: float = 0.0
+    now = 0.0
 
     def __call__(self) -> float:
         return self.now
@@ -38,8 +37,8 @@ async def held(store: MemoryStore) -> Statistics:
 
 
 async def left(store: MemoryStore) -> tuple[int, int, int, int]:
-    found = await held(store)
-    return found.responses, found.conversations, found.turns, found.bytes
+    size = await held(store)
+    return size.responses, size.conversations, size.turns, size.bytes
 
 
 async def bytes_of(response: StoredResponse) -> int:
@@ -92,21 +91,22 @@ async def test_old_responses_and_conversations_are_evicted_by_whatever_call_is_n
 
 async def test_responses_and_conversations_share_the_bound_and_the_oldest_are_evicted_first() -> None:
     clock, unbounded = Clock(), MemoryStore()
-    store = unbounded
-    for most in (None, 2):
+
+    async def fill(store: MemoryStore) -> None:
         for number in range(4):
             clock.now += 1
             await store.put(stored(f"resp_{number}", tokens=1_000))
             clock.now += 1
-            await store.put_conversation(
-                conversation(f"conv_{number}"), [part(f"msg_{number}", tokens=1_000)]
-            )
-        if most is not None:
-            assert await kept(store, 4) == [2, 3]
-            found = [await store.get_conversation(f"conv_{number}") is not None for number in range(4)]
-            assert found == [False, False, True, True]
-            assert await store.item("msg_0") is None
-        store = MemoryStore(max_bytes=(await held(unbounded)).bytes // 2, clock=clock)
+            large = part(f"msg_{number}", tokens=1_000)
+            await store.put_conversation(conversation(f"conv_{number}"), [large])
+
+    await fill(unbounded)
+    store = MemoryStore(max_bytes=(await held(unbounded)).bytes // 2, clock=clock)
+    await fill(store)
+    assert await kept(store, 4) == [2, 3]
+    left = [number for number in range(4) if await store.get_conversation(f"conv_{number}") is not None]
+    assert left == [2, 3]
+    assert await store.item("msg_0") is None
 
 
 async def test_a_turn_counts_as_long_as_a_response_a_conversation_or_a_child_needs_it() -> None:
@@ -170,14 +170,12 @@ async def test_a_connection_s_store_refuses_a_parent_from_the_other_store(first:
     store = ConnectionStore(keep_around(below))
     parent = stored("resp_1")
     parent.response["store"] = first
-    child = stored("resp_2")
-    child.response["store"] = not first
     await store.put(parent)
     here = await position(store, "resp_1")
+    child, same = (replace(stored(name), parent=here) for name in ("resp_2", "resp_3"))
+    child.response["store"], same.response["store"] = not first, first
     with pytest.raises(UnknownParent):
-        await store.put(replace(child, parent=here))
-    same = replace(stored("resp_3"), parent=here)
-    same.response["store"] = first
+        await store.put(child)
     await store.put(same)
     assert len(await texts(store, "resp_3")) == 2
     assert (await below.get("resp_3") is not None) == first

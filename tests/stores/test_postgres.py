@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -22,7 +23,7 @@ from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.store import SqlStore
 from tests.doubles.postgres import Postgres
 from tests.doubles.stored import append, conversation, ids, item, part, put_turns, stored, texts
-from tests.doubles.waiting import until_found
+from tests.doubles.waiting import until
 
 
 @pytest.fixture
@@ -114,11 +115,7 @@ async def test_a_restart_in_mid_traffic_costs_retries_and_nothing_else(
     async def grown() -> None:
         """Returns when twelve more are stored, however busy the machine is."""
         least = len(kept) + 12
-
-        async def count() -> int:
-            return len(kept)
-
-        await until_found(count, lambda found: found >= least)
+        await until(lambda: len(kept) >= least)
 
     async with asyncio.TaskGroup() as group:
         for worker in range(12):
@@ -184,12 +181,10 @@ async def test_a_commit_whose_answer_is_lost_takes_effect_once(
 
 async def test_a_connection_that_is_stuck_in_a_pipeline_is_replaced(database: PostgresDatabase) -> None:
     """Seen as the database stopped: the connection stays open, and no statement succeeds on it any more."""
-    runs = 0
+    attempts = iter(range(2))
 
     def work(tx: Transaction) -> list[tuple[int, ...]]:
-        nonlocal runs
-        runs += 1
-        if runs == 1:
+        if next(attempts) == 0:
             stuck = database._connection().pgconn
             stuck.enter_pipeline_mode()
             stuck.send_query_params(b"SELECT 1", None)
@@ -197,7 +192,7 @@ async def test_a_connection_that_is_stuck_in_a_pipeline_is_replaced(database: Po
         return tx.rows("SELECT 7")
 
     assert await database.write(work) == [(7,)]
-    assert runs == 2
+    assert list(attempts) == []
 
 
 async def test_a_database_that_stays_away_is_a_clear_error(postgres: Postgres) -> None:
@@ -218,13 +213,11 @@ async def test_transactions_in_each_other_s_way_run_again(database: PostgresData
     meet = threading.Barrier(2)
 
     def crossing(first: int, second: int) -> Callable[[Transaction], None]:
-        runs = 0
+        attempts = count()
 
         def work(tx: Transaction) -> None:
-            nonlocal runs
-            runs += 1
             tx.run("UPDATE t SET n = n + 1 WHERE id = ?", first)
-            if runs == 1:
+            if next(attempts) == 0:
                 meet.wait()
             tx.run("UPDATE t SET n = n + 1 WHERE id = ?", second)
 

@@ -7,6 +7,7 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -29,26 +30,18 @@ def test_opening_returns_the_sealed_bytes_for_the_same_purpose_and_key(content: 
     assert Sealer(b"another server's secret").open(purpose, sealed) is None
 
 
-def test_a_sealed_text_is_unreadable_and_differs_each_time() -> None:
+def test_a_sealed_text_is_unreadable_differs_each_time_and_opens_only_unchanged() -> None:
     sealed = SEALER.seal("reasoning", CONTENT)
-    assert CONTENT not in base64.urlsafe_b64decode(sealed)
     assert sealed != SEALER.seal("reasoning", CONTENT)
-
-
-def test_a_text_with_any_changed_byte_does_not_open() -> None:
-    whole = base64.urlsafe_b64decode(SEALER.seal("reasoning", CONTENT))
+    whole = base64.urlsafe_b64decode(sealed)
+    assert CONTENT not in whole
     for at in range(len(whole)):
         changed = bytes((*whole[:at], whole[at] ^ 1, *whole[at + 1 :]))
-        assert SEALER.open("reasoning", base64.urlsafe_b64encode(changed).decode()) is None
-    for length in range(len(whole)):
-        cut = base64.urlsafe_b64encode(whole[:length]).decode()
-        assert SEALER.open("reasoning", cut) is None
+        for other in (changed, whole[:at]):
+            assert SEALER.open("reasoning", base64.urlsafe_b64encode(other).decode()) is None
 
 
-ODD = ("", "gAAAAABo", "AQ==", "A", "é", "\ud800", "AQ" * 5000, "AQID\n")
-
-
-@given(st.text(max_size=200) | st.sampled_from(ODD))
+@given(st.text(max_size=200) | st.sampled_from(("", "AQ==", "A", "é", "\ud800", "AQ" * 5000, "AQID\n")))
 def test_foreign_texts_neither_open_nor_raise(text: str) -> None:
     assert SEALER.open("reasoning", text) is None
 
@@ -96,14 +89,10 @@ def test_without_a_state_folder_the_key_lasts_as_long_as_the_server(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     if not home:
         monkeypatch.delenv("XDG_STATE_HOME")
-        monkeypatch.setattr(Path, "home", no_home)
+        monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError))
     sealer = server_sealer(None)
     assert sealer.open("x", sealer.seal("x", CONTENT)) == CONTENT
     assert "--sealing-key-file" in caplog.text
-
-
-def no_home() -> Path:
-    raise RuntimeError("Could not determine home directory.")
 
 
 def test_a_key_file_may_be_in_the_user_s_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.events import Continuation
-from gpt_oss_server.stores.pages import UnknownItem, Wanted
+from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
 from gpt_oss_server.stores.sql import links
 from gpt_oss_server.stores.sql.codec import decode_addition, encode_addition
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
@@ -44,11 +44,10 @@ async def test_pages_of_rows_without_places(
     for after in (None, *ordered):
         page = known(await store.conversation_page("conv_1", Wanted(3, after, newest_first=newest_first)))
         rest = ordered[0 if after is None else ordered.index(after) + 1 :]
-        assert [each["id"] for each in page.items] == rest[:3]
-        assert page.has_more == (len(rest) > 3)
+        assert page == ItemPage(tuple(map(item, rest[:3])), has_more=len(rest) > 3)
     assert await store.conversation_item("conv_1", "m3") == item("m3")
     page = known(await store.input_page("resp_1", Wanted(1, newest_first=newest_first)))
-    assert ([each["id"] for each in page.items], page.has_more) == (["b" if newest_first else "a"], True)
+    assert page == ItemPage((item("b" if newest_first else "a"),), has_more=True)
     with pytest.raises(UnknownItem):
         await store.input_page("resp_1", Wanted(1, "out"))
 
@@ -71,9 +70,8 @@ async def test_the_items_of_other_owners_cost_nothing(store: SqlStore) -> None:
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The links that histories were made of, one after the other."""
-    counts: list[int] = []
-    fold = links.history_of
+    """How many links each history was made of."""
+    counts, fold = list[int](), links.history_of
 
     def counting(chain: Any, **options: Any) -> Any:
         additions = list(chain)
@@ -145,17 +143,12 @@ async def test_a_look_for_runs_to_continue_writes_only_where_one_is_free(databas
     assert await here.claim() is None
 
 
-def test_servers_of_this_process_live_and_earlier_processes_of_its_id_are_dead() -> None:
+def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:
     here, there = Replica(), Replica()
     assert str(here) != str(there)
-    assert not here.knows_dead(str(here))
-    assert not here.knows_dead(str(there))
+    assert [here.knows_dead(str(server)) for server in (here, there)] == [False, False]
     assert here.knows_dead(f"{here.machine}/{os.getpid()}/earlier")
     assert not here.knows_dead(f"another-{here.machine}/{os.getpid()}/start"), "of another machine"
-
-
-def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:
-    here = Replica()
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     name = f"{here.machine}/{process.pid}/start"
     assert not here.knows_dead(name)

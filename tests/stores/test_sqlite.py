@@ -21,14 +21,11 @@ from tests.doubles.stored import position, put_turns, stored, texts, turn
 
 
 async def test_what_is_stored_outlives_the_process(path: Path) -> None:
-    first = SqlStore(SqliteDatabase(path))
-    await put_turns(first, a=None, b="a")
-    await first.close()
-    second = SqlStore(SqliteDatabase(path))
-    assert await texts(second, "b") == ["a", "b"]
-    await put_turns(second, c="b")
-    assert await texts(second, "c") == ["a", "b", "c"]
-    await second.close()
+    for names, parents in (("ab", {"a": None, "b": "a"}), ("abc", {"c": "b"})):
+        store = SqlStore(SqliteDatabase(path))
+        await put_turns(store, **parents)
+        assert await texts(store, names[-1]) == list(names)
+        await store.close()
 
 
 def test_only_its_owner_may_read_the_file(path: Path) -> None:
@@ -51,16 +48,15 @@ async def test_a_position_is_never_used_again(store: SqlStore) -> None:
     assert await position(store, "b") != before
 
 
-async def test_sqlite_without_a_path_is_in_the_state_folder(tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-        stores = open_store("sqlite", Settings(store="sqlite"))
-        file = sqlite_file("sqlite")
-        assert file == tmp_path / "state" / "gpt-oss-server" / "store.sqlite"
-        assert file.exists()
-        assert file.parent.stat().st_mode & 0o777 == 0o700
-        assert str(file) in kept_where("sqlite")
-        await stores.close()
+async def test_sqlite_without_a_path_is_in_the_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    stores, file = open_store("sqlite", Settings(store="sqlite")), sqlite_file("sqlite")
+    assert file == tmp_path / "state" / "gpt-oss-server" / "store.sqlite"
+    assert (file.exists(), file.parent.stat().st_mode & 0o777) == (True, 0o700)
+    assert str(file) in kept_where("sqlite")
+    await stores.close()
 
 
 # --- problems --------------------------------------------------------------------------------------
@@ -105,8 +101,8 @@ async def test_writes_that_waited_with_a_failing_one_are_stored(
 ) -> None:
     [[pages]] = await database.write(lambda tx: tx.rows("PRAGMA page_count"))
     await database.write(lambda tx: tx.rows(f"PRAGMA max_page_count = {pages + 30}"))
-    given = [stored("resp_1"), stored("resp_big", tokens=500_000), stored("resp_2")]
-    results = await asyncio.gather(*map(store.put, given), return_exceptions=True)
+    records = [stored("resp_1"), stored("resp_big", tokens=500_000), stored("resp_2")]
+    results = await asyncio.gather(*map(store.put, records), return_exceptions=True)
     assert [type(result) for result in results] == [type(None), StoreUnavailable, type(None)]
     assert await store.get("resp_2") == stored("resp_2")
 
@@ -164,9 +160,9 @@ async def test_on_a_small_disk_what_was_acknowledged_is_kept(small_disk: Path) -
     kept: list[str] = []
 
     async def fill() -> None:
-        for number in range(1_000):
-            await store.put(stored(f"resp_{number}", tokens=5_000))
-            kept.append(f"resp_{number}")
+        while True:
+            await store.put(stored(name := f"resp_{len(kept)}", tokens=5_000))
+            kept.append(name)
 
     with pytest.raises(StoreUnavailable, match="its disk is full"):
         await fill()

@@ -39,17 +39,18 @@ class Counting(MemoryStore):
         await super().put(stored, append)
 
 
-@pytest.mark.parametrize("by", ["previous_response_id", "conversation"])
-async def test_a_late_turn_stores_as_many_segments_as_an_early_one(encoding: Encoding, by: str) -> None:
+@pytest.mark.parametrize("by_conversation", [False, True])
+async def test_a_late_turn_stores_as_many_segments_as_an_early_one(
+    encoding: Encoding, by_conversation: bool
+) -> None:
     store = Counting()
     engine = ReplayEngine(encoding.encode_special(FINAL))
     service = responses_service(engine, Settings(), encoding=encoding, store=store)
-    made = await conversations_of(service).create({})
-    past = None if by == "previous_response_id" else made["id"]
+    past = {"conversation": (await conversations_of(service).create({}))["id"]} if by_conversation else {}
     for _ in range(60):
-        response = await completed(service, **{by: past})
-        past = response["id"] if by == "previous_response_id" else past
-    assert store.counts == [(2, 2 if by == "conversation" else 0)] * 60
+        response = await completed(service, **past)
+        past = past if by_conversation else {"previous_response_id": response["id"]}
+    assert store.counts == [(2, 2 if by_conversation else 0)] * 60
     history = known(await store.history(response["id"]))
     assert len(history.segments) == 120
     await service.close()
@@ -76,12 +77,8 @@ async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(encodin
     service = responses_service(engine, Settings(), encoding=encoding)
     response: dict[str, Any] = {"id": None}
     for number in range(6):
-        response = await completed(
-            service,
-            input=f"turn {number}: " + "word " * 100,
-            previous_response_id=response["id"],
-            truncation="auto",
-        )
+        body = {"input": f"turn {number}: " + "word " * 100, "truncation": "auto"}
+        response = await completed(service, previous_response_id=response["id"], **body)
     stored = await service.stored(LOCAL).retrieve(response["id"])
     history = known(await service.served.stores.responses.history(response["id"]))
     assert stored.parent is None

@@ -117,28 +117,26 @@ def install(site: Path, module: str, value: str) -> None:
 
 
 HEAD = "from gpt_oss_server.items.hosted import HostedTool\n\nclass Bad(HostedTool):\n    "
+MAKER = "namespace = 'new'\n    def maker(self, settings):\n        raise KeyError('HOME')"
 BROKEN = [
-    ("import a_package_that_is_missing", "bad1:Bad", "ModuleNotFoundError: No module named 'a_package"),
-    ("1 +", "bad2:Bad", "SyntaxError"),
-    ("x = 1", "bad3:Bad", "AttributeError"),
-    ("def Bad():\n    raise RuntimeError('no')", "bad4:Bad", "RuntimeError: no. Correct the package"),
-    ("class Bad: ...", "bad5:Bad", "it made a Bad, not a HostedTool"),
-    (f"{HEAD}pass", "bad6:Bad", "whose `namespace` is ''"),
-    (f"{HEAD}namespace = 'functions'", "bad7:Bad", "not 'functions'"),
-    (f"{HEAD}namespace = 'browser'", "bad8:Bad", "this server has the name 'browser' already"),
-    (f"{HEAD}namespace, types = 'new', ('shell',)", "bad9:Bad", "has the type 'shell' already"),
-    (f"{HEAD}namespace, item_type = 'new', 'message'", "bad10:Bad", "has items of type 'message' already"),
-    (
-        f"{HEAD}namespace = 'new'\n    def maker(self, settings):\n        raise KeyError('HOME')",
-        "bad11:Bad",
-        "cannot make its tool 'new': KeyError: 'HOME'",
-    ),
+    ("import a_package_that_is_missing", "ModuleNotFoundError: No module named 'a_package"),
+    ("1 +", "SyntaxError"),
+    ("x = 1", "AttributeError"),
+    ("def Bad():\n    raise RuntimeError('no')", "RuntimeError: no. Correct the package"),
+    ("class Bad: ...", "it made a Bad, not a HostedTool"),
+    (f"{HEAD}pass", "whose `namespace` is ''"),
+    (f"{HEAD}namespace = 'functions'", "not 'functions'"),
+    (f"{HEAD}namespace = 'browser'", "this server has the name 'browser' already"),
+    (f"{HEAD}namespace, types = 'new', ('shell',)", "has the type 'shell' already"),
+    (f"{HEAD}namespace, item_type = 'new', 'message'", "has items of type 'message' already"),
+    (f"{HEAD}{MAKER}", "cannot make its tool 'new': KeyError: 'HOME'"),
 ]
 
 
-@pytest.mark.parametrize(("module", "value", "why"), BROKEN, ids=[value for _, value, _ in BROKEN])
-def test_a_broken_or_clashing_package_is_named(site: Path, module: str, value: str, why: str) -> None:
-    install(site, module, value)
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_broken_or_clashing_package_is_named(site: Path, number: int) -> None:
+    module, why = BROKEN[number]
+    install(site, module, f"bad{number}:Bad")  # a module of another name is not cached
     with pytest.raises(SettingsError) as raised:
         ToolsetMaker(OFF, known_kinds())
     assert str(raised.value).startswith("The package bad 0.2")
@@ -164,17 +162,12 @@ class Misnamed(Echo):
     namespace, types = "other", ("other",)  # but its declaration says "echo"
 
 
-@pytest.mark.parametrize(
-    ("tool", "why"),
-    [
-        (Unmade(), "The echo tool cannot be used here. The server's log says why."),
-        (Misnamed(), "The other tool cannot be used here. It declares itself as 'echo'."),
-    ],
-    ids=["fails", "misnamed"],
-)
-def test_a_tool_that_cannot_start_is_refused_and_other_requests_are_served(
-    tool: HostedTool, why: str
-) -> None:
+GONE = "The echo tool cannot be used here. The server's log says why."
+MISNAMED = "The other tool cannot be used here. It declares itself as 'echo'."
+
+
+@pytest.mark.parametrize(("tool", "why"), [(Unmade(), GONE), (Misnamed(), MISNAMED)])
+def test_a_tool_that_cannot_start_is_refused_and_others_are_served(tool: HostedTool, why: str) -> None:
     with serving(scripted(ANSWER), tools=[tool]) as base:
         body = {"input": "Hi", "tools": [{"type": tool.types[0]}]}
         refused = httpx.post(f"{base}/responses", json=body, timeout=60)

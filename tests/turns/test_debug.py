@@ -10,15 +10,13 @@ import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import load_encoding
-from gpt_oss_server.toolset.offered import Toolset
 from gpt_oss_server.turns.debug import debug_metadata
 from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import TokenLogprob
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
 from tests.doubles.apis.chat_asking import completion_of
 from tests.doubles.serving import scripted
-from tests.doubles.tools.calculator import Calculator, Ready
-from tools.toolbox import Offer, Toolbox
+from tests.responses.conftest import PYTHON, with_tool
 
 DEBUG = {"__debug": True}
 SUM = "<|channel|>analysis to=python code<|message|>1+1<|call|>"
@@ -32,10 +30,7 @@ def parsed(metadata: dict[str, Any], after: str = "") -> tuple[list[int], list[i
 
 
 async def test_a_response_shows_the_ids_of_its_texts_and_each_sampled_token_s_log_probability() -> None:
-    toolset = Toolset(Toolbox([Offer(Calculator())]))
-    ask = Asking(engine=scripted(SUM, ANSWER), tools=Ready(toolset))
-    tools = [{"type": "code_interpreter", "container": {"type": "auto"}}]
-    metadata = (await ask(tools=tools, metadata=DEBUG))["metadata"]
+    metadata = (await with_tool(scripted(SUM, ANSWER))(tools=[PYTHON], metadata=DEBUG))["metadata"]
     encoding = load_encoding()
     inputs, outputs, scores = parsed(metadata)
     assert encoding.decode(inputs) == metadata["__debug_input"]
@@ -43,10 +38,10 @@ async def test_a_response_shows_the_ids_of_its_texts_and_each_sampled_token_s_lo
     result = encoding.encode_special(
         "<|start|>python to=assistant<|channel|>analysis<|message|>2 (call 1)<|end|>" + NEXT
     )
-    call = len(encoding.encode_special(SUM))
-    given = range(call, call + len(result))
-    assert outputs[call : call + len(result)] == result
-    assert [place for place, score in enumerate(scores) if score is None] == list(given)
+    begin = len(encoding.encode_special(SUM))
+    end = begin + len(result)
+    assert outputs[begin:end] == result
+    assert [place for place, score in enumerate(scores) if score is None] == [*range(begin, end)]
     assert all(score <= 0 for score in scores if score is not None)
 
 
@@ -67,12 +62,9 @@ async def test_every_choice_of_a_chat_has_its_own() -> None:
 
 
 async def test_without_debugging_no_log_probability_is_computed() -> None:
-    ask = Asking(engine=(engine := scripted(ANSWER)))
-    run = await ask.service.start(LOCAL, {"input": "Hi"})
-    assert run._prepared.sampling.logprobs is None
-    run = await ask.service.start(LOCAL, {"input": "Hi", "metadata": DEBUG})
-    assert run._prepared.sampling.logprobs == 0
-    await engine.close()
+    for metadata, expected in (({}, None), (DEBUG, 0)):
+        run = await Asking(ANSWER).service.start(LOCAL, {"input": "Hi", "metadata": metadata})
+        assert run._prepared.sampling.logprobs == expected
 
 
 @pytest.mark.parametrize("score", [-0.5, -math.inf])

@@ -59,45 +59,39 @@ def test_ordinary_text_is_no_cycle_even_if_it_says_things_twice(encoding: Encodi
 
 
 def test_the_warning_names_the_cycle() -> None:
-    cycles = Cycles(LIMIT)
-    warning = next(found for _ in range(LIMIT) if (found := cycles.feed([1, 2, 3])) is not None)
-    assert warning.kind is WarningKind.REPETITION
-    assert "the same 3 tokens" in warning.detail
-    cycles = Cycles(LIMIT)
-    warning = next(found for _ in range(LIMIT) if (found := cycles.feed([9])) is not None)
-    assert "one token" in warning.detail
+    for cycle, words in (([1, 2, 3], "the same 3 tokens"), ([9], "one token")):
+        cycles = Cycles(LIMIT)
+        warning = next(found for _ in range(LIMIT) if (found := cycles.feed(cycle)) is not None)
+        assert warning.kind is WarningKind.REPETITION
+        assert words in warning.detail
 
 
-def finished(channel: str, text: str, recipient: str | None = None) -> MessageFinished:
-    return MessageFinished(Header(channel, recipient), text, ClosedBy.END, 0, 1)  # type: ignore[arg-type]
-
-
-def started(channel: str, recipient: str | None = None) -> MessageStarted:
-    return MessageStarted(Header(channel, recipient))  # type: ignore[arg-type]
+def repeated(asides: Asides, channel: str, *texts: str) -> list[object]:
+    """What is found at the start and at the end of each message."""
+    header = Header(channel)  # type: ignore[arg-type]
+    return [
+        found
+        for text in texts
+        for event in (MessageStarted(header), MessageFinished(header, text, ClosedBy.END, 0, 1))
+        if (found := asides.repeats(event)) is not None
+    ]
 
 
 def test_a_third_copy_of_a_message_ends_the_generation_unless_an_answer_or_a_call_follows() -> None:
-    for after in (started("final"), started("commentary", "functions.f")):
+    for after in (Header("final"), Header("commentary", "functions.f")):
         asides = Asides()
-        for _ in range(3):
-            assert asides.repeats(started("commentary")) is None
-            assert asides.repeats(finished("commentary", "I will look.")) is None
-        assert asides.repeats(after) is None
-        assert asides.repeats(started("commentary")) is None
+        assert not repeated(asides, "commentary", *["I will look."] * 3)
+        assert asides.repeats(MessageStarted(after)) is None
+        assert asides.repeats(MessageStarted(Header("commentary"))) is None
     asides = Asides()
-    for _ in range(3):
-        assert asides.repeats(started("analysis")) is None
-        assert asides.repeats(finished("analysis", "Hm.")) is None
-    warning = asides.repeats(started("commentary"))
+    assert not repeated(asides, "analysis", *["Hm."] * 3)
+    warning = asides.repeats(MessageStarted(Header("commentary")))
     assert warning is not None
     assert "3 times in a row" in warning.detail
 
 
 def test_messages_that_differ_are_no_repetition() -> None:
-    asides = Asides()
-    for text in ("a", "b", "a", "b", "a", "b", "b", "a"):
-        assert asides.repeats(started("commentary")) is None
-        assert asides.repeats(finished("commentary", text)) is None
+    assert not repeated(Asides(), "commentary", *"ababab", *"ba")
 
 
 def test_rounds_that_change_nothing_are_found() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,11 @@ def shown(filter: StopFilter, pieces: list[str]) -> str:
 @pytest.mark.parametrize("seed", range(200))
 def test_the_text_ends_at_the_same_place_however_it_is_split(seed: int) -> None:
     rng = random.Random(seed)
-    text = "".join(rng.choice("ab") for _ in range(40))
-    stops = [
-        "".join(rng.choice("ab") for _ in range(rng.randrange(3, 7))) for _ in range(rng.randrange(1, 4))
-    ]
+
+    def drawn(length: int) -> str:
+        return "".join(rng.choice("ab") for _ in range(length))
+
+    text, stops = drawn(40), [drawn(rng.randrange(3, 7)) for _ in range(rng.randrange(1, 4))]
     ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
     expected = text[: min(ends)[1]] if ends else text
     cuts = sorted(rng.sample(range(41), rng.randrange(10)))
@@ -45,27 +47,19 @@ async def test_the_generation_ends_with_the_stop_string() -> None:
     assert engine.open_generations == 0
 
 
-async def test_the_stop_string_can_be_shown() -> None:
-    completion = await completion_of(
-        replaying("<|channel|>final<|message|>one two three four<|return|>"),
-        stop=["wo th"],
-        include_stop_str_in_output=True,
-    )
+FINAL = "<|channel|>final<|message|>{}<|return|>"
+
+
+async def test_the_stop_string_can_be_shown_and_held_text_is_when_the_text_ends() -> None:
+    more: dict[str, Any] = {"stop": ["wo th"], "include_stop_str_in_output": True}
+    completion = await completion_of(replaying(FINAL.format("one two three four")), **more)
     assert message_of(completion)["content"] == "one two th"
+    completion = await completion_of(replaying(FINAL.format("The end.")), stop=["end. But"])
+    assert message_of(completion)["content"] == "The end."
 
 
 async def test_a_stop_string_in_the_reasoning_does_not_stop() -> None:
     thinks = "<|channel|>analysis<|message|>one two<|end|><|start|>assistant"
-    completion = await completion_of(
-        replaying(thinks + "<|channel|>final<|message|>four<|return|>"), stop="two"
-    )
-    assert message_of(completion)["reasoning"] == "one two"
-    assert message_of(completion)["content"] == "four"
-    assert completion["choices"][0]["stop_reason"] is None
-
-
-async def test_held_text_is_shown_when_the_text_ends() -> None:
-    completion = await completion_of(
-        replaying("<|channel|>final<|message|>The end.<|return|>"), stop=["end. But"]
-    )
-    assert message_of(completion)["content"] == "The end."
+    (choice,) = (await completion_of(replaying(thinks + FINAL.format("four")), stop="two"))["choices"]
+    assert (choice["message"]["reasoning"], choice["message"]["content"]) == ("one two", "four")
+    assert choice["stop_reason"] is None

@@ -81,17 +81,17 @@ class Consents:
         """The results of calls that ran before an assistant message; removes them from its list `ran`."""
         for recipient in self._ran:
             name = recipient.removeprefix(_FUNCTION)
-            found = next((each for each in ran if each.get("name") == name), None)
-            output = found.get("output") if found is not None else None
-            if found is not None:
-                ran.remove(found)
+            entry = next((entry for entry in ran if entry.get("name") == name), None)
+            output = entry.get("output") if entry is not None else None
+            if entry is not None:
+                ran.remove(entry)
             yield recipient, output if isinstance(output, str) else RESULT_LOST
         self._ran = []
 
     def _is_answered(self, message: Mapping[str, Any]) -> bool:
-        place = next(index for index, each in enumerate(self.messages) if each is message)
-        after = self.messages[place + 1 :]
-        return any(isinstance(each, dict) and each.get("role") == "assistant" for each in after)
+        index = next(index for index, other in enumerate(self.messages) if other is message)
+        after = self.messages[index + 1 :]
+        return any(isinstance(other, dict) and other.get("role") == "assistant" for other in after)
 
 
 def _check_whole(call: EarlierCall, where: str) -> None:
@@ -113,7 +113,7 @@ def is_object(arguments: str) -> bool:
 
 def ran_here(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ran = message.get("executed_tools")
-    return [each for each in ran if isinstance(each, dict)] if isinstance(ran, list) else []
+    return [entry for entry in ran if isinstance(entry, dict)] if isinstance(ran, list) else []
 
 
 def executed_type(kinds: Kinds, recipient: str) -> str:
@@ -124,8 +124,8 @@ def executed_type(kinds: Kinds, recipient: str) -> str:
 
 def segments_of(ran: Sequence[Mapping[str, Any]], renderer: Renderer, kinds: Kinds) -> Iterator[Segment]:
     """Skips entries that name no recipient: other servers use a field of this name too."""
-    for each in ran:
-        name, arguments, output = (each.get(key) for key in ("name", "arguments", "output"))
+    for call in ran:
+        name, arguments, output = (call.get(key) for key in ("name", "arguments", "output"))
         if not (isinstance(name, str) and name and isinstance(arguments, str) and isinstance(output, str)):
             continue
         yield from past_segments(renderer, kinds.called(name), name, arguments, output)

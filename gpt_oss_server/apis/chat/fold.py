@@ -62,12 +62,12 @@ class _FoldedChoice:
         if choice["finish_reason"] is not None:
             self._end = {key: choice[key] for key in ("finish_reason", "stop_reason") if key in choice}
 
-    def _score(self, given: dict[str, Any]) -> None:
+    def _score(self, logprobs: dict[str, Any]) -> None:
         self._scores = scores = self._scores or {"content": [], "refusal": None}
-        scores["content"] += given["content"]
-        if "reasoning" in given:
-            scores.setdefault("reasoning", []).extend(given["reasoning"])
-        for of_call in given.get("tool_calls", ()):
+        scores["content"] += logprobs["content"]
+        if "reasoning" in logprobs:
+            scores.setdefault("reasoning", []).extend(logprobs["reasoning"])
+        for of_call in logprobs.get("tool_calls", ()):
             calls = scores.setdefault("tool_calls", [])
             while len(calls) <= of_call["index"]:
                 calls.append({"index": len(calls), "content": []})
@@ -94,7 +94,7 @@ class _FoldedChoice:
             "content": None if only_calls else texts["content"],
             "refusal": None,
             **{key: text for key, text in texts.items() if key != "content"},
-            **{key: given for key, given in self._lists.items() if given},
+            **{key: entries for key, entries in self._lists.items() if entries},
         }
         if calls:
             message["tool_calls"] = calls

@@ -71,8 +71,8 @@ class ReadMessages:
         answer = last_answer(self.segments)
         self.segments = [
             segment
-            for place, segment in enumerate(self.segments)
-            if place > answer or place not in self.executed
+            for index, segment in enumerate(self.segments)
+            if index > answer or index not in self.executed
         ]
 
 
@@ -113,21 +113,21 @@ def read_messages(
 def _ids_of_calls(message: Any) -> list[str]:
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    return [each for each in ids if isinstance(each, str)]
+    return [call_id for call_id in ids if isinstance(call_id, str)]
 
 
 def _answers(messages: Sequence[Any]) -> Unpaired:
     """Results that a later one replaces, and calls without a result, by the place of their message."""
-    found = unpaired(
+    pairs = unpaired(
         messages, calls=lambda each: [[call] for call in _called_names(each)], answers=_answered_by
     )
-    named = {message["name"]: place for place, message in enumerate(messages) if _answers_by_name(message)}
+    named = {message["name"]: index for index, message in enumerate(messages) if _answers_by_name(message)}
     unanswered = dict[int, tuple[str, ...]]()
-    for place, ids in found.unanswered.items():
-        names = _called_names(messages[place])
-        if left := tuple(each for each in ids if named.get(names[each], -1) < place):
-            unanswered[place] = left
-    replaced = (place for place in found.replaced if messages[place].get("approve") is None)
+    for index, ids in pairs.unanswered.items():
+        names = _called_names(messages[index])
+        if left := tuple(each for each in ids if named.get(names[each], -1) < index):
+            unanswered[index] = left
+    replaced = (index for index in pairs.replaced if messages[index].get("approve") is None)
     return Unpaired(frozenset(replaced), unanswered)
 
 
@@ -160,18 +160,20 @@ def _name(call: Mapping[str, Any]) -> str:
 
 def _before_calls(messages: Sequence[Any]) -> list[bool]:
     """For each message, whether a call follows in the same run of assistant messages: it is a preamble."""
-    found, call_follows = [], False
+    flags, call_follows = [], False
     for message in reversed(messages):
-        found.append(call_follows)
+        flags.append(call_follows)
         if not isinstance(message, dict) or message.get("role") != "assistant":
             call_follows = False
         elif message.get("tool_calls") or message.get("function_call"):
             call_follows = True
-    return found[::-1]
+    return flags[::-1]
 
 
 def _users(messages: Sequence[Any]) -> set[str | None]:
-    of_users = [each for each in messages if isinstance(each, dict) and each.get("role") == "user"]
+    of_users = [
+        message for message in messages if isinstance(message, dict) and message.get("role") == "user"
+    ]
     return {_word(message.get("name")) for message in of_users}
 
 
@@ -261,8 +263,8 @@ def _call(call: Any, where: str) -> EarlierCall:
         raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
     call_id = text_field(call, "id", where)
     if call.get("type") == "custom":
-        name, given = _function(call.get("custom"), f"{where}.custom", "input")
-        return EarlierCall(call_id, f"functions.{name}", given, None)
+        name, text = _function(call.get("custom"), f"{where}.custom", "input")
+        return EarlierCall(call_id, f"functions.{name}", text, None)
     name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
     return EarlierCall(call_id, f"functions.{name}", arguments, "json")
 

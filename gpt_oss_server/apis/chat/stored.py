@@ -41,9 +41,9 @@ class StoredCompletions:
         return (await self._find(completion_id)).completion
 
     async def update(self, completion_id: str, body: object) -> Completion:
-        given = read_body(body, UpdateCompletion, _EXAMPLE)
-        check_metadata(given.metadata)
-        changed = await self._completions.set_metadata(completion_id, given.metadata or {})
+        change = read_body(body, UpdateCompletion, _EXAMPLE)
+        check_metadata(change.metadata)
+        changed = await self._completions.set_metadata(completion_id, change.metadata or {})
         if changed is None:
             raise _missing(completion_id)
         return changed.completion
@@ -61,16 +61,16 @@ class StoredCompletions:
         """A page of the completions that have the query's model and metadata."""
         order = newest_first({"order": "asc", **query})
         most, after = limit_of(query), query.get("after")
-        found: list[Completion] = []
-        while len(found) <= most:
+        matching: list[Completion] = []
+        while len(matching) <= most:
             looked = await self._completions.page(after, _AT_ONCE, newest_first=order)
             if looked is None:
                 raise InvalidRequest(f"`after`: no completion with id {after!r} is stored.", param="after")
-            found += [each for each in looked if _matches(each, query)]
+            matching += [completion for completion in looked if _matches(completion, query)]
             if len(looked) < _AT_ONCE:
                 break
             after = str(looked[-1]["id"])
-        return list_of(found[:most], has_more=len(found) > most)
+        return list_of(matching[:most], has_more=len(matching) > most)
 
     async def _find(self, completion_id: str) -> StoredCompletion:
         stored = await self._completions.get(completion_id)

@@ -99,19 +99,19 @@ def parse_request(body: object) -> CreateCompletion:
     return request
 
 
-def prompts_of(given: str | list[Any], encoding: Encoding, vocabulary: int, most: int) -> list[list[int]]:
-    """The ids of each prompt; there may be `most`. `given` is a text, its ids, or a list of either."""
-    if isinstance(given, str) or (given and all(_is_id(token) for token in given)):
-        given = [given]
-    if not given:
+def prompts_of(prompt: str | list[Any], encoding: Encoding, vocabulary: int, most: int) -> list[list[int]]:
+    """The ids of each prompt; there may be `most`. `prompt` is a text, its ids, or a list of either."""
+    if isinstance(prompt, str) or (prompt and all(_is_id(token) for token in prompt)):
+        prompt = [prompt]
+    if not prompt:
         raise InvalidRequest("`prompt` is empty: send a text or token ids.", param="prompt")
-    if len(given) > most:
+    if len(prompt) > most:
         raise InvalidRequest(
-            f"`prompt` has {len(given):,} prompts, but with this `n` a request may have "
+            f"`prompt` has {len(prompt):,} prompts, but with this `n` a request may have "
             f"{most:,} at most. Send them in several requests.",
             param="prompt",
         )
-    return [_ids(one, f"prompt[{index}]", encoding, vocabulary) for index, one in enumerate(given)]
+    return [_ids(one, f"prompt[{index}]", encoding, vocabulary) for index, one in enumerate(prompt)]
 
 
 def truncated(prompt: list[int], request: CreateCompletion, context: int) -> list[int]:

@@ -250,12 +250,12 @@ class CompletionRun:
     def _usage(self) -> Usage:
         """The tokens of all choices that began, those that were cut off included."""
         begun = self._begun
-        given = sum(len(self._prompts[position]) for position in {each.position for each in begun})
+        prompt_tokens = sum(len(self._prompts[position]) for position in {seen.position for seen in begun})
         # The tokens of a prompt count once; they count as cached if none of its choices computed them.
         cached: dict[int, int] = {}
-        for each in begun:
-            cached[each.position] = min(cached.get(each.position, each.cached), each.cached)
-        return Usage(given, sum(cached.values()), sum(seen.sampled for seen in begun))
+        for seen in begun:
+            cached[seen.position] = min(cached.get(seen.position, seen.cached), seen.cached)
+        return Usage(prompt_tokens, sum(cached.values()), sum(seen.sampled for seen in begun))
 
     def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
         """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""

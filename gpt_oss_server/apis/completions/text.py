@@ -108,6 +108,6 @@ class PlainText:
     def _add(self, scores: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
         token, logprob = speller.spelt_distinctly(scored.token), max(scored.logprob, LEAST)
         top = {token: logprob}  # at any rank, as at OpenAI; first, as clients of vLLM expect it
-        for each, score in scored.top[: self._top]:
-            top.setdefault(speller.spelt_distinctly(each), max(score, LEAST))
+        for other, score in scored.top[: self._top]:
+            top.setdefault(speller.spelt_distinctly(other), max(score, LEAST))
         scores.add(token, logprob, top, offset)

@@ -52,8 +52,8 @@ async def tokenize(caller: Caller, body: object, model: Model, chat_prompt: Chat
         tokens = await _of_messages(caller, body, request, model, chat_prompt)
     elif (text := request.content if request.prompt is None else request.prompt) is not None:
         check_can_fit(model.info.context_length, "prompt", text)
-        given = text
-        tokens = await in_thread_if_large(size, lambda: encode_prompt(given, model.encoding), text)
+        prompt = text
+        tokens = await in_thread_if_large(size, lambda: encode_prompt(prompt, model.encoding), text)
     else:
         raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
     strings: list[str] | None = None

@@ -48,8 +48,8 @@ def _add_containers(router: APIRouter, containers: Containers, served: Served) -
 
     @router.get("/{container}")
     async def retrieve(container: str, request: Request) -> Response:
-        found = await containers.find(container, caller_of(request.scope))
-        return JSONResponse(found.as_json())
+        opened = await containers.find(container, caller_of(request.scope))
+        return JSONResponse(opened.as_json())
 
     @router.delete("/{container}")
     async def delete(container: str, request: Request) -> Response:
@@ -60,32 +60,32 @@ def _add_containers(router: APIRouter, containers: Containers, served: Served) -
 def _add_files(router: APIRouter, containers: Containers, served: Served) -> None:
     @router.get("/{container}/files")
     async def files(container: str, request: Request) -> Response:
-        found = await containers.find(container, caller_of(request.scope))
-        listed = sorted(await found.files(), key=lambda info: info.modified)
-        return JSONResponse(page([found.file_as_json(info) for info in listed], request.query_params))
+        opened = await containers.find(container, caller_of(request.scope))
+        listed = sorted(await opened.files(), key=lambda info: info.modified)
+        return JSONResponse(page([opened.file_as_json(info) for info in listed], request.query_params))
 
     @router.post("/{container}/files")
     async def upload(container: str, request: Request) -> Response:
         name, content = await read_upload(request, served.settings.max_body_bytes)
         caller = caller_of(request.scope)
-        found = await containers.find_to_fill(container, caller)
-        return JSONResponse(found.file_as_json(await found.put(name, content, caller)))
+        opened = await containers.find_to_fill(container, caller)
+        return JSONResponse(opened.file_as_json(await opened.put(name, content, caller)))
 
     @router.get("/{container}/files/{file}")
     async def retrieve_file(container: str, file: str, request: Request) -> Response:
-        found = await containers.find(container, caller_of(request.scope))
-        return JSONResponse(found.file_as_json(await found.file(file)))
+        opened = await containers.find(container, caller_of(request.scope))
+        return JSONResponse(opened.file_as_json(await opened.file(file)))
 
     @router.get("/{container}/files/{file}/content")
     async def content(container: str, file: str, request: Request) -> Response:
-        found = await containers.find(container, caller_of(request.scope))
-        info = await found.file(file)
-        return _attachment(info.path, await found.read(info))
+        opened = await containers.find(container, caller_of(request.scope))
+        info = await opened.file(file)
+        return _attachment(info.path, await opened.read(info))
 
     @router.delete("/{container}/files/{file}")
     async def delete_file(container: str, file: str, request: Request) -> Response:
-        found = await containers.find(container, caller_of(request.scope))
-        await found.remove(await found.file(file))
+        opened = await containers.find(container, caller_of(request.scope))
+        await opened.remove(await opened.file(file))
         return JSONResponse({"id": file, "object": "container.file.deleted", "deleted": True})
 
 

@@ -89,7 +89,7 @@ class Containers:
             metadata = self._metadata.get(session) if session is not None else None
             if session is not None and metadata is not None and metadata.client == client:
                 own.append(Container(container_id(conversation), session, metadata, self._clock))
-        return sorted(own, key=lambda each: each.metadata.since)
+        return sorted(own, key=lambda container: container.metadata.since)
 
     async def find_to_fill(self, container: str, caller: Caller) -> Container:
         """The same, but where python is off, the error names the setting."""

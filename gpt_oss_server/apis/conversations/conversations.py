@@ -58,10 +58,11 @@ class Conversations:
         self._store = work.keep.conversations
 
     async def create(self, body: object) -> dict[str, Any]:
-        given = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
-        check_metadata(given.metadata)
-        new = StoredConversation(self._work.ids(CONVERSATION), int(self._work.clock()), given.metadata or {})
-        parts = [await self._read(given.items, Past())] if given.items else []
+        request = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
+        check_metadata(request.metadata)
+        created = int(self._work.clock())
+        new = StoredConversation(self._work.ids(CONVERSATION), created, request.metadata or {})
+        parts = [await self._read(request.items, Past())] if request.items else []
         await self._store.put_conversation(new, parts)
         return _shown(new)
 
@@ -69,9 +70,9 @@ class Conversations:
         return _shown(await self._find(conversation_id))
 
     async def update(self, conversation_id: str, body: object) -> dict[str, Any]:
-        given = read_body(body, UpdateConversation, '{"metadata": {"topic": "demo"}}')
-        check_metadata(given.metadata)
-        changed = await self._store.set_metadata(conversation_id, given.metadata or {})
+        request = read_body(body, UpdateConversation, '{"metadata": {"topic": "demo"}}')
+        check_metadata(request.metadata)
+        changed = await self._store.set_metadata(conversation_id, request.metadata or {})
         if changed is None:
             raise no_conversation(conversation_id)
         return _shown(changed)
@@ -82,14 +83,14 @@ class Conversations:
         return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
     async def items(self, conversation_id: str, query: Mapping[str, str]) -> dict[str, Any]:
-        found = await listed(lambda wanted: self._store.conversation_page(conversation_id, wanted), query)
-        if found is None:
+        listing = await listed(lambda wanted: self._store.conversation_page(conversation_id, wanted), query)
+        if listing is None:
             raise no_conversation(conversation_id)
-        return found
+        return listing
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
-        given = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
-        part = await self._read(given.items, await self._calls_before(conversation_id, given.items))
+        request = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
+        part = await self._read(request.items, await self._calls_before(conversation_id, request.items))
         added = await self._store.append(appended(conversation_id, [part], self._work.kinds, self._work.ids))
         if added is None:
             raise no_conversation(conversation_id)
@@ -104,19 +105,19 @@ class Conversations:
 
     async def delete_item(self, conversation_id: str, item_id: str) -> dict[str, Any]:
         while True:
-            found = await self._find(conversation_id)  # first, so that the parts are at least as new
+            conversation = await self._find(conversation_id)  # first, so that the parts are at least as new
             parts = await self._store.conversation_parts(conversation_id)
             if parts is None:
                 raise no_conversation(conversation_id)
             left = await in_thread(0, partial(self._without, conversation_id, parts, item_id))
-            if await self._store.rewrite_conversation(conversation_id, found.version, left):
-                return _shown(found)
+            if await self._store.rewrite_conversation(conversation_id, conversation.version, left):
+                return _shown(conversation)
 
     async def _find(self, conversation_id: str) -> StoredConversation:
-        found = await self._store.get_conversation(conversation_id)
-        if found is None:
+        conversation = await self._store.get_conversation(conversation_id)
+        if conversation is None:
             raise no_conversation(conversation_id)
-        return found
+        return conversation
 
     async def _calls_before(self, conversation_id: str, items: list[Any]) -> Past:
         """The calls of a conversation that new items may concern; messages concern none."""
@@ -178,12 +179,12 @@ class Conversations:
         few items hold a tool's result, so items alone do not suffice to render them. Of their items, the
         reader sees outlines: a later item may need the deleted one, whatever their texts are.
         """
-        place = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
-        if place is None:
+        at = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
+        if at is None:
             raise _no_item(conversation_id, item_id)
-        before = sum(len(part.items) for part in parts[:place])
-        left = tuple(item for item in parts[place].items if item["id"] != item_id)
-        others = (part for part in parts if part is not parts[place])
+        before = sum(len(part.items) for part in parts[:at])
+        left = tuple(item for item in parts[at].items if item["id"] != item_id)
+        others = (part for part in parts if part is not parts[at])
         items = [self._work.kinds.outline(item) for part in others for item in part.items]
         items[before:before] = left
         try:
@@ -197,7 +198,7 @@ class Conversations:
         sourced = zip(read.segments, read.sources, strict=True)
         rendered = Addition(tuple(segment for segment, source in sourced if source in of_part))
         changed = [ConversationPart(part.items, Addition(part.added.segments)) for part in parts]
-        changed[place : place + 1] = [ConversationPart(left, rendered)] if left else []
+        changed[at : at + 1] = [ConversationPart(left, rendered)] if left else []
         if changed:  # the calls that all items contain now replace those of the parts
             calls = Addition(changed[0].added.segments, read.recipients, read.approvals)
             changed[0] = ConversationPart(changed[0].items, calls)

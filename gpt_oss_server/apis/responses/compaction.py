@@ -106,8 +106,8 @@ def _summary_in(messages: Sequence[MessageFinished]) -> str:
     to_user = [message for message in messages if message.header.recipient is None]
     for channel in ("final", "commentary", "analysis"):
         texts = [message.text.strip() for message in to_user if message.header.channel == channel]
-        if found := "\n\n".join(text for text in texts if text):
-            return found
+        if text := "\n\n".join(text for text in texts if text):
+            return text
     return ""
 
 
@@ -117,7 +117,7 @@ def room_for_summary(context: int) -> int:
 
 def summary_limit(history: Sequence[Segment], context: int) -> int:
     """The most tokens of the summary: about as many as it replaces, and a few sentences at least."""
-    replaced = sum(len(each.tokens) for each in kept(history) if each.role != "developer")
+    replaced = sum(len(segment.tokens) for segment in kept(history) if segment.role != "developer")
     return min(room_for_summary(context), max(replaced, _LEAST_SUMMARY))
 
 
@@ -129,14 +129,14 @@ def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tupl
     request = head.renderer.user(_SUMMARY_REQUEST)
     shown = kept(history)
     room = context - room_for_summary(context)
-    needed = [each for each in shown if each.role == "developer" or each.stands_for]
+    needed = [segment for segment in shown if segment.role == "developer" or segment.stands_for]
     left = room - head.layout([*needed, request]).length
     if left < 0:
         raise ContextLengthExceeded(
             "The instructions, tools and earlier summaries alone leave no room to compact the conversation.",
             param="input",
         )
-    chosen: set[int] = {id(each) for each in needed}
+    chosen: set[int] = {id(segment) for segment in needed}
     for segment in reversed(shown):
         if id(segment) not in chosen and len(segment.tokens) <= left:
             chosen.add(id(segment))
@@ -146,21 +146,23 @@ def summary_prompt(history: Sequence[Segment], head: Head, context: int) -> tupl
 
 
 def instructions_in(history: Sequence[Segment]) -> tuple[str, ...]:
-    return tuple(each.text for each in history if each.role == "developer" and each.text is not None)
+    return tuple(
+        segment.text for segment in history if segment.role == "developer" and segment.text is not None
+    )
 
 
 def user_messages_in(history: Sequence[Segment], encoding: Encoding, room: int) -> tuple[str, ...]:
     """As many of the user's newest messages as fit, and at least the beginning of the newest."""
     left = min(room // SHARE, _MOST_OF_USER)
-    found: list[str] = []
+    messages: list[str] = []
     for segment in reversed(history):
         if segment.role != "user" or segment.stands_for:
             continue
         body = segment.tokens[segment.tokens.index(MESSAGE) + 1 : -1]
         if len(body) > left:
-            if not found:
-                found.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
+            if not messages:
+                messages.append(encoding.decode(body[:left]).rstrip("\ufffd") + _CUT)
             break
-        found.append(encoding.decode(body))
+        messages.append(encoding.decode(body))
         left -= len(body)
-    return tuple(reversed(found))
+    return tuple(reversed(messages))

@@ -31,7 +31,7 @@ _UNFINISHED = ("incomplete", "in_progress")
 
 
 def tools_of(
-    kinds: Kinds, tools: Sequence[Tool] | None, history: Sequence[Segment], given: Any, *, offered: bool
+    kinds: Kinds, tools: Sequence[Tool] | None, history: Sequence[Segment], body_input: Any, *, offered: bool
 ) -> RequestTools:
     """The request's tools, and those that the history and the input load: by declaration or by a search.
 
@@ -46,10 +46,10 @@ def tools_of(
         if segment.tools:
             at_head = not segment.tokens or id(segment) not in shown
             read.load(kinds.read_loaded(segment.tools, "input"), at_head=at_head)
-    for item, where, at_head in _loading(kinds, given, leads=not history):
+    for item, where, at_head in _loading(kinds, body_input, leads=not history):
         read.of_items[where] = kinds.read_loaded(item.get("tools"), f"{where}.tools")
         read.load(read.of_items[where], at_head=at_head)
-    read.listings |= records_in(given if isinstance(given, list) else ())
+    read.listings |= records_in(body_input if isinstance(body_input, list) else ())
     hide_deferred(read)
     return read
 
@@ -62,9 +62,9 @@ def _stays_in_head(kinds: Kinds, item: Any) -> bool:
     return (kind is not None and kind.in_head) or item.get("role") in ("developer", "system")
 
 
-def _loading(kinds: Kinds, given: Any, *, leads: bool) -> Iterator[tuple[Mapping[str, Any], str, bool]]:
+def _loading(kinds: Kinds, body_input: Any, *, leads: bool) -> Iterator[tuple[Mapping[str, Any], str, bool]]:
     """The items that load tools, their places, and whether they belong to the conversation's head."""
-    items = given if isinstance(given, list) else [given]
+    items = body_input if isinstance(body_input, list) else [body_input]
     for index, item in enumerate(items):
         kind = kinds.item_type(item.get("type")) if isinstance(item, Mapping) else None
         if kind is not None and kind.loads_tools:
@@ -73,7 +73,7 @@ def _loading(kinds: Kinds, given: Any, *, leads: bool) -> Iterator[tuple[Mapping
 
 
 def read_input(
-    given: str | Item | list[Any] | None,
+    items_or_text: str | Item | list[Any] | None,
     kinds: Kinds,
     renderer: Renderer,
     ids: Ids,
@@ -105,7 +105,7 @@ def read_input(
         leads=leads,
         tools=tools or {},
     )
-    items = _as_list(given)
+    items = _as_list(items_or_text)
     answers = _answers(kinds, items, where) if is_whole else Unpaired(frozenset(), {})
     at, listed, before_call = "", dict[int, Item](), _before_calls(items)
     for index, item in in_order_of_calls(items, calls=_call_ids, answers=_answered_call, past=recipients):
@@ -124,10 +124,10 @@ def read_input(
     return conversation
 
 
-def _as_list(given: str | Item | list[Any] | None) -> list[Any]:
-    if isinstance(given, str):
-        return [{"type": "message", "role": "user", "content": given}]
-    return [given] if isinstance(given, dict) else given or []
+def _as_list(items_or_text: str | Item | list[Any] | None) -> list[Any]:
+    if isinstance(items_or_text, str):
+        return [{"type": "message", "role": "user", "content": items_or_text}]
+    return [items_or_text] if isinstance(items_or_text, dict) else items_or_text or []
 
 
 def _before_calls(items: Sequence[Any]) -> list[bool]:
@@ -199,9 +199,9 @@ def _answers(kinds: Kinds, items: Sequence[Any], where: str) -> Unpaired:
         return [ids] if kind and kind.needs_output and isinstance(item.get("call_id"), str) else []
 
     pairs = unpaired(items, calls=client_calls, answers=_answered_call)
-    for place, (call_id,) in pairs.unanswered.items():
-        if items[place].get("status") not in _UNFINISHED:
-            raise _no_output(call_id, f"{where}[{place}]")
+    for index, (call_id,) in pairs.unanswered.items():
+        if items[index].get("status") not in _UNFINISHED:
+            raise _no_output(call_id, f"{where}[{index}]")
     return pairs
 
 

@@ -95,12 +95,12 @@ async def with_references(request: CreateResponse, store: Responses) -> tuple[Cr
     The results, by item id, are the texts that the model read of calls that this server ran: the items hold
     little of them.
     """
-    given = request.input
-    if not isinstance(given, list) or not any(map(_is_reference, given)):
+    sent = request.input
+    if not isinstance(sent, list) or not any(map(_is_reference, sent)):
         return request, {}
     items: list[Any] = []
     results: dict[str, str] = {}
-    for index, item in enumerate(given):
+    for index, item in enumerate(sent):
         if not _is_reference(item):
             items.append(item)
             continue
@@ -150,7 +150,7 @@ async def past_user_messages(request: CreateResponse, keep: Keep) -> list[Item]:
 
 
 def _user_messages_since_compaction(items: Sequence[Item]) -> list[Item]:
-    last = max((place for place, item in enumerate(items) if _is_compaction(item)), default=-1)
+    last = max((index for index, item in enumerate(items) if _is_compaction(item)), default=-1)
     return [item for item in items[last + 1 :] if is_user_message(item)]
 
 

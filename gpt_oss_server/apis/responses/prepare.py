@@ -135,8 +135,8 @@ class _Preparing:
         self._model = work.model
         self._context = context
         self._conversation = conversation
-        given = request.text.format if request.text else None
-        self._answer = requested_answer(request, given, "text.format", FLAT, work.model.encoding)
+        form = request.text.format if request.text else None
+        self._answer = requested_answer(request, form, "text.format", FLAT, work.model.encoding)
         self._effort = conversation.effort or request.effort or work.model.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, work.model.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"
@@ -154,7 +154,7 @@ class _Preparing:
     def threshold(self) -> int | None:
         """The prompt length at which the conversation is compacted; None if it never is."""
         latest = self._context - self._context // SHARE
-        wanted = [each.compact_threshold or latest for each in self._request.context_management or ()]
+        wanted = [entry.compact_threshold or latest for entry in self._request.context_management or ()]
         return min([latest, *wanted]) if wanted else None
 
     def layout(self, history: tuple[Segment, ...]) -> Layout:

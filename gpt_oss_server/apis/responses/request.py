@@ -144,8 +144,8 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
 
     @property
     def conversation_id(self) -> str | None:
-        given = self.conversation
-        return given["id"] if isinstance(given, dict) else given
+        conversation = self.conversation
+        return conversation["id"] if isinstance(conversation, dict) else conversation
 
     @property
     def allows_parallel_calls(self) -> bool:

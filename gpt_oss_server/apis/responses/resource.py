@@ -61,9 +61,9 @@ def new_response(
     }
 
 
-def _user(given: str | None, nullable: bool) -> dict[str, Any]:
+def _user(user: str | None, nullable: bool) -> dict[str, Any]:
     """Open Responses requires the key `user`; OpenAI's document allows no null there."""
-    return {"user": given} if given is not None or nullable else {}
+    return {"user": user} if user is not None or nullable else {}
 
 
 def _text(request: CreateResponse) -> dict[str, Any]:

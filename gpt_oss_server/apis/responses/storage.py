@@ -51,9 +51,9 @@ def closing_results(transcript: Transcript, stream: ResponseStream, renderer: Re
     last = transcript.messages[-1] if transcript.messages else None
     is_cut = last is not None and last.header.recipient is not None and last.closed_by is ClosedBy.TRUNCATED
     results = []
-    for place, call in enumerate(waiting, 1):
+    for number, call in enumerate(waiting, 1):
         recipient = call.recipient or ""
-        if is_cut and place == len(waiting):
+        if is_cut and number == len(waiting):
             results.append(renderer.tool_result(recipient, CUT_OFF))
         elif recipient not in of_client | awaiting_approval:
             results.append(renderer.tool_result(recipient, NOT_AWAITED))
@@ -96,14 +96,14 @@ class FinishedTurn:
                 pass
         await store.put(self._stored(Past(), prepared.history), append)
 
-    def _stored(self, past: Past, given: Sequence[Segment]) -> StoredResponse:
+    def _stored(self, past: Past, input_segments: Sequence[Segment]) -> StoredResponse:
         """The response as a continuation of `past`; `given` are the input segments since then."""
         prepared, stream = self.prepared, self.stream
         return StoredResponse(
             response=stream.response,
             input_items=prepared.items,
             parent=past.position,
-            added=past.added((*given, *self._generated), self._recipients, self._approvals),
+            added=past.added((*input_segments, *self._generated), self._recipients, self._approvals),
             session=prepared.hosted.conversation,
             results=stream.results,
             trace=self.trace,
@@ -124,9 +124,9 @@ class FinishedTurn:
         if any(item["type"] == "compaction" for item in output):  # its segments precede the input's
             added = past.added((*prepared.own, *self._generated), self._recipients, self._approvals)
             return [ConversationPart((*prepared.items, *output), added)]
-        given = past.added(prepared.own, prepared.call_recipients, prepared.approvals)
+        added = past.added(prepared.own, prepared.call_recipients, prepared.approvals)
         return [
-            ConversationPart(prepared.items, given),
+            ConversationPart(prepared.items, added),
             ConversationPart(output, Past().added(self._generated, stream.recipients, stream.approvals)),
         ]
 

@@ -31,10 +31,10 @@ def traces_router(served: Served) -> APIRouter:
             )
         whole = request.query_params.get("conversation", "false").lower() in ("true", "1")
         work = served.work(caller_of(request.scope))
-        found = await _found(served, work, response_id, whole=whole)
+        chain = await _found(served, work, response_id, whole=whole)
 
         def answer() -> Response:
-            return JSONResponse(trace_of(found, served.model.encoding, served.model.info))
+            return JSONResponse(trace_of(chain, served.model.encoding, served.model.info))
 
         return await asyncio.to_thread(answer)
 
@@ -43,21 +43,21 @@ def traces_router(served: Served) -> APIRouter:
 
 async def _found(served: Served, work: Work, response_id: str, *, whole: bool) -> list[Traced]:
     """The response's record; with `whole`, after the kept ones of the responses that it continues."""
-    found: list[Traced] = []
+    chain: list[Traced] = []
     named: str | None = response_id
-    while named is not None and len(found) < _MOST_RESPONSES:
+    while named is not None and len(chain) < _MOST_RESPONSES:
         traced = await _traced(served, work, named)
         if traced is None:
             break
-        found.insert(0, traced)
+        chain.insert(0, traced)
         named = traced.record.response.get("previous_response_id") if whole else None
-    if not found:
+    if not chain:
         raise TraceNotFound(
             f"No trace of the response {response_id!r} is kept: it was not stored, or is too old "
             "(--trace-max-bytes). With --store memory, a restart loses all traces.",
             param="response_id",
         )
-    return found
+    return chain
 
 
 async def _traced(served: Served, work: Work, response_id: str) -> Traced | None:

@@ -49,8 +49,8 @@ def _gpu(torch: Any) -> dict[str, Any]:
     except Exception as error:  # as above
         return {"error": _first_line(error) or type(error).__name__}
     capability = [properties.major, properties.minor]
-    memory, error = {"free": free, "total": total}, _computes(torch, "cuda")
-    return {"name": properties.name, "capability": capability, **memory, "error": error}
+    memory = {"free": free, "total": total}
+    return {"name": properties.name, "capability": capability, **memory, "error": _computes(torch, "cuda")}
 
 
 def _triton(torch: Any) -> dict[str, Any]:

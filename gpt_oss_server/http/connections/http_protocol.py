@@ -143,10 +143,12 @@ class HttpProtocol(HttpToolsProtocol):
     # Refusals -----------------------------------------------------------------------------------------
 
     def _make_place(self) -> None:
-        others = [each for each in self.connections if isinstance(each, HttpProtocol) and each is not self]
-        idle = [each for each in others if each._is_idle and not each.transport.is_closing()]
+        others = [
+            other for other in self.connections if isinstance(other, HttpProtocol) and other is not self
+        ]
+        idle = [other for other in others if other._is_idle and not other.transport.is_closing()]
         if idle:
-            min(idle, key=lambda each: each._idle_since)._close()
+            min(idle, key=lambda other: other._idle_since)._close()
         else:
             self._refuse(
                 EngineUnavailable(

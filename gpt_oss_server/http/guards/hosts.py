@@ -27,10 +27,10 @@ _PRIVATE = (".local", ".internal", ".home.arpa")
 class Hosts:
     def __init__(self, settings: Settings) -> None:
         bound = settings.host.strip("[]").lower()
-        given = {name.strip("[]").rstrip(".").lower() for name in settings.allow_host}
-        self._any = "*" in given
+        names = {name.strip("[]").rstrip(".").lower() for name in settings.allow_host}
+        self._any = "*" in names
         self._listens_locally = is_of_this_machine(bound)
-        self._names = given | {bound}
+        self._names = names | {bound}
         if not self._listens_locally:
             self._names.add(socket.gethostname().lower())
 
@@ -38,10 +38,10 @@ class Hosts:
         self, headers: Sequence[tuple[bytes, bytes]], http_version: str, reached: str = ""
     ) -> ApiError | None:
         """`reached` is the address of this machine at which the request arrived."""
-        given = [value.decode("latin-1").strip() for name, value in headers if name == b"host"]
-        if not given and http_version == "1.0":  # it has no such header, and no browser speaks it
+        hosts = [value.decode("latin-1").strip() for name, value in headers if name == b"host"]
+        if not hosts and http_version == "1.0":  # it has no such header, and no browser speaks it
             return None
-        parts = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+        parts = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if parts is None:
             return InvalidHttp(
                 "A request must have exactly one `Host` header, with the name or address of this server."

@@ -54,15 +54,15 @@ class KeyGuard:
             await self._app(scope, receive, send)
             return
         key = key_in(scope["headers"])
-        found = InvalidApiKey(_NO_KEY) if key is None else self._look_up(key, scope)
-        if isinstance(found, Access):
-            set_caller(scope, caller_of(scope).with_key(found))
-            scope.setdefault("state", {})[KEY_NAME] = found.name or found.owner
+        access = InvalidApiKey(_NO_KEY) if key is None else self._look_up(key, scope)
+        if isinstance(access, Access):
+            set_caller(scope, caller_of(scope).with_key(access))
+            scope.setdefault("state", {})[KEY_NAME] = access.name or access.owner
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await error_answer(found)(scope, receive, send)
+            await error_answer(access)(scope, receive, send)
         else:
-            await refuse_socket(found, scope, receive, send)
+            await refuse_socket(access, scope, receive, send)
 
     def _look_up(self, key: str, scope: Scope) -> Access | ApiError:
         client = scope.get("client")

@@ -83,37 +83,37 @@ class BackgroundRuns(Generic[R]):
 
     def running(self, run_id: str, owner: str = "") -> R | None:
         """The owner's run of this id, if it runs here."""
-        found = self._running.get(run_id)
-        return found.run if found is not None and found.run.owner == owner else None
+        held = self._running.get(run_id)
+        return held.run if held is not None and held.run.owner == owner else None
 
     async def stop(self, run_id: str, owner: str = "") -> None:
         """Waits for a run of this process to end; marks a run of another process as cancelled."""
-        found = self._running.get(run_id)
-        if found is None:
+        held = self._running.get(run_id)
+        if held is None:
             await self.logs.of(owner).request_cancel(run_id)
-        elif found.run.owner == owner:
-            await found.stop()
+        elif held.run.owner == owner:
+            await held.stop()
 
     async def stop_here(self, run_id: str) -> None:
         """Ends a run of this process, whoever its owner is."""
-        if (found := self._running.get(run_id)) is not None:
-            await found.stop()
+        if (held := self._running.get(run_id)) is not None:
+            await held.stop()
 
     async def hand_over(self) -> None:
         """Lets other processes continue the runs, if there may be any."""
         if self.claims is not None:
-            await asyncio.gather(*(found.hand_over() for found in list(self._running.values())))
+            await asyncio.gather(*(run.hand_over() for run in list(self._running.values())))
 
     async def ended(self) -> None:
         """Returns when no run is left in this process."""
         while self._running:
-            await asyncio.gather(*(found.wait() for found in list(self._running.values())))
+            await asyncio.gather(*(run.wait() for run in list(self._running.values())))
 
     async def close(self) -> None:
         """Waits for the runs to end, as they do once the engine is closed, and stops those that do not."""
         running = list(self._running.values())
-        await asyncio.gather(*(found.wait(_END_SECONDS) for found in running))  # together: they may be many
-        await asyncio.gather(*(found.stop() for found in running))
+        await asyncio.gather(*(run.wait(_END_SECONDS) for run in running))  # together: they may be many
+        await asyncio.gather(*(run.stop() for run in running))
 
     def _drive(self, run: R, logged: int = 0) -> None:
         self._running[run.id] = BackgroundRun(

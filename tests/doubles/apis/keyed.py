@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import dataclass, field
@@ -66,15 +67,8 @@ class Made:
 
     @property
     def all(self) -> list[str]:
-        files = [file for _, file in self.files]
-        return [
-            *self.responses,
-            *self.conversations,
-            *self.items,
-            *self.completions,
-            *self.containers,
-            *files,
-        ]
+        kinds = (self.responses, self.conversations, self.items, self.completions, self.containers)
+        return [*itertools.chain(*kinds), *(file for _, file in self.files)]
 
 
 def make_everything(client: httpx.Client, *, python: bool) -> Made:

@@ -119,24 +119,11 @@ def run_head(rows: int, fp8: bool = False) -> None:
 
 
 def run_sample(rows: int, extras: bool) -> None:
-    floats = [of(rows, dtype=torch.float32) for _ in range(3)]
-    more = (
-        (of(rows, VOCABULARY, dtype=torch.float32), of(rows, dtype=torch.int32)) if extras else (None, None)
-    )
-    masks = (
-        (of(rows, VOCABULARY // 8, dtype=torch.uint8), of(rows, dtype=torch.int32))
-        if extras
-        else (None, None)
-    )
-    fused_sampling.sample(
-        of(rows, VOCABULARY, dtype=torch.float32),
-        Picking(
-            floats[0],
-            of(rows, dtype=torch.int32),
-            floats[1],
-            floats[2],
-            of(rows, dtype=torch.float64),
-            *more,
-            *masks,
-        ),
-    )
+    def floats(*shape: int) -> Tensor:
+        return of(rows, *shape, dtype=torch.float32)
+
+    seen = of(rows, dtype=torch.int32)
+    masks = of(rows, VOCABULARY // 8, dtype=torch.uint8)
+    more = (floats(VOCABULARY), seen, masks, seen) if extras else (None,) * 4
+    picking = Picking(floats(), seen, floats(), floats(), of(rows, dtype=torch.float64), *more)
+    fused_sampling.sample(floats(VOCABULARY), picking)

@@ -50,11 +50,8 @@ def instructions_of(cubins: Iterable[bytes]) -> list[list[Instruction]]:
 def code_of(cubin: bytes) -> bytes:
     sections, size, count = FILE.unpack_from(cubin)
     headers = (SECTION.unpack_from(cubin, sections + size * number) for number in range(count))
-    (code,) = [
-        cubin[offset : offset + length]
-        for _, _, flags, _, offset, length, *_ in headers
-        if flags & EXECUTABLE
-    ]
+    ((offset, length),) = [header[4:6] for header in headers if header[2] & EXECUTABLE]
+    code = cubin[offset : offset + length]
     assert code
     return code
 
@@ -68,7 +65,6 @@ def run(tool: str, *options: str, content: bytes) -> str:
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()
-        done = subprocess.run(
-            [str(TOOLS / tool), *options, file.name], capture_output=True, text=True, check=True
-        )
+        command = [str(TOOLS / tool), *options, file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr

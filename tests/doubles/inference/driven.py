@@ -109,9 +109,8 @@ class MemoryRunner:
         for kind, window in enumerate(self.windows):
             first = 0 if window is None else max(0, part.start - window + 1)
             for at in range(first + 1, end):
-                assert self._at(part, kind, at)[1] == self._at(part, kind, at - 1)[0], (
-                    "a block is not its own"
-                )
+                before = self._at(part, kind, at - 1)[0]
+                assert self._at(part, kind, at)[1] == before, "a block is not its own"
 
     def _sample(self, part: StepPart, tokens: list[int], pasts: list[int]) -> Outcome:
         sampled: list[Sampled] = []
@@ -200,9 +199,8 @@ class Driven:
         assert self.loop.take_in_news()
         continued = self.loop.turn()
         self.cache.check_integrity(self.scheduler.running)
-        assert (
-            len(self.scheduler.running) + len(self.scheduler._slots) == self.scheduler.limits.max_concurrent
-        )
+        scheduler = self.scheduler
+        assert len(scheduler.running) + len(scheduler._slots) == scheduler.limits.max_concurrent
         return continued
 
     def leave(self, client: Client) -> None:
@@ -226,19 +224,13 @@ def tight_blocks(
 ) -> list[int]:
     """Of each kind of layer: enough for one whole context or the running windows, and `spare` more."""
     plenty = plan_memory(kinds, 1 << 40, context=context, may_shorten=False, limits=limits, block_size=size)
-    windows = limits.max_concurrent + 3, limits.chunk // size
-    return [
-        min(
-            count,
-            spare
-            + (
-                3 + context // size
-                if kind.window is None
-                else windows[0] * (kind.window // size + 3) + windows[1]
-            ),
-        )
-        for count, kind in zip(plenty.blocks, kinds, strict=True)
-    ]
+    running, chunk = limits.max_concurrent + 3, limits.chunk // size
+
+    def least(window: int | None) -> int:
+        return 3 + context // size if window is None else running * (window // size + 3) + chunk
+
+    pairs = zip(plenty.blocks, kinds, strict=True)
+    return [min(count, spare + least(kind.window)) for count, kind in pairs]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -13,28 +14,41 @@ from torch import Tensor
 from inference.config import ModelConfig
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
+_LAYER = json.loads("""{
+    "attention_bias": false, "head_dim": 8, "hidden_act": "silu", "intermediate_size": 48, "mlp_bias": false,
+    "max_position_embeddings": 1024, "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 1,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-5
+}""")
+_SPECULATORS = json.loads("""{
+    "architectures": ["Eagle3Speculator"], "norm_before_fc": true, "norm_before_residual": true,
+    "speculators_config": {
+        "algorithm": "eagle3", "default_proposal_method": "greedy",
+        "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
+        "verifier": {"architectures": ["GptOssForCausalLM"], "name_or_path": "openai/gpt-oss-20b"}
+    },
+    "speculators_model_type": "eagle3", "target_hidden_size": null
+}""")
+_LLAMA = json.loads("""{
+    "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": null,
+    "eagle_config": {
+        "eagle_aux_hidden_state_layer_ids": [1, 2, 3], "use_aux_hidden_state": true,
+        "use_input_layernorm_in_first_layer": true, "use_last_layernorm": true, "use_mtp_layernorm": false,
+        "next_layer_regular": true, "parallel_draft_step": 1
+    },
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 32
+    }
+}""")
+
 
 def speculators_config(model: ModelConfig, draft_vocab: int = 40, **changes: Any) -> dict[str, Any]:
     """As in RedHatAI/gpt-oss-20b-speculator.eagle3, scaled down."""
-    return {
-        "architectures": ["Eagle3Speculator"],
-        "draft_vocab_size": draft_vocab,
-        "eagle_aux_hidden_state_layer_ids": [1, 2, model.layers],
-        "norm_before_fc": True,
-        "norm_before_residual": True,
-        "speculators_config": {
-            "algorithm": "eagle3",
-            "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
-            "verifier": {"architectures": ["GptOssForCausalLM"], "name_or_path": "openai/gpt-oss-20b"},
-        },
-        "speculators_model_type": "eagle3",
-        "target_hidden_size": None,
-        "transformer_layer_config": {
-            **layer_config(model),
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
-        },
-    } | changes
+    rope = {"rope_type": "default", "rope_theta": 10_000.0}
+    layer = {**layer_config(model), "rope_parameters": rope}
+    states = {"draft_vocab_size": draft_vocab, "eagle_aux_hidden_state_layer_ids": [1, 2, model.layers]}
+    return copy.deepcopy(_SPECULATORS) | states | {"transformer_layer_config": layer} | changes
 
 
 def changed_layer(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -43,46 +57,11 @@ def changed_layer(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def llama_config(model: ModelConfig, **changes: Any) -> dict[str, Any]:
     """As in nvidia/gpt-oss-120b-Eagle3-long-context, scaled down: without a vocabulary of its own."""
-    return {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "draft_vocab_size": None,
-        "eagle_config": {
-            "eagle_aux_hidden_state_layer_ids": [1, 2, 3],
-            "use_aux_hidden_state": True,
-            "use_input_layernorm_in_first_layer": True,
-            "use_last_layernorm": True,
-            "use_mtp_layernorm": False,
-            "next_layer_regular": True,
-            "parallel_draft_step": 1,
-        },
-        **layer_config(model),
-        "rope_theta": 500_000.0,
-        "rope_scaling": {
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "high_freq_factor": 4.0,
-            "low_freq_factor": 1.0,
-            "original_max_position_embeddings": 32,
-        },
-    } | changes
+    return copy.deepcopy(_LLAMA) | layer_config(model) | changes
 
 
 def layer_config(model: ModelConfig) -> dict[str, Any]:
-    return {
-        "attention_bias": False,
-        "head_dim": 8,
-        "hidden_act": "silu",
-        "hidden_size": model.hidden,
-        "intermediate_size": 48,
-        "max_position_embeddings": 1024,
-        "mlp_bias": False,
-        "model_type": "llama",
-        "num_attention_heads": 4,
-        "num_hidden_layers": 1,
-        "num_key_value_heads": 2,
-        "rms_norm_eps": 1e-5,
-        "vocab_size": model.vocab_size,
-    }
+    return _LAYER | {"hidden_size": model.hidden, "vocab_size": model.vocab_size}
 
 
 def write_head(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> Path:
@@ -102,22 +81,18 @@ def random_tensors(config: dict[str, Any], seed: int = 7) -> dict[str, Tensor]:
     hidden, inner, size = layer["hidden_size"], layer["intermediate_size"], layer["head_dim"]
     wide, kv = layer["num_attention_heads"] * size, layer["num_key_value_heads"] * size
     taken = own.get("target_hidden_size") or hidden
+    attended = (("q", wide), ("k", kv), ("v", kv))
     shapes: dict[str, tuple[int, ...]] = {
-        f"{at}self_attn.q_proj.weight": (wide, 2 * hidden),
-        f"{at}self_attn.k_proj.weight": (kv, 2 * hidden),
-        f"{at}self_attn.v_proj.weight": (kv, 2 * hidden),
+        **{f"{at}self_attn.{part}_proj.weight": (n, 2 * hidden) for part, n in attended},
         f"{at}self_attn.o_proj.weight": (hidden, wide),
-        f"{at}mlp.gate_proj.weight": (inner, hidden),
-        f"{at}mlp.up_proj.weight": (inner, hidden),
+        **{f"{at}mlp.{part}_proj.weight": (inner, hidden) for part in ("gate", "up")},
         f"{at}mlp.down_proj.weight": (hidden, inner),
-        **{
-            f"{at}{name}.weight": (hidden,)
-            for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")
-        },
+        **{f"{at}{name}.weight": (hidden,) for name in ("input_layernorm", "hidden_norm")},
+        f"{at}post_attention_layernorm.weight": (hidden,),
         "norm.weight": (hidden,),
     }
     if layer["attention_bias"]:
-        shapes |= {f"{at}self_attn.{part}_proj.bias": (n,) for part, n in (("q", wide), ("k", kv), ("v", kv))}
+        shapes |= {f"{at}self_attn.{part}_proj.bias": (n,) for part, n in attended}
     count = len(own.get("eagle_aux_hidden_state_layer_ids") or (0, 0, 0))
     if own.get("use_aux_hidden_state", True):
         shapes["fc.weight"] = (hidden, count * taken)
@@ -160,25 +135,14 @@ def write_right_head(folder: Path, checkpoint: Path, known: int | None = None) -
     model = json.loads((checkpoint / "config.json").read_text("utf-8"))
     weights = load_file(checkpoint / "model.safetensors")
     hidden = model["hidden_size"]
-    config = {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "attention_bias": False,
-        "draft_vocab_size": known,
-        "eagle_aux_hidden_state_layer_ids": [0, 1, 2],
-        "head_dim": 8,
-        "hidden_act": "silu",
-        "hidden_size": hidden,
-        "intermediate_size": 16,
-        "layer_types": ["sliding_attention"],
-        "num_attention_heads": hidden // 8,
-        "num_hidden_layers": 1,
-        "norm_before_residual": True,
-        "num_key_value_heads": hidden // 8,
-        "rms_norm_eps": model["rms_norm_eps"],
-        "rope_theta": 10_000.0,
-        "sliding_window": 1,
-        "vocab_size": model["vocab_size"],
-    }
+    heads = hidden // 8
+    config = _LAYER | {
+        "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": known,
+        "eagle_aux_hidden_state_layer_ids": [0, 1, 2], "hidden_size": hidden, "intermediate_size": 16,
+        "num_attention_heads": heads, "num_key_value_heads": heads, "layer_types": ["sliding_attention"],
+        "sliding_window": 1, "norm_before_residual": True, "rms_norm_eps": model["rms_norm_eps"],
+        "rope_theta": 10_000.0, "vocab_size": model["vocab_size"],
+    }  # fmt: skip
     named = random_tensors(config)
     whole = torch.eye(hidden)
     named |= {

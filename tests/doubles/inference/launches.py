@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,9 +68,7 @@ class Notes:
 def noted(case: str, kernel: JITFunction[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
     options = tuple((name, kwargs.pop(name)) for name in OPTIONS if name in kwargs)
     given = dict(zip(kernel.arg_names, args, strict=False)) | kwargs
-    assert given.keys() == set(kernel.arg_names), (
-        f"{kernel.fn.__name__}: {given.keys() ^ set(kernel.arg_names)}"
-    )
+    assert not (wrong := given.keys() ^ set(kernel.arg_names)), f"{kernel.fn.__name__}: {wrong}"
     declared = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
     signature, constants, aligned = {}, {}, []
     for name in kernel.arg_names:
@@ -87,14 +85,8 @@ def noted(case: str, kernel: JITFunction[Any], args: tuple[Any, ...], kwargs: di
                 aligned.append(name)
         else:
             signature[name] = "fp32"
-    return Launch(
-        case.partition(" ")[0],
-        kernel,
-        tuple(signature.items()),
-        tuple(constants.items()),
-        tuple(aligned),
-        options,
-    )
+    tables = tuple(signature.items()), tuple(constants.items())
+    return Launch(case.partition(" ")[0], kernel, *tables, tuple(aligned), options)
 
 
 def compiled(launch: Launch) -> CompiledKernel:
@@ -140,7 +132,7 @@ def main() -> None:
             case.run()
     largest, only = "--largest" in sys.argv, [word for word in sys.argv[1:] if word != "--largest"]
     noted = largest_of(notes.launches) if largest else notes.launches
-    launches = list(chosen(noted, only))
+    launches = [launch for launch in noted if not only or launch.case in only]
     binaries = {alike: compiled(alike) for alike in map(without_case, launches)}
     codes = instructions_of(binary.asm["cubin"] for binary in binaries.values())
     made = {
@@ -163,10 +155,6 @@ def largest_of(launches: Iterable[Launch]) -> list[Launch]:
         kind = next((kind for kind in ("fp8_", "scaled_") if launch.case.startswith(kind)), "bf16")
         last[launch.kernel, kind, dict(launch.constants).get("SHARERS", 0) > 0] = launch
     return list(last.values())
-
-
-def chosen(launches: Iterable[Launch], only: list[str]) -> Iterator[Launch]:
-    return (launch for launch in launches if not only or launch.case in only)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Writes checkpoints with random weights, of any shape and in every layout that the loader reads.
 
-Takes a folder, a config and a seed; writes config.json and safetensors files. The same seed gives the same
-weights in every layout, so that tests can compare the layouts. Sinks, biases and norms are random too, so
-that no zero or one hides a mistake. It must not know how checkpoints are used.
+The same seed gives the same weights in every layout, so that tests can compare the layouts. Sinks, biases
+and norms are random too, so that no zero or one hides a mistake.
 """
 
 from __future__ import annotations
@@ -74,10 +73,8 @@ def _weights(config: ModelConfig, seed: int, experts: ExpertKind) -> Iterator[tu
         yield at + "mlp.norm.scale", 1 + draw.normal(hidden, scale=0.1)
         yield at + "mlp.gate.weight", draw.normal(config.experts, hidden, scale=hidden**-0.5)
         yield at + "mlp.gate.bias", draw.normal(config.experts, scale=0.3)
-        for name, rows, columns in (
-            ("mlp1", 2 * config.intermediate, hidden),
-            ("mlp2", hidden, config.intermediate),
-        ):
+        products = ("mlp1", 2 * config.intermediate, hidden), ("mlp2", hidden, config.intermediate)
+        for name, rows, columns in products:
             yield from draw.expert(f"{at}mlp.{name}_weight", (config.experts, rows, columns), experts)
             yield f"{at}mlp.{name}_bias", draw.normal(config.experts, rows, scale=0.1)
     yield "norm.scale", 1 + draw.normal(hidden, scale=0.1)
@@ -160,53 +157,46 @@ def _save(path: Path, named: dict[str, Tensor], shards: int) -> None:
 
 def _shared_json(config: ModelConfig) -> dict[str, Any]:
     return {
-        "num_hidden_layers": config.layers,
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden,
-        "intermediate_size": config.intermediate,
-        "swiglu_limit": config.swiglu_limit,
-        "head_dim": config.head_dim,
-        "num_attention_heads": config.heads,
-        "num_key_value_heads": config.kv_heads,
-        "sliding_window": config.sliding_window,
+        "num_hidden_layers": config.layers, "vocab_size": config.vocab_size, "hidden_size": config.hidden,
+        "intermediate_size": config.intermediate, "swiglu_limit": config.swiglu_limit,
+        "head_dim": config.head_dim, "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads, "sliding_window": config.sliding_window,
         "rope_theta": config.rope.theta,
-    }
+    }  # fmt: skip
 
 
 def _original_json(config: ModelConfig) -> dict[str, Any]:
+    rope = config.rope
     return _shared_json(config) | {
-        "num_experts": config.experts,
-        "experts_per_token": config.experts_per_token,
-        "initial_context_length": config.rope.original_context,
-        "rope_scaling_factor": config.rope.factor,
-        "rope_ntk_alpha": config.rope.beta_slow,
-        "rope_ntk_beta": config.rope.beta_fast,
-    }
+        "num_experts": config.experts, "experts_per_token": config.experts_per_token,
+        "initial_context_length": rope.original_context, "rope_scaling_factor": rope.factor,
+        "rope_ntk_alpha": rope.beta_slow, "rope_ntk_beta": rope.beta_fast,
+    }  # fmt: skip
 
 
 def hugging_face_json(config: ModelConfig, experts: ExpertKind) -> dict[str, Any]:
+    rope = config.rope
+    kinds = {True: "sliding_attention", False: "full_attention"}
     raw = _shared_json(config) | {
         "architectures": ["GptOssForCausalLM"],
         "model_type": "gpt_oss",
+        "torch_dtype": "bfloat16",
         "num_local_experts": config.experts,
         "num_experts_per_tok": config.experts_per_token,
-        "layer_types": [
-            "sliding_attention" if sliding else "full_attention" for sliding in config.sliding_layers
-        ],
+        "layer_types": [kinds[sliding] for sliding in config.sliding_layers],
         "rope_scaling": {
             "rope_type": "yarn",
-            "factor": config.rope.factor,
-            "beta_fast": config.rope.beta_fast,
-            "beta_slow": config.rope.beta_slow,
-            "original_max_position_embeddings": config.rope.original_context,
-            "truncate": config.rope.truncate,
+            "factor": rope.factor,
+            "truncate": rope.truncate,
+            "beta_fast": rope.beta_fast,
+            "beta_slow": rope.beta_slow,
+            "original_max_position_embeddings": rope.original_context,
         },
         "max_position_embeddings": config.context_length,
-        "attention_bias": True,
         "rms_norm_eps": config.norm_eps,
+        "attention_bias": True,
         "hidden_act": "silu",
         "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
     }
     if config.vocab_size > max(STOP_IDS):
         raw |= {"eos_token_id": STOP_IDS[0], "pad_token_id": PADDING}

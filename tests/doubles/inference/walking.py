@@ -68,24 +68,13 @@ def walking_model(config: ModelConfig, device: torch.device) -> tuple[GptOss, Wa
 def head_shape(model: ModelConfig, draft_vocab: int = 32_000) -> DraftConfig:
     """As heads of the `speculators` package are for the 20b: attention like the model's, a small MLP."""
     return DraftConfig(
-        hidden=model.hidden,
-        intermediate=model.hidden,
-        heads=model.heads,
-        kv_heads=model.kv_heads,
-        head_dim=model.head_dim,
-        vocab_size=model.vocab_size,
-        draft_vocab=min(draft_vocab, model.vocab_size),
-        target_hidden=model.hidden,
+        hidden=model.hidden, intermediate=model.hidden, heads=model.heads, kv_heads=model.kv_heads,
+        head_dim=model.head_dim, vocab_size=model.vocab_size, target_hidden=model.hidden,
+        draft_vocab=min(draft_vocab, model.vocab_size), window=None, norm_eps=1e-5, attention_bias=False,
         states=(1, model.layers // 2, model.layers - 1) if model.layers > 3 else (0, 1, 2),
-        rope=RopeConfig(theta=500_000.0, factor=1.0),
-        norm_eps=1e-5,
-        window=None,
-        attention_bias=False,
-        norm_before_residual=True,
-        norm_before_fc=False,
-        norm_each_state=False,
-        carries_normed=False,
-    )
+        rope=RopeConfig(theta=500_000.0, factor=1.0), norm_before_residual=True, norm_before_fc=False,
+        norm_each_state=False, carries_normed=False,
+    )  # fmt: skip
 
 
 class KnowingHead(DraftHead):
@@ -136,18 +125,11 @@ def random_draft_weights(config: DraftConfig, model: GptOss) -> DraftWeights:
     hidden, wide = config.hidden, config.heads * config.head_dim
     assert config.draft_vocab is not None
     given = {
-        "fc": rows(hidden, 3 * config.target_hidden),
-        "state_norms": (),
-        "token_norm": norm(),
-        "feature_norm": norm(),
-        "q": rows(wide, 2 * hidden),
-        "kv": rows(2 * config.kv_heads * config.head_dim, 2 * hidden),
-        "out": rows(hidden, wide),
-        "mlp_norm": norm(),
-        "gate_up": rows(2 * config.intermediate, hidden),
-        "down": rows(hidden, config.intermediate),
-        "norm": norm(),
-        "head": rows(config.draft_vocab, hidden),
+        "fc": rows(hidden, 3 * config.target_hidden), "state_norms": (),
+        **{name: norm() for name in ("token_norm", "feature_norm", "mlp_norm", "norm")},
+        "q": rows(wide, 2 * hidden), "kv": rows(2 * config.kv_heads * config.head_dim, 2 * hidden),
+        "out": rows(hidden, wide), "gate_up": rows(2 * config.intermediate, hidden),
+        "down": rows(hidden, config.intermediate), "head": rows(config.draft_vocab, hidden),
         "ids": torch.arange(config.draft_vocab, device=model.device),
-    }
+    }  # fmt: skip
     return DraftWeights(**{field.name: given.get(field.name) for field in fields(DraftWeights)})

@@ -1,9 +1,8 @@
-"""`subprocess.Popen` for the command and for scripts, without the seconds that their imports take.
+"""`subprocess.Popen` for the command, without the seconds that its imports take.
 
-`Command(words)` is `Popen([python, "-m", "gpt_oss_server", *words])`, and `Script(path)` is
-`Popen([python, path])`: a process of its own with its own arguments, environment, descriptors and signals.
-Where it can be, it is forked from a process that has made the imports (`nursery`); otherwise, and with
-`fresh=True`, Python starts as a user's does.
+`Command(words)` is `Popen([python, "-m", "gpt_oss_server", *words])`: a process of its own with its own
+arguments, environment, descriptors and signals. Where it can be, it is forked from a process that has made
+the imports (`nursery`); otherwise, and with `fresh=True`, Python starts as a user's does.
 """
 
 from __future__ import annotations
@@ -25,57 +24,34 @@ from tests.doubles.processes.nursery import take_terminal
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "gpt_oss_server")
 # Python, and what it imports, reads other variables only once.
-_READ_WHILE_IT_RUNS = (
-    "GPT_OSS_SERVER_",
-    "OPENAI_",
-    "TOUR_",
-    "XDG_",
-    "PYTEST_",
-    "EXA_API_KEY",
-    "PATH",
-    "TERM",
-    "COLUMNS",
-    "NO_COLOR",
-    "SSL_CERT_",
-    # Loading torch sets these, in this process at any time; the nursery has loaded it.
-    "OMP_WAIT_POLICY",
-    "GOMP_SPINCOUNT",
-)
+_READ_WHILE_IT_RUNS = ("GPT_OSS_SERVER_", "OPENAI_", "TOUR_", "XDG_", "PYTEST_", "EXA_API_KEY", "PATH")
+_READ_WHILE_IT_RUNS += ("TERM", "COLUMNS", "NO_COLOR", "SSL_CERT_")
+# Loading torch sets these, in this process at any time; the nursery has loaded it.
+_READ_WHILE_IT_RUNS += ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 
-class _Forked(subprocess.Popen[AnyStr]):
+class Command(subprocess.Popen[AnyStr]):
     """Overrides how `Popen` starts a process and how it waits for one."""
 
     def __init__(
         self,
-        start: Sequence[str],
-        arguments: Sequence[str],
+        words: Sequence[str],
         *,
-        nursery: str,
-        imports: Path | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         fresh: bool = False,
         takes_terminal: bool = False,
         **options: Any,
     ) -> None:
-        """`start` is what starts a fresh Python; a forked one gets `arguments` as `sys.argv`.
-
-        It imports from the folder `imports` first, or from its working folder.
-        """
         environment = dict(os.environ if env is None else env)
-        folder = os.path.abspath(cwd or ".")
-        self._nursery = None if fresh else _nursery_for(nursery, environment)
-        self._request = {
-            "arguments": list(arguments),
-            "imports": str(imports or folder),
-            "folder": folder,
-            "takes_terminal": takes_terminal,
-        }
+        self._nursery = None if fresh else _nursery_for(environment)
+        arguments = [str(ROOT / "gpt_oss_server" / "__main__.py"), *words]
+        self._request = {"arguments": arguments, "folder": os.path.abspath(cwd or ".")}
+        self._request["takes_terminal"] = takes_terminal
         self._reports: socket.socket | None = None
         if takes_terminal and self._nursery is None:
             options.update(start_new_session=True, preexec_fn=take_terminal)
-        super().__init__(start, env=environment, cwd=cwd, **options)
+        super().__init__([*COMMAND, *words], env=environment, cwd=cwd, **options)
 
     def _execute_child(self, *given: Any) -> None:
         if self._nursery is None:
@@ -116,41 +92,23 @@ class _Forked(subprocess.Popen[AnyStr]):
         return self.returncode
 
 
-class Command(_Forked[AnyStr]):
-    def __init__(self, words: Sequence[str], **options: Any) -> None:
-        arguments = [str(ROOT / "gpt_oss_server" / "__main__.py"), *words]
-        super().__init__([*COMMAND, *words], arguments, nursery="command", **options)
-
-
-class Script(_Forked[AnyStr]):
-    def __init__(self, path: Path, **options: Any) -> None:
-        arguments = [str(path)]
-        super().__init__(
-            [sys.executable, *arguments], arguments, nursery="script", imports=path.parent, **options
-        )
-
-
-def _nursery_for(kind: str, environment: Mapping[str, str]) -> socket.socket | None:
+def _nursery_for(environment: Mapping[str, str]) -> socket.socket | None:
     """None where the run needs a Python of its own."""
     if not hasattr(os, "pidfd_open"):
         return None
-    control, its_environment = _nursery(kind)
-    differing = {
-        name
-        for name in environment.keys() | its_environment.keys()
-        if environment.get(name) != its_environment.get(name)
-    }
+    control, its_environment = _nursery()
+    differing = {name for name, _ in environment.items() ^ its_environment.items()}
     return control if all(name.startswith(_READ_WHILE_IT_RUNS) for name in differing) else None
 
 
 @cache
-def _nursery(kind: str) -> tuple[socket.socket, Mapping[str, str]]:
+def _nursery() -> tuple[socket.socket, Mapping[str, str]]:
     """One for all tests of this process: the socket that requests go to, and its environment."""
     environment = dict(os.environ)
     control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its_end:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.doubles.processes.nursery", str(its_end.fileno()), kind],
+            [sys.executable, "-m", "tests.doubles.processes.nursery", str(its_end.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[its_end.fileno()],
             cwd=ROOT,

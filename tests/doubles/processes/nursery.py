@@ -1,8 +1,8 @@
-"""Forks for each run of what it has imported: `python -m` this with the number of a socket and what to run.
+"""Forks for each run of the command, whose imports it has made: `python -m` this with the number of a socket.
 
-That is `command`, or `script` for a client's. Takes requests over the socket: `sys.argv`, the folder of
-imports, environment, folder and the descriptors of a run. Returns, on each run's own socket, its process id
-and, at its end, its status as `os.waitpid` gives it. A run is a process of its own; only its imports are not.
+Takes requests over the socket: `sys.argv`, environment, folder and the descriptors of a run. Returns, on each
+run's own socket, its process id and, at its end, its status as `os.waitpid` gives it. A run is a process of
+its own; only its imports are not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import importlib
 import io
 import json
 import os
-import runpy
 import selectors
 import signal
 import socket
@@ -56,17 +55,12 @@ _TORCH_MODULES = (
     "inference.tiny",
     "safetensors.torch",
 )
-# What a client of the SDK imports, in part with its first request.
-_CLIENT_MODULES = (
-    "openai",
-    *(f"openai.resources.{each}" for each in ("chat", "containers", "conversations", "models", "responses")),
-)
 
 
 def main() -> int:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, whose end ends this process
-    run = _RUNS[sys.argv[2]]()
+    run = _command()
     gc.freeze()
     if _fork_on_request(control):
         end_with(run)
@@ -85,19 +79,6 @@ def _command() -> Callable[[], int]:
     load_encoding()
     inference.load("scripted:examples/script.json")  # has a vocabulary of its own
     return command
-
-
-def _script() -> Callable[[], int]:
-    _import(_CLIENT_MODULES)
-
-    def script() -> int:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        return 0
-
-    return script
-
-
-_RUNS = {"command": _command, "script": _script}
 
 
 def end_with(run: Callable[[], int]) -> NoReturn:
@@ -193,7 +174,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = request["arguments"]
-    sys.path[0] = request["imports"]
+    sys.path[0] = request["folder"]
     sys.stdin = sys.__stdin__ = _stream(sys.stdin, 0)
     sys.stdout = sys.__stdout__ = _stream(sys.stdout, 1)
     sys.stderr = sys.__stderr__ = _stream(sys.stderr, 2)

@@ -2,9 +2,8 @@
 
     python tests/doubles/published/extract.py openapi.yaml
 
-The document (https://github.com/openai/openai-openapi, MIT; the extract is from f85dbe2, August 2026) has
-three megabytes. The extract keeps only the schemas for this server's answers, without descriptions and
-examples.
+The extract (of https://github.com/openai/openai-openapi, MIT, at f85dbe2, August 2026) keeps only the schemas
+for this server's answers, without descriptions and examples.
 """
 
 from __future__ import annotations
@@ -15,22 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOTS = (
-    "Response",
-    "ResponseStreamEvent",
-    "ResponseItemList",
-    "ResponseWsError",
-    "TokenCountsResource",
-    "CompactResource",
-    "ConversationResource",
-    "ConversationItemList",
-    "DeletedConversationResource",
-    "CreateChatCompletionResponse",
-    "CreateChatCompletionStreamResponse",
-    "CreateCompletionResponse",
-    "ListModelsResponse",
-    "ErrorResponse",
-)
+ROOTS = [
+    "Response", "ResponseStreamEvent", "ResponseItemList", "ResponseWsError", "TokenCountsResource",
+    "CompactResource", "ErrorResponse", "ConversationResource", "ConversationItemList",
+    "DeletedConversationResource", "CreateChatCompletionResponse", "CreateChatCompletionStreamResponse",
+    "CreateCompletionResponse", "ListModelsResponse",
+]  # fmt: skip
 _PROSE = {"description", "example", "examples", "title", "externalDocs"}
 _NAMES = {"properties", "patternProperties", "mapping"}  # whose keys are names, not keywords
 
@@ -60,7 +49,7 @@ def bare(schema: Any, *, names: bool = False) -> Any:
 def extract(document: Any) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     found: set[str] = set()
-    waiting = list(ROOTS)
+    waiting = ROOTS[:]
     while waiting:
         name = waiting.pop()
         if name not in found:
@@ -73,9 +62,7 @@ if __name__ == "__main__":
     import yaml  # not needed for the tests
 
     document = yaml.load(Path(sys.argv[1]).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    lines = [
-        f"{json.dumps(name)}:{json.dumps(schema, separators=(',', ':'))}"
-        for name, schema in extract(document).items()
-    ]
+    pairs = extract(document).items()
+    lines = [f"{json.dumps(name)}:{json.dumps(schema, separators=(',', ':'))}" for name, schema in pairs]
     target = Path(__file__).with_name("schemas.json")
     target.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

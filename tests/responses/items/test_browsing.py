@@ -12,16 +12,20 @@ import pytest
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.tools.shelf import Shelf
 from tools.browser.backends.base import SearchHit, SearchRequest
+from tools.tool import Declaration
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
@@ -161,3 +165,46 @@ async def test_resent_calls_are_rendered_as_the_model_wrote_them(browsing: Brows
     odd: list[dict[str, Any]] = [{}, {"type": "search", "query": 5}, {"type": "open_page", "url": None}]
     items = [{"type": "web_search_call", "id": "ws_1", "status": "failed", "action": each} for each in odd]
     assert "to=browser.open code<|message|>{}<|call|>" in (await service.render(LOCAL, {"input": items})).text
+
+
+BROWSER = Declaration("browser", "", ())
+
+
+def resumed(encoding: Encoding, *segments: Segment, **more: Any) -> dict[str, Any]:
+    hosted = HostedTools(Kinds.of(), **more)
+    hosted.resume_from(segments, encoding)
+    return dict(hosted.progress.resumed)
+
+
+def first_cursor(encoding: Encoding, *segments: Segment) -> int:
+    more: dict[str, Any] = {"declarations": (BROWSER,), "options": {"browser": {"filters": {}}}}
+    return int(resumed(encoding, *segments, **more)["browser"]["first_cursor"])
+
+
+@pytest.mark.parametrize("newest", [0, 7, 42, 999, 123_456, 999_999_999])
+def test_a_session_begins_after_the_newest_cursor(encoding: Encoding, newest: int) -> None:
+    renderer = Renderer(encoding)
+    results = [
+        renderer.tool_result(f"browser.{name}", f"[{cursor}] A page\nIts text", channel="analysis")
+        for name, cursor in (("search", 0), ("open", newest), ("find", newest // 2))
+    ]
+    assert first_cursor(encoding, renderer.user("Hi"), *results, renderer.answer("So.")) == newest + 1
+
+
+def test_only_results_of_the_browser_count(encoding: Encoding) -> None:
+    renderer = Renderer(encoding)
+    spelt = "<|start|>browser.search to=assistant<|channel|>analysis<|message|>[9] A page"
+    others = [
+        renderer.user(spelt),
+        renderer.answer("[8] is a note"),
+        renderer.tool_result("functions.search", "[7] a hit"),
+        renderer.tool_result("browser.open", "There is no cursor 6: [6]", channel="analysis"),
+        renderer.tool_result("browser.open", "[1234567890] is too long a number", channel="analysis"),
+    ]
+    assert first_cursor(encoding, *others) == 0
+    assert first_cursor(encoding) == 0
+
+
+def test_without_a_browser_no_cursor_is_set(encoding: Encoding) -> None:
+    result = Renderer(encoding).tool_result("browser.open", "[3] A page", channel="analysis")
+    assert not resumed(encoding, result)

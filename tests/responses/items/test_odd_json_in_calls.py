@@ -42,9 +42,7 @@ WRITTEN: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tool", "turn"), WRITTEN)
-async def test_it_ends_is_stored_and_can_be_streamed(
-    encoding: Encoding, tmp_path: Path, tool: dict[str, Any], turn: str
-) -> None:
+async def test_it_ends_and_can_be_streamed(encoding: Encoding, tmp_path: Path, tool: Any, turn: str) -> None:
     service = browsing_service(tmp_path, scripted(turn, FINAL), encoding=encoding)
     for limit in (None, 200):
         run = await service.start(LOCAL, {"input": "Hi", "tools": [tool], "max_output_tokens": limit})

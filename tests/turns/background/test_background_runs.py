@@ -55,11 +55,8 @@ class CountingRun:
         return {"type": "event", "sequence_number": self._made - 1, "text": self._text}
 
 
-def runs(
-    *, max_running: int = 8, max_bytes: int = 2**20, max_age: float = 600.0
-) -> BackgroundRuns[CountingRun]:
-    logs = MemoryEventLogs(max_bytes=max_bytes, max_age=max_age)
-    return BackgroundRuns(encode, logs, max_running=max_running)
+def runs(*, max_running: int = 8, **bounds: Any) -> BackgroundRuns[CountingRun]:
+    return BackgroundRuns(encode, MemoryEventLogs(**bounds), max_running=max_running)
 
 
 def bytes_of(background: BackgroundRuns[CountingRun]) -> int:
@@ -119,19 +116,22 @@ async def test_a_run_continues_without_readers() -> None:
     assert await background.logs.open("run") is log
 
 
+@pytest.mark.parametrize("here", [True, False], ids=["here", "by another process"])
 @pytest.mark.parametrize("after_ticks", range(12))
-async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks: int) -> None:
+async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks: int, here: bool) -> None:
     background = runs()
     log = await background.start(run := CountingRun("run", 1_000))
     reader = asyncio.create_task(read(log))
     for _ in range(after_ticks):
         await asyncio.sleep(0)
-    await background.stop("run")
+    await (background.stop("run") if here else background.logs.request_cancel("run"))
     got = await asyncio.wait_for(reader, 5)
     assert got == expected(0, len(got))
     assert 1 <= len(got) < 1_000
     assert not run.open
     assert run.ending
+    if not here:
+        await until(lambda: background.running("run") is None)
     assert background.running("run") is None
     await background.stop("run")
 
@@ -225,10 +225,9 @@ class Slow(CountingRun):
 async def test_a_run_that_is_stopped_twice_is_cancelled_once() -> None:
     background = runs()
     await background.start(run := Slow("run", 1))
-    stopping = [asyncio.create_task(background.stop("run"))]
+    first = asyncio.create_task(background.stop("run"))
     await asyncio.sleep(0.01)
-    stopping.append(asyncio.create_task(background.stop("run")))
-    await asyncio.gather(*stopping)
+    await asyncio.gather(first, background.stop("run"))
     assert run.cancellations == 1
     assert background.running("run") is None
 
@@ -246,23 +245,6 @@ async def test_closing_waits_for_all_runs_concurrently(monkeypatch: pytest.Monke
         await background.start(Slow(str(number), 1))
     await background.close()
     assert not any(background.running(str(number)) for number in range(3))
-
-
-@pytest.mark.parametrize("after_ticks", range(12))
-async def test_a_cancellation_by_another_process_stops_the_run_at_its_next_events(
-    after_ticks: int,
-) -> None:
-    background = runs()
-    log = await background.start(run := CountingRun("run", 1_000))
-    for _ in range(after_ticks):
-        await asyncio.sleep(0)
-    await background.logs.request_cancel("run")
-    got = await asyncio.wait_for(read(log), 5)
-    assert got == expected(0, len(got))
-    assert 1 <= len(got) < 1_000
-    assert not run.open
-    assert run.ending
-    await until(lambda: background.running("run") is None)
 
 
 async def test_stopping_a_run_of_another_process_marks_its_log() -> None:
