@@ -240,8 +240,6 @@ def test_the_picture_shows_an_answer_with_its_tokens(opened: Opened, shots: Path
     assert (shots / "playground.png").stat().st_size < 300_000
 
 
-# The form of an answer
-
 SCHEMA = {
     "type": "object",
     "properties": {"tags": {"type": "array", "maxItems": 3, "items": {"$ref": "#/$defs/tag"}}},

@@ -60,9 +60,6 @@ class _Links(HTMLParser):
         self.inline_scripts += tag == "script" and "src" not in values
 
 
-# The playground's files
-
-
 def test_all_files_together_are_small() -> None:
     assert sum(len(file.plain) for file in static_files().values()) <= MOST_BYTES
 
@@ -147,9 +144,6 @@ def test_the_picture_of_the_readme_is_small() -> None:
     content = PICTURE.read_bytes()
     assert content.startswith(b"\x89PNG")
     assert len(content) < MOST_OF_A_PICTURE
-
-
-# The landing page and the API reference
 
 
 def test_web_off_removes_the_playground(without: httpx.Client) -> None:

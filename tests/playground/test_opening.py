@@ -102,9 +102,6 @@ def test_dropped_files_are_traces_conversations_or_attachments(opened: Opened) -
     page.get_by_role("alert").get_by_text("image.bin is not a text file").wait_for()
 
 
-# What the server stores
-
-
 def open_stored(page: Any, id_: str) -> None:
     press(page, "Open by id")
     page.get_by_label("Id of a response").fill(id_)
