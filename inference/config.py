@@ -1,8 +1,7 @@
-"""The shape of a gpt-oss model, read from either kind of config.json.
+"""The shape of a gpt-oss model, read from either kind of config.json: original/'s or Hugging Face's.
 
-Takes the parsed JSON of original/config.json or of a Hugging Face config.json and returns one frozen
-`ModelConfig`. It logs and ignores unknown keys: checkpoints gain keys all the time, and none has yet changed
-the arithmetic. It must not know tensors or weight files.
+It logs and ignores unknown keys: checkpoints gain keys all the time, and none has yet changed the arithmetic.
+It must not know tensors or weight files.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ Value = TypeVar("Value")
 VOCABULARY = 201_088
 LAST_SPECIAL_TOKEN = 200_012
 _LARGEST = 2**53
-# Keys that would change the arithmetic, with the only value that is implemented.
-ONLY_KNOWN = {"hidden_act": "silu", "quantization_config.quant_method": "mxfp4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +115,17 @@ class ModelConfig:
 
 
 def read_config(path: Path) -> ModelConfig:
+    parsed = read_object(path)
+    try:
+        config = parse_config(parsed)
+        check_vocabulary(config.vocab_size)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return config
+
+
+def read_object(path: Path) -> Mapping[str, Any]:
+    """The JSON object that a file holds. Raises `CheckpointError`."""
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -126,12 +134,7 @@ def read_config(path: Path) -> ModelConfig:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(parsed, Mapping):
         raise CheckpointError(f"{path} must hold a JSON object.")
-    try:
-        config = parse_config(parsed)
-        check_vocabulary(config.vocab_size)
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    return config
+    return parsed
 
 
 def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
@@ -161,9 +164,10 @@ def _check_known(fields: Fields) -> None:
         "hidden_act": fields.get("hidden_act"),
         "quantization_config.quant_method": quantization.get("quant_method"),
     }
-    for key, value in stated.items():
-        if value is not None and value != ONLY_KNOWN[key]:
-            raise CheckpointError(f"{key!r} is {value!r}; only {ONLY_KNOWN[key]!r} is supported.")
+    # They would change the arithmetic.
+    for (key, value), known in zip(stated.items(), ("silu", "mxfp4"), strict=True):
+        if value not in (None, known):
+            raise CheckpointError(f"{key!r} is {value!r}; only {known!r} is supported.")
 
 
 def _from_original(fields: Fields) -> ModelConfig:
@@ -221,10 +225,8 @@ def _common(fields: Fields) -> dict[str, Any]:
 
 
 def _hugging_face_rope(fields: Fields) -> tuple[RopeConfig, int]:
-    """The rope, and the context that it extends to.
-
-    Older files have `rope_scaling` and `rope_theta`, newer ones `rope_parameters`.
-    """
+    """The rope, and the context that it extends to. Older files have `rope_scaling` and `rope_theta`, newer
+    ones `rope_parameters`."""
     older, newer = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
     raw = {**newer, **older}
     theta = Fields(raw).number("rope_theta", fields.number("rope_theta", 150_000.0))

@@ -132,11 +132,9 @@ class Engine(Protocol):
         The first `anext` raises `ContextOverflow` if the prompt leaves no room for one token. Closing the
         generator (`aclose`) cancels: its slot is free within one token. Never blocks the event loop.
         """
-        ...
 
     async def close(self) -> None:
         """Frees everything. Running generations end with `EngineClosed`."""
-        ...
 
 
 @runtime_checkable
@@ -145,11 +143,9 @@ class Shared(Protocol):
 
     def check_room(self) -> None:
         """Raises `EngineBusy` if it would refuse a generation now."""
-        ...
 
     def measures(self) -> Mapping[str, float]:
         """By name: current numbers, and counts since the start."""
-        ...
 
 
 @runtime_checkable
@@ -157,11 +153,8 @@ class Checked(Protocol):
     """An engine may also offer this: it finds out whether it can generate."""
 
     async def check(self) -> None:
-        """Raises `EngineFailed`, with a sentence, if it cannot generate.
-
-        A server calls it every few seconds. It may sample a token if generations have failed.
-        """
-        ...
+        """Raises `EngineFailed`, with a sentence, if it cannot generate. A server calls it every few seconds.
+        It may sample a token if generations have failed."""
 
 
 class InferenceError(Exception):

@@ -7,15 +7,24 @@ failures in a row: a single request that no engine could serve must not look lik
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from inference.engine import EngineBusy, EngineClosed, EngineFailed, InferenceError, Sampling, Step
 
+logger = logging.getLogger(__name__)
+
 IN_A_ROW = 3
 SECONDS = 20.0  # for the token of a check, which may wait for other sequences
 _FIRST = -(2**31)  # a priority: the check starts before the requests that wait
 Generate = Callable[[Sequence[int], Sampling], AsyncGenerator[Step, None]]
+
+
+def as_failure(error: BaseException) -> EngineFailed:
+    """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
+    logger.error("A generation failed.", exc_info=error)
+    return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
 
 
 class Failures:

@@ -1,7 +1,6 @@
-"""Recognises checkpoints that are not gpt-oss in safetensors files, and states what they are.
+"""Recognises checkpoints that are not gpt-oss in safetensors files, and states what they are in a sentence.
 
-Takes a file, a folder, the names in a repo or a parsed config.json. Returns a sentence for the user, or None
-for anything that may be a checkpoint of gpt-oss. It reads no weights and imports no framework.
+None stands for anything that may be a checkpoint of gpt-oss. It reads no weights and imports no framework.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What an engine sees of a grammar: which tokens may come next.
 
-The caller makes a `Grammar` and passes it to `generate` in `Sampling.grammar`. An engine that enforces
-grammars (`EngineInfo.enforces_grammar`) starts it once per generation and requests a mask before every token.
-An engine must not know what a grammar is made of. An engine of another program cannot request masks: it takes
-the grammar as a text, if the grammar can be written in the notation that it reads (`EngineInfo.notation`).
+An engine that enforces grammars (`EngineInfo.enforces_grammar`) starts the one of `Sampling.grammar` once per
+generation and requests a mask before every token. An engine of another program takes the grammar as a text,
+if it can be written in the notation that it reads. An engine must not know what a grammar is made of.
 """
 
 from __future__ import annotations
@@ -24,15 +23,11 @@ class GrammarState(Protocol):
     """The position of one generation in its grammar. Used by one thread at a time."""
 
     def mask(self) -> bytes:
-        """One bit per token id, the lowest bit of the first byte for id 0: 1 if the token may come next.
-
-        Ids beyond its end may not. Raises `InferenceError` if the grammar cannot continue.
-        """
-        ...
+        """One bit per token id, the lowest bit of the first byte for id 0: 1 if the token may come next. Ids
+        beyond its end may not. Raises `InferenceError` if the grammar cannot continue."""
 
     def accept(self, token: int) -> None:
         """Records a sampled token. Raises `InferenceError` if it was not allowed."""
-        ...
 
 
 @runtime_checkable
@@ -42,7 +37,6 @@ class BatchedState(GrammarState, Protocol):
     @classmethod
     def masks(cls, states: Sequence[GrammarState]) -> list[bytes | Exception]:
         """The mask of each state, or the error that its `mask` would raise."""
-        ...
 
 
 class Grammar(Protocol):
@@ -56,28 +50,21 @@ class Spelling(Protocol):
 
     def take(self, tokens: Iterable[int]) -> None:
         """Records sampled tokens. Cheap: what they mean is computed when the rest is requested."""
-        ...
 
     def take_fitting(self, tokens: Sequence[int]) -> int:
-        """Records the tokens up to the first that does not fit, and returns how many those are.
-
-        All of them, if the ones before did not fit: then nothing is left that could be followed.
-        """
-        ...
+        """Records the tokens up to the first that does not fit, and returns how many those are. All of them,
+        if the ones before did not fit: then nothing is left that could be followed."""
 
     def rest(self, notation: Notation) -> str | None:
         """What is left of the grammar; None if it cannot be written here. Slow for long outputs."""
-        ...
 
     @property
     def ends(self) -> frozenset[int]:
         """Tokens that the text leaves out. An engine must allow them where it is complete, and end there."""
-        ...
 
     @property
     def is_inside_character(self) -> bool:
         """Whether the tokens end in the middle of a character: then `rest` is about the next token alone."""
-        ...
 
 
 @runtime_checkable
@@ -86,11 +73,8 @@ class SpelledGrammar(Grammar, Protocol):
 
     @property
     def is_usual(self) -> bool:
-        """Whether a gpt-oss model hardly ever leaves it by itself.
-
-        An engine may then sample without it, and enforce it from the first token on that does not fit.
-        """
-        ...
+        """Whether a gpt-oss model hardly ever leaves it by itself. An engine may then sample without it, and
+        enforce it from the first token on that does not fit."""
 
     def spelling(self) -> Spelling: ...
 

@@ -1,7 +1,7 @@
-"""The smallest interface to a model: all tokens so far in, the next one out.
+"""The smallest interface to a model, of OpenAI's reference server: all tokens so far in, the next one out.
 
-OpenAI's reference server defines this interface for its backends. It keeps the keys and values of the last
-call, so that a call that continues it costs one step. One conversation at a time; it must not know stop ids.
+It keeps the keys and values of the last call, so that a call that continues it costs one step. One
+conversation at a time; it must not know stop ids.
 """
 
 from __future__ import annotations
@@ -68,10 +68,8 @@ class _Continuation:
         return Sampler(Sampling(temperature=temperature), len(logits)).sample(logits).token
 
     def _take(self, tokens: list[int], new_request: bool) -> tuple[int, KVCache]:
-        """The kept cache if these tokens continue it, else a new one.
-
-        A cache in use is not kept: a call that fails half-way must not leave one with unknown contents.
-        """
+        """The kept cache if these tokens continue it, else a new one. A cache in use is not kept: a call that
+        fails half-way must not leave one with unknown contents."""
         kept, self._kept = self._kept, None
         if kept is not None and not new_request:
             before, kv = kept

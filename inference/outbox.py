@@ -1,8 +1,7 @@
 """Carries a generation's tokens from the engine's thread to its reader in the event loop.
 
-Takes tokens and yields steps: all tokens that wait when the reader looks are one step. It wakes the loop once
-for each time that the reader waits, not once per token. The outbox is bounded: an engine that finds it full
-pauses the generation until the reader has emptied it. It samples nothing.
+All tokens that wait when the reader looks are one step. It wakes the loop once for each time that the reader
+waits, not once per token. It is bounded: an engine that finds it full pauses the generation.
 """
 
 from __future__ import annotations
@@ -106,10 +105,8 @@ class Outbox:
 
 
 async def steps_through(begin: Callable[[], Outbox]) -> AsyncGenerator[Step, None]:
-    """Begin a generation, and yield its steps until it ends or the reader leaves.
-
-    If an error ends it, the error is raised.
-    """
+    """Begin a generation, and yield its steps until it ends or the reader leaves. If an error ends it, the
+    error is raised."""
     outbox = begin()
     try:
         while True:

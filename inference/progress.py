@@ -1,8 +1,4 @@
-"""A progress bar on stderr for slow work at start.
-
-Takes the total and the progress and draws on stderr, if it is a terminal or the caller wants it. It must not
-know what the work is.
-"""
+"""A progress bar on stderr for slow work at start, if stderr is a terminal or the caller wants it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """How torch starts: what is loaded before it is imported, and what is left out of its import.
 
 Linking its libraries takes the system a quarter of a second or, from a cold disk, many; Python's lock is free
-meanwhile, which it is not when the import of torch links them. The import itself registers in Python how
-operators infer shapes without data: a fifth of its time. Computing tensors does not use this. After
-`defer_meta_registrations`, that module stays empty until a compiler, or a use of one of its names, asks for
-it. Call it in a process whose torch runs models and nothing else: code that traces without a compiler would
-miss the registrations.
+meanwhile if it happens before the import. The import itself registers in Python how operators infer shapes
+without data: a fifth of its time. After `defer_meta_registrations`, that module stays empty until a compiler,
+or a use of one of its names, asks for it. Call it where torch runs models and nothing else: code that traces
+without a compiler would miss the registrations.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ _running = threading.RLock()
 
 
 def let_idle_threads_sleep() -> None:
-    """Spinning OpenMP threads cost nine tenths of the speed when other work shares few cores.
-
-    OpenMP reads these variables once, when torch's libraries are first loaded.
-    """
+    """Spinning OpenMP threads cost nine tenths of the speed when other work shares few cores. OpenMP reads
+    these variables once, when torch's libraries are first loaded."""
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         os.environ.setdefault("GOMP_SPINCOUNT", "0")

@@ -1,15 +1,13 @@
-"""Serves a user's function that samples the next token.
+"""Serves a user's function that samples the next token: `infer_next_token(tokens, temperature, new_request)`.
 
-Takes an `infer_next_token(tokens, temperature, new_request) -> int` (or one without the last parameter) and
-returns an `Engine`. The function runs on a thread of its own, one generation after the other: such functions
-keep one conversation's cache, which tokens of another would evict every time.
+The last parameter may be missing. The function runs on a thread of its own, one generation after the other:
+such functions keep one conversation's cache, which tokens of another would evict every time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -26,7 +24,7 @@ from inference.engine import (
     Step,
     output_limit,
 )
-from inference.failures import Failures
+from inference.failures import Failures, as_failure
 from inference.outbox import Outbox, steps_through
 
 DEFAULT_CONTEXT = 131_072
@@ -34,8 +32,6 @@ PARAMETERS = 3
 HONOURED = frozenset({"temperature", "min_tokens", "ignored_stop_ids"})
 # The function decides how to pick a token. A bias asks for particular tokens, and is refused.
 IGNORED = SAMPLING_FIELDS - HONOURED - {"logit_bias"}
-
-logger = logging.getLogger(__name__)
 
 
 class CallableEngine:
@@ -124,21 +120,17 @@ class CallableEngine:
             self._failures.failed()
             call.outbox.end(error.with_traceback(None))  # whose frames would keep the function's cache alive
         except BaseException as error:
-            # BaseException: a user's function that calls sys.exit() must end neither this thread nor other
-            # generations. Only the log has the text: clients read the error, and the text may hold secrets.
+            # A user's function that calls sys.exit() must end neither this thread nor other generations.
             self._failures.failed()
-            logger.exception("A generation failed.")
-            failure = EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
+            failure = as_failure(error)
             failure.__cause__ = error.with_traceback(None)
             call.outbox.end(failure)
 
     def _token(self, tokens: list[int], temperature: float, new_request: bool) -> int:
         token = _as_token(self._infer(tokens, temperature, new_request))
         if not 0 <= token < self.info.vocab_size:
-            raise EngineFailed(
-                f"The function returned the token {token}; token ids range from 0 to "
-                f"{self.info.vocab_size - 1}."
-            )
+            known = f"token ids range from 0 to {self.info.vocab_size - 1}"
+            raise EngineFailed(f"The function returned the token {token}; {known}.")
         return token
 
 
@@ -168,22 +160,17 @@ class _Call:
         self._tokens.append(token)
         self._left -= 1
         self._sampled += 1
-        finish = self._finish(token)
+        finish = Finish.LENGTH if self._left == 0 else None
+        # The function picks the token, so a stop id that must not end the generation is sampled past.
+        if token in self._stops and self._sampled > self._sampling.min_tokens:
+            finish = Finish.STOP
         self.outbox.put(token, finish=finish)
         return finish is None
 
-    def _finish(self, token: int) -> Finish | None:
-        # The function picks the token, so a stop id that must not end the generation is sampled past.
-        if token in self._stops and self._sampled > self._sampling.min_tokens:
-            return Finish.STOP
-        return Finish.LENGTH if self._left == 0 else None
-
 
 def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float, bool], Any]:
-    """The function with a third positional argument, however it takes `new_request`, if it does.
-
-    A function that hides its parameters takes all.
-    """
+    """The function with a third positional argument, however it takes `new_request`, if it does. A function
+    that hides its parameters takes all."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -193,9 +180,8 @@ def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float
         return lambda tokens, temperature, new: function(tokens, temperature, new_request=new)
     kinds = [parameter.kind for parameter in parameters.values()]
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    takes = (
-        inspect.Parameter.VAR_POSITIONAL in kinds or sum(kind in positional for kind in kinds) >= PARAMETERS
-    )
+    count = sum(kind in positional for kind in kinds)
+    takes = inspect.Parameter.VAR_POSITIONAL in kinds or count >= PARAMETERS
     return function if takes else lambda tokens, temperature, _: function(tokens, temperature)
 
 

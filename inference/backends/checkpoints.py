@@ -89,8 +89,6 @@ def _holds(check: Callable[[], bool]) -> bool:
 
 
 def _served_name(model: str) -> str:
-    """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`.
-
-    The name of a link, not of its target: that is often a snapshot in a cache, named by a hash.
-    """
+    """`openai/gpt-oss-20b` and `/models/gpt-oss-20b/` are both served as `gpt-oss-20b`. The name of a link,
+    not of its target: that is often a snapshot in a cache, named by a hash."""
     return os.path.basename(os.path.abspath(_path(model))) or model

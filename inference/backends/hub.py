@@ -1,8 +1,7 @@
-"""Fetches a checkpoint from the Hugging Face hub, or from its cache on this machine.
+"""Fetches a checkpoint from the Hugging Face hub, or from its cache on this machine: a folder for a repo id.
 
-Takes a repo id and returns a folder. It downloads the weights of one layout and their configs, not the copies
-in other formats that a repo may hold. It states what a download costs before it begins, and refuses one that
-the disk cannot hold; the hub's own progress bar shows the progress.
+It downloads the weights of one layout and their configs. It states what a download costs before it begins,
+and refuses one that the disk cannot hold; the hub's own progress bar shows the progress.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,7 @@ from inference.foreign import foreign_config, foreign_files
 INDEX = "model.safetensors.index.json"
 CONFIGS = ("config.json", "generation_config.json", INDEX)
 LAYOUTS = ("", "original/")
-# Seconds for the first request to the hub. Without a timeout the client waits for minutes, and its other
-# calls retry six times before they give up.
-HUB_TIMEOUT = 5.0
-
+HUB_TIMEOUT = 5.0  # seconds for the first request to the hub; without, the client waits for minutes
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +56,11 @@ def download(repo: str) -> Path:
     except Exception as error:
         return _cached_instead(repo, error)
     needed = files_needed(names)
-    _refuse_foreign(repo, names, getattr(info, "config", None))
+    named, config = f"The Hugging Face repo {repo}", getattr(info, "config", None)
+    if isinstance(config, Mapping) and (problem := foreign_config(config)):
+        raise ModelNotFound(f"{named} {problem}")
     if not needed:
-        raise ModelNotFound(f"The Hugging Face repo {repo} holds no .safetensors weights.")
+        raise ModelNotFound(foreign_files(names, repo) or f"{named} holds no .safetensors weights.")
     _announce(repo, info, needed)
     try:
         return Path(snapshot_download(repo, allow_patterns=needed))
@@ -108,15 +107,6 @@ def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _refuse_foreign(repo: str, names: Iterable[str], config: object) -> None:
-    """Before gigabytes are downloaded: the hub itself states a model's kind."""
-    named = f"The Hugging Face repo {repo}"
-    if isinstance(config, Mapping) and (problem := foreign_config(config)):
-        raise ModelNotFound(f"{named} {problem}")
-    if problem := foreign_files(names, repo):
-        raise ModelNotFound(problem)
-
-
 def _cached_instead(repo: str, error: Exception) -> Path:
     """Falls back to a complete copy in the cache: offline, or without the repo or access to it."""
     incomplete = ""
@@ -140,22 +130,14 @@ def cached_checkpoints() -> list[tuple[str, Path]]:
     """The complete checkpoints of gpt-oss in the cache: the repo and the folder of each."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    repos = sorted(Path(HF_HUB_CACHE).glob("models--*--*"))
-    complete_ones = []
-    for path in repos:
+    checkpoints = []
+    for path in sorted(Path(HF_HUB_CACHE).glob("models--*--*")):
         repo = path.name.removeprefix("models--").replace("--", "/", 1)
         complete = [folder for _, folder in _in_cache(repo) if _missing(folder) is None]
-        if complete and _is_gpt_oss(complete[0]):
-            complete_ones.append((repo, complete[0]))
-    return complete_ones
-
-
-def _is_gpt_oss(folder: Path) -> bool:
-    try:
-        read_config(folder / "config.json")
-    except CheckpointError:
-        return False
-    return True
+        with suppress(CheckpointError):  # of another kind of model
+            if complete and read_config(complete[0] / "config.json"):
+                checkpoints.append((repo, complete[0]))
+    return checkpoints
 
 
 def _in_cache(repo: str) -> list[tuple[str, Path]]:
@@ -182,12 +164,8 @@ def _older(repo: str) -> list[tuple[str, Path]]:
     if not folder.is_dir():
         return []
     snapshots = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    return [
-        (layout, snapshot / layout)
-        for snapshot in snapshots
-        for layout in LAYOUTS
-        if (snapshot / layout / "config.json").is_file()
-    ]
+    folders = [(layout, snapshot / layout) for snapshot in snapshots for layout in LAYOUTS]
+    return [(layout, inner) for layout, inner in folders if (inner / "config.json").is_file()]
 
 
 def _missing(folder: Path) -> str | None:

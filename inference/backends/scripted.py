@@ -1,10 +1,8 @@
 """The scripted engine: replays the turns of a script, for demos, tests and bug reports.
 
-Takes prompts and yields the tokens of the script's turns, within the limits of the sampling. A turn's text
-starts right after `<|start|>assistant`; special tokens in it are special. The distribution of a script is one
-token with all the probability, so every log-probability is 0 and no sampling field changes the answer. It
-runs in the event loop itself, because it never computes; only `when` is searched in a thread. Turns of text
-and `when` need `openai_harmony`, which it imports on first use.
+A turn's text starts right after `<|start|>assistant`. The distribution of a script is one token with all the
+probability, so every log-probability is 0 and no sampling field changes the answer. It runs in the event loop
+itself; only `when` is searched in a thread. Text and `when` need `openai_harmony`, imported on first use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The table of backends: how a model's name begins, and which file of this folder makes its engine.
 
-A backend is one file and one row. Loading, suggestions for wrong names, help texts, errors and the checks of
-a machine derive from the rows. A file is imported when a model of its kind is loaded, so that a script needs
-no torch and a folder no hub.
+Loading, suggestions for wrong names, help texts, errors and the checks of a machine derive from the rows. A
+file is imported when a model of its kind is loaded, so that a script needs no torch and a folder no hub.
 """
 
 from __future__ import annotations
@@ -92,10 +91,8 @@ def load(
     progress: bool | None = None,
     options: EngineOptions | None = None,
 ) -> Engine:
-    """The engine of a model; with `progress` None a bar appears if stderr is a terminal.
-
-    `device` and `context` replace those of `options`.
-    """
+    """The engine of a model; with `progress` None a bar appears if stderr is a terminal. `device` and
+    `context` replace those of `options`."""
     options = options or EngineOptions()
     if device is not None:
         options = replace(options, device=device)

@@ -75,14 +75,9 @@ def run(parsed: argparse.Namespace) -> Report:
     from inference.bench.report import Report
 
     device = torch.device(parsed.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    batches, contexts, lengths = (
-        _numbers(chosen or default[device.type])
-        for chosen, default in (
-            (parsed.batch, BATCHES),
-            (parsed.contexts, CONTEXTS),
-            (parsed.prefill, PREFILLS),
-        )
-    )
+    batches = _numbers(parsed.batch or BATCHES[device.type])
+    contexts = _numbers(parsed.contexts or CONTEXTS[device.type])
+    lengths = _numbers(parsed.prefill or PREFILLS[device.type])
     random.seed(0)
     torch.manual_seed(0)
     precision = Precision(weights=parsed.weights, kv=parsed.kv_dtype)

@@ -1,7 +1,6 @@
 """Describes this machine and measures its limits: the bandwidth of a copy and the rate of a matrix product.
 
-Takes a device and returns figures measured in this run: a fraction of the roofline is meaningful only with
-the roofline of the same run.
+A fraction of the roofline is meaningful only with the roofline of the same run.
 """
 
 from __future__ import annotations

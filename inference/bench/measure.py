@@ -1,8 +1,7 @@
 """Times a runner's steps: decode over batch sizes and contexts, prefill over lengths.
 
-Takes a model and the cases to measure and returns rows. It drives the runner as the engine's scheduler does,
-one step ahead if the runner allows that, so that the host's share of a step counts. The memory of keys and
-values starts with random numbers. It must not know requests.
+It drives the runner as the engine's scheduler does, one step ahead if the runner allows that, so that the
+host's share of a step counts. The memory of keys and values starts with random numbers.
 """
 
 from __future__ import annotations
@@ -54,16 +53,15 @@ def measured(
     model: GptOss, machine: Machine, batches: list[int], contexts: list[int], lengths: list[int]
 ) -> tuple[list[Row], dict[str, dict[str, float]], list[str]]:
     """The rows, the times of kernels on a GPU, and a sentence for each case that does not fit."""
-    cases = [(batch, context) for context in contexts for batch in batches]
-    sizes = [batch * (context + SPARE_STEPS) for batch, context in cases] + lengths
-    most = max((size for size in sizes if fits(model, size)), default=0)
+    sizes = {(batch, n): batch * (n + SPARE_STEPS) for n in contexts for batch in batches}
+    most = max((size for size in [*sizes.values(), *lengths] if fits(model, size)), default=0)
     workload = Workload(model, machine, batches, most)
     missing = [
         f"decode of {batch} × {context} tokens: their keys and values do not fit."
-        for batch, context in cases
-        if batch * (context + SPARE_STEPS) > most
+        for (batch, context), size in sizes.items()
+        if size > most
     ]
-    cases = [(batch, context) for batch, context in cases if batch * (context + SPARE_STEPS) <= most]
+    cases = [case for case, size in sizes.items() if size <= most]
     rows = [workload.decode(*case) for case in cases]
     rows += [workload.prefill(length) for length in lengths if length <= most]
     profiles = {}
@@ -126,10 +124,8 @@ class Workload:
         newest = [self._token() for _ in range(batch)]
 
         def step(number: int) -> None:
-            parts = [
-                StepPart(at, [newest[at]], context + number, tables[at], 1, pickers[at])
-                for at in range(batch)
-            ]
+            numbers, start = range(batch), context + number
+            parts = [StepPart(at, [newest[at]], start, tables[at], 1, pickers[at]) for at in numbers]
             flights.append(self.runner.launch(parts))
             if len(flights) > self.runner.ahead:
                 newest[:] = [outcome.sampled[0].token for outcome in flights.pop(0).outcomes()]
@@ -201,12 +197,9 @@ def separate_tables(runner: Runner, model: GptOss, sequences: int, tokens: int) 
 
 
 def stored_widths(model: GptOss) -> Widths:
-    plain, one = model.dtype.itemsize, 1
-    return Widths(
-        plain,
-        weights=one if model.precision.weights == "fp8" and runs_fp8(model.device) else plain,
-        kv=model.kv_dtype.itemsize,
-    )
+    plain = model.dtype.itemsize
+    is_fp8 = model.precision.weights == "fp8" and runs_fp8(model.device)
+    return Widths(plain, weights=1 if is_fp8 else plain, kv=model.kv_dtype.itemsize)
 
 
 def fits(model: GptOss, tokens: int) -> bool:

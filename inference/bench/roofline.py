@@ -1,7 +1,6 @@
 """The bytes of a model, and the least bytes and operations of a step, from the model's shape alone.
 
-Takes a config, a batch and its context and returns bytes and floating-point operations. Divided by the
-machine's measured limits, those of a step give the fraction of the roofline.
+Divided by the machine's measured limits, those of a step give the fraction of the roofline.
 """
 
 from __future__ import annotations

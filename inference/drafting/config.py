@@ -1,19 +1,17 @@
 """The shape of a draft head, read from the config.json of either published layout.
 
-Takes a parsed JSON object: that of the `speculators` package (`speculators_model_type`), whose decoder layer
-has an object of its own, or a Llama config with `LlamaForCausalLMEagle3`, as NVIDIA publishes it. Returns one
-frozen `DraftConfig`, or raises a sentence. It must not know tensors.
+That is the `speculators` package's (`speculators_model_type`), whose decoder layer has an object of its own,
+or a Llama config with `LlamaForCausalLMEagle3`, as NVIDIA publishes it. It must not know tensors.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.config import Fields, RopeConfig
+from inference.config import Fields, RopeConfig, read_object
 from inference.engine import CheckpointError
 
 LLAMA, SPECULATORS = "LlamaForCausalLMEagle3", "eagle3"
@@ -72,12 +70,7 @@ class DraftConfig:
 
 def read_draft_config(path: Path, layers: int) -> DraftConfig:
     """`layers`: of the model, from which a file that names no states takes the usual ones."""
-    try:
-        raw: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(raw, Mapping):
-        raise CheckpointError(f"{path} must hold a JSON object.")
+    raw = read_object(path)
     try:
         return parse_draft_config(raw, layers)
     except CheckpointError as error:
@@ -104,6 +97,7 @@ def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
     hidden, heads = layer.whole("hidden_size"), layer.whole("num_attention_heads")
     vocab = layer.whole("vocab_size")
     has_vocab = own.get("draft_vocab_size") is not None
+    slides = isinstance(kinds := layer.get("layer_types"), list) and "sliding_attention" in kinds
     return DraftConfig(
         hidden=hidden,
         intermediate=layer.whole("intermediate_size"),
@@ -116,7 +110,7 @@ def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
         states=_states(own, layers),
         rope=_rope(layer),
         norm_eps=layer.number("rms_norm_eps", 1e-5),
-        window=_window(layer),
+        window=layer.whole("sliding_window") if slides else None,
         attention_bias=bool(layer.get("attention_bias", False)),
         norm_before_residual=bool(own.get("norm_before_residual", False)),
         norm_before_fc=bool(own.get("norm_before_fc", False)),
@@ -135,12 +129,6 @@ def _states(own: Fields, layers: int) -> tuple[int, ...] | None:
     if not isinstance(stated, list) or not all(type(layer) is int for layer in stated):
         raise CheckpointError(f"eagle_aux_hidden_state_layer_ids must be a list of layers, not {stated!r}.")
     return tuple(stated)
-
-
-def _window(layer: Fields) -> int | None:
-    kinds = layer.get("layer_types") or []
-    slides = isinstance(kinds, list) and "sliding_attention" in kinds
-    return layer.whole("sliding_window") if slides else None
 
 
 def _rope(layer: Fields) -> RopeConfig:

@@ -1,9 +1,8 @@
 """The arithmetic of a draft head: states to features, one decoder layer, and its guesses.
 
-The pair at position p is the token there and the feature of the position before it: what the model knew when
-it sampled the token. The layer's output at p guesses token p + 1 and, in place of a feature, leads to the
-pair at p + 1. Takes rows as the model's ops do (inference/ops/reference.py); keys and values lie in paged
-memory under the same positions. It must not know sequences.
+The pair at position p is the token there and the feature of the position before it. The layer's output at p
+guesses token p + 1 and, in place of a feature, leads to the pair at p + 1. Rows are as the model's ops take
+them; keys and values lie in paged memory under the same positions. It must not know sequences.
 """
 
 from __future__ import annotations
@@ -85,9 +84,7 @@ class DraftHead:
         asked: Tensor | None = None,
     ) -> Tensor:
         """Writes the keys and values of T pairs; returns the outputs of those that are asked for (None: all).
-
-        `pages` has the slots of all pairs, and the sequences of those asked for.
-        """
+        `pages` has the slots of all pairs, and the sequences of those asked for."""
         config, weights = self.config, self._weights
         x, residual = self._joined(tokens, features)
         cos, sin = self._rotations.at(positions)

@@ -1,8 +1,7 @@
 """Loads a draft head for a model from a folder in either published layout.
 
-Takes a folder and the loaded model; returns a `DraftHead` on the model's device, or raises a sentence that
-states what does not fit. The layouts differ in names only: the layer is `layers.0` or `midlayer`, with or
-without `model.` before it. What a file leaves out (embedding, vocabulary) is the model's own.
+The layouts differ in names only: the layer is `layers.0` or `midlayer`, with or without `model.` before it.
+What a file leaves out (embedding, vocabulary) is the model's own.
 """
 
 from __future__ import annotations
@@ -39,10 +38,9 @@ def _folder(name: str) -> Path:
     except UnknownHome as error:
         raise CheckpointError(str(error)) from error
     if not folder.is_dir():
-        hint = (
-            f" Download it first: hf download {name} --local-dir FOLDER." if REPO_ID.fullmatch(name) else ""
-        )
-        raise CheckpointError(f"There is no folder {folder} with a draft head.{hint}")
+        hint = f" Download it first: hf download {name} --local-dir FOLDER."
+        is_repo = REPO_ID.fullmatch(name)
+        raise CheckpointError(f"There is no folder {folder} with a draft head.{hint if is_repo else ''}")
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder} holds no draft head: it has no config.json.")
     return folder
@@ -66,7 +64,7 @@ def _check_fit(folder: Path, config: DraftConfig, model: GptOss) -> None:
             f"{folder}: the head takes the states after layer {max(config.states)}, but the model has "
             f"{own.layers} layers. {other}"
         )
-    if runs_kernels(model.device) and not fits_kernels(config.head_dim):
+    if runs_kernels(model.device) and config.head_dim not in (16, 32, 64, 128, 256):
         raise CheckpointError(
             f"{folder}: head_dim is {config.head_dim}; on a GPU only powers of two from 16 up to 256 are "
             "supported. Use --speculation ngram there, or --device cpu."
@@ -77,22 +75,11 @@ def _check_fit(folder: Path, config: DraftConfig, model: GptOss) -> None:
         )
 
 
-def fits_kernels(head_dim: int) -> bool:
-    return head_dim in (16, 32, 64, 128, 256)
-
-
 class _Reader:
     def __init__(self, files: TensorFiles, config: DraftConfig, model: GptOss) -> None:
         self._files, self._config, self._model = files, config, model
-        self._layer = next(
-            (
-                top + layer
-                for top in TOPS
-                for layer in LAYERS
-                if f"{top}{layer}self_attn.q_proj.weight" in files
-            ),
-            None,
-        )
+        names = (top + layer for top in TOPS for layer in LAYERS)
+        self._layer = next((name for name in names if f"{name}self_attn.q_proj.weight" in files), None)
         if self._layer is None:
             raise CheckpointError(
                 f"{files.folder} holds no EAGLE-3 draft head: neither 'layers.0.self_attn.q_proj.weight' nor "

@@ -1,8 +1,7 @@
 """A model as engines expect that give every second layer a window, whatever its own layers are.
 
-Takes a checkpoint's config and tensors. Where two layers of one kind follow each other, or the first has no
-window, a layer of zeros is inserted. It adds nothing to what passes through it, so the model computes the
-same. This module must not know what the tensors are written to.
+Where two layers of one kind follow each other, or the first has no window, a layer of zeros is inserted. It
+adds nothing to what passes through it. This module must not know what the tensors are written to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A checkpoint's tensors under llama.cpp's names and in its layouts, one at a time.
+"""A checkpoint's tensors under llama.cpp's names and in its layouts, lazily, one at a time.
 
-Takes either layout of a checkpoint's folder. Yields lazy tensors: a large checkpoint passes through memory
-piece by piece. Weights keep their types (MXFP4 stays MXFP4); norms, biases, sinks and routers become float32.
+Weights keep their types (MXFP4 stays MXFP4); norms, biases, sinks and routers become float32.
 """
 
 from __future__ import annotations
@@ -98,12 +97,8 @@ _Form = Callable[[str, tuple[int, ...], Callable[[], Tensor]], Exported]
 
 
 def _weight(name: str, shape: tuple[int, ...], take: Callable[[], Tensor]) -> Exported:
-    return Exported(
-        name,
-        BF16,
-        (*shape[:-1], 2 * shape[-1]),
-        lambda: take().bfloat16().contiguous().view(torch.uint8).numpy(),
-    )
+    in_bytes = (*shape[:-1], 2 * shape[-1])
+    return Exported(name, BF16, in_bytes, lambda: take().bfloat16().contiguous().view(torch.uint8).numpy())
 
 
 def _float(name: str, shape: tuple[int, ...], take: Callable[[], Tensor]) -> Exported:

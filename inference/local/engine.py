@@ -1,7 +1,7 @@
-"""The engine that runs gpt-oss in this process, on a thread of its own.
+"""The engine that runs gpt-oss in this process: takes prompts from the event loop and yields steps.
 
-Takes prompts from the event loop and yields steps. Concurrent generations share every step of the model
-(loop.py, scheduling/). It must not know layers (the model's) or distributions (the sampler's).
+Concurrent generations share every step of the model (loop.py, scheduling/). It must not know layers (the
+model's) or distributions (the sampler's).
 """
 
 from __future__ import annotations
@@ -82,23 +82,19 @@ class LocalEngine:
         if self._runner is None:
             raise EngineClosed("The engine is closed.")
         outbox = Outbox(self._loop.wake)
-        self._loop.submit(self._sequence(self._runner, tokens, sampling, limit, outbox))
-        return outbox
-
-    def _sequence(
-        self, runner: Runner, tokens: Sequence[int], sampling: Sampling, limit: int, outbox: Outbox
-    ) -> sequences.Sequence:
-        return sequences.Sequence(
+        sequence = sequences.Sequence(
             number=next(self._numbers),
             tokens=list(tokens),
             prompt_length=len(tokens),
             limit=limit,
             sampling=sampling,
-            picker=runner.picker(sampling, tokens),
+            picker=self._runner.picker(sampling, tokens),
             outbox=outbox,
             drafter=self._limits.drafter(),
             scores=None if sampling.prompt_logprobs is None else [None],
         )
+        self._loop.submit(sequence)
+        return outbox
 
     async def check(self) -> None:
         """Raises `EngineFailed` if no step can succeed."""
@@ -126,11 +122,11 @@ def load_local(
     name: str,
     given: str | None = None,
     about: str = "",
-    is_demo: bool = False,
-    loops: bool = False,
     progress: bool | None = None,
+    **facts: Any,
 ) -> LocalEngine:
-    """`name` is what clients read, `given` what users wrote, for errors. `about` begins the description."""
+    """`name` is what clients read, `given` what users wrote, for errors. `about` begins the description, and
+    `facts` are further fields of the engine's info."""
     device = chosen_device(options)
     from inference.models.gpt_oss import load_model
 
@@ -142,7 +138,7 @@ def load_local(
         precision=options.precision,
         given=given,
     )
-    info = replace(describe(model, name, about), is_demo=is_demo, loops=loops, **generation_defaults(folder))
+    info = replace(describe(model, name, about), **facts, **generation_defaults(folder))
     return start_engine(model, info, options, progress)
 
 
@@ -261,21 +257,13 @@ def _runner(
 def _planned(
     info: EngineInfo, options: EngineOptions, plan: MemoryPlan, limits: SchedulerLimits
 ) -> EngineInfo:
-    drafts = ""
+    drafts, head = "", options.draft_head
     if limits.drafts:
         # Clients see the description, and need not know folders.
-        source = (
-            f"by the draft head {Path(options.draft_head).name!r}"
-            if options.draft_head
-            else "from the text so far"
-        )
+        source = f"by the draft head {Path(head).name!r}" if head else "from the text so far"
         drafts = f" Up to {limits.drafts} tokens a step are drafted {source}."
-    return replace(
-        info,
-        context_length=plan.context,
-        description=f"{info.description}{drafts}",
-        plan=plan.describe(limits),
-    )
+    description = f"{info.description}{drafts}"
+    return replace(info, context_length=plan.context, description=description, plan=plan.describe(limits))
 
 
 def _available(device: torch.device) -> int:

@@ -1,8 +1,7 @@
 """The engine's thread: repeatedly plans a step, launches it and hands out the sampled tokens.
 
-Takes sequences from the event loop and puts their tokens into their outboxes. The scheduler decides which
-sequences take part, the runner computes the step. A step that fails as a whole is repeated sequence by
-sequence, so that only the faulty one ends with the error.
+The scheduler decides which sequences take part, the runner computes the step. A step that fails as a whole is
+repeated sequence by sequence, so that only the faulty one ends with the error.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections import deque
 from collections.abc import Sequence as Listed
 
 from inference.engine import EngineBusy, EngineClosed, EngineFailed, Finish, InferenceError
-from inference.failures import Failures
+from inference.failures import Failures, as_failure
 from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.scheduler import Scheduler, Share
 from inference.local.scheduling.sequence import Sequence
-from inference.local.scheduling.step import Flight, Outcome, Runner, as_failure, right_drafts
+from inference.local.scheduling.step import Flight, Outcome, Runner, right_drafts
 
 # Seconds, for clients that are refused: about the time in which one generation of a full queue ends.
 RETRY_AFTER = 2.0

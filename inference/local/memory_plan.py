@@ -1,13 +1,13 @@
-"""Divides the memory for keys and values into blocks for each kind of layer.
+"""Divides the memory for keys and values into blocks for each kind of layer: from a model's shape and bytes.
 
-Takes a model's shape and the available bytes; returns a plan, and its description. Layers without a window
-hold everything that a sequence computed. Layers with one hold, for each running sequence, the window and the
-chunk that passes through it, and also some windows of ended prompts, from which conversations continue. Pure
-arithmetic.
+Layers without a window hold everything that a sequence computed. Layers with one hold, for each running
+sequence, the window and the chunk that passes through it, and some windows of ended prompts, from which
+conversations continue. Pure arithmetic.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,9 +41,8 @@ class MemoryPlan:
     whole_tokens: int  # tokens that the layers without a window hold
 
     def describe(self, limits: SchedulerLimits) -> str:
-        size = (
-            f"{self.byte_size / 2**30:.1f} GiB" if self.byte_size >= 2**30 else f"{self.byte_size >> 20} MiB"
-        )
+        large = self.byte_size >= 2**30
+        size = f"{self.byte_size / 2**30:.1f} GiB" if large else f"{self.byte_size >> 20} MiB"
         return (
             f"up to {size} for keys and values: {self.whole_tokens:,} tokens in blocks of {self.block_size}; "
             f"{limits.max_concurrent} requests may run, {limits.max_waiting} may wait"
@@ -54,18 +53,13 @@ def layer_kinds(model: GptOss, head: DraftHead | None = None, block_size: int = 
     """In the order of the config's windows. A draft head is one more layer of those without a window."""
     config = model.config
     per_layer = 2 * config.kv_heads * config.head_dim * model.kv_dtype.itemsize
-    counts = [
-        sum(config.window(layer) == window for layer in range(config.layers)) for window in config.windows
-    ]
-    kinds = [LayerKind(window, per_layer * n) for window, n in zip(config.windows, counts, strict=True)]
-    if head is None:
-        return kinds
-    from inference.local.guesser import bytes_per_block
+    counts = Counter(config.window(layer) for layer in range(config.layers))
+    sizes = {window: per_layer * counts[window] for window in config.windows}
+    if head is not None:
+        from inference.local.guesser import bytes_per_block
 
-    more = -(-bytes_per_block(head, block_size, model.dtype) // block_size)
-    return [
-        LayerKind(kind.window, kind.bytes_per_token + (more if kind.window is None else 0)) for kind in kinds
-    ]
+        sizes[None] += -(-bytes_per_block(head, block_size, model.dtype) // block_size)
+    return [LayerKind(window, size) for window, size in sizes.items()]
 
 
 def plan_memory(
@@ -95,16 +89,9 @@ def plan_memory(
     available = max(available, needs)
     most = [1 + limits.max_concurrent * _blocks_for(context, block_size) for _ in kinds]
     blocks = _spread(kinds, least, most, available, block_size)
-    full = max(
-        (count - 1 for count, kind in zip(blocks, kinds, strict=True) if kind.window is None), default=0
-    )
-    return MemoryPlan(
-        blocks=tuple(blocks),
-        block_size=block_size,
-        context=context,
-        byte_size=_bytes(kinds, blocks, block_size),
-        whole_tokens=(full or max(blocks) - 1) * block_size,
-    )
+    full = [count for count, kind in zip(blocks, kinds, strict=True) if kind.window is None]
+    whole = (max(full or blocks) - 1) * block_size
+    return MemoryPlan(tuple(blocks), block_size, context, _bytes(kinds, blocks, block_size), whole)
 
 
 def _least(kinds: Sequence[LayerKind], context: int, limits: SchedulerLimits, size: int) -> list[int]:
@@ -117,9 +104,7 @@ def _least(kinds: Sequence[LayerKind], context: int, limits: SchedulerLimits, si
             least.append(1 + longest)
         else:
             running = limits.max_concurrent * (_blocks_for(kind.window + limits.reach, size) + 2)
-            least.append(
-                1 + max(min(longest, running), min(running, limits.max_concurrent * longest)) + chunk
-            )
+            least.append(1 + min(running, limits.max_concurrent * longest) + chunk)
     return least
 
 

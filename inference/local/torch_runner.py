@@ -10,15 +10,17 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from inference.drafting.head import DraftHead
 from inference.engine import InferenceError, Sampling, TokenLogprob
+from inference.failures import as_failure
 from inference.local.guesser import Guesser
 from inference.local.sampling.sampler import Sampler, token_score
-from inference.local.scheduling.step import Outcome, Sampled, StepPart, as_failure
+from inference.local.scheduling.step import Outcome, Sampled, StepPart
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_memory import PagedMemory
 from inference.ops.device import device_problem
@@ -100,11 +102,8 @@ class TorchRunner:
     def _outcomes(self, parts: Sequence[StepPart], x: Tensor) -> list[Outcome]:
         """Samples from the last layer's rows."""
         wanted = [part.wanted for part in parts]
-        picked: list[int] = []
-        end = 0
-        for part, rows in zip(parts, wanted, strict=True):
-            end += len(part.tokens)
-            picked += range(end - rows, end)
+        ends = accumulate(len(part.tokens) for part in parts)
+        picked = [row for end, rows in zip(ends, wanted, strict=True) for row in range(end - rows, end)]
         if not picked:
             return [Outcome() for _ in parts]
         chosen = x if len(picked) == len(x) else x[torch.tensor(picked, device=x.device)]
@@ -172,15 +171,12 @@ def _outcome(part: StepPart, logits: Tensor) -> Outcome:
 
 
 def _sample(part: StepPart, sampler: Sampler, logits: Tensor, sampled: list[Sampled]) -> None:
-    """Samples a token for each row, until a draft differs from the token sampled before it.
-
-    So drafts change only the time that an answer takes, whatever the sampling.
-    """
+    """Samples a token for each row, until a draft differs from the token sampled before it. So drafts change
+    only the time that an answer takes, whatever the sampling."""
     drafts = part.tokens[len(part.tokens) - part.samples + 1 :]
     for at, row in enumerate(logits):
         sample = sampler.sample(row)
         sampled.append(sample)
-        if sample.token in sampler.sampling.stop_token_ids or (
-            at < len(drafts) and drafts[at] != sample.token
-        ):
+        is_wrong = at < len(drafts) and drafts[at] != sample.token
+        if is_wrong or sample.token in sampler.sampling.stop_token_ids:
             return

@@ -1,9 +1,7 @@
-"""One layer's experts, converted to floats when a token needs them.
+"""One layer's experts, converted to floats when a token needs them; takes tokens, returns the weighted sums.
 
-Takes tokens and their experts and returns the weighted sums. The weights stay as stored (MXFP4 or bf16); an
-expert becomes floats when it is used. If the floats of all layers together are small (the embedded model),
-they are kept from the first use on, since unpacking them would cost more than the product, and packed in 16
-bits when there is time.
+The weights stay as stored (MXFP4 or bf16). If the floats of all layers together are small (the embedded
+model), they are kept from the first use on, and packed in 16 bits when there is time.
 """
 
 from __future__ import annotations
@@ -54,10 +52,8 @@ class Experts:
         return floats
 
     def pack(self) -> bool:
-        """Packs the kept experts in 16 bits where that is exact; returns whether there was anything to do.
-
-        A token reads half as much then. Packing them all takes too long for the first tokens to wait for it.
-        """
+        """Packs the kept experts in 16 bits where that is exact; returns whether there was anything to do. A
+        token reads half as much then. Packing them all takes too long for the first tokens to wait for it."""
         if self._packed or not self._keeps:
             return False
         self._join()
@@ -82,10 +78,8 @@ class Experts:
         return torch.mm(shares, torch.cat(outs))
 
     def _all(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-        """Runs every expert on every token: for few tokens, two large products take less time than many.
-
-        The shares scale what enters the second product, so that its sum is over the experts too.
-        """
+        """Runs every expert on every token: for few tokens, two large products take less time than many. The
+        shares scale what enters the second product, so that its sum is over the experts too."""
         first, b1, second, b2 = self._join()
         weights = torch.zeros(len(x), self._count, dtype=x.dtype, device=x.device).scatter_(1, chosen, shares)
         inner = ops.swiglu(linear(x, first, b1), self._limit, self._alpha)
@@ -107,13 +101,9 @@ class Experts:
         order = flat.argsort()
         owners = order // chosen.shape[1]
         counts = torch.bincount(flat, minlength=self._count).tolist()
-        result = torch.cat(
-            [
-                ops.expert(own, *self.rows(expert), self._limit, self._alpha)
-                for expert, own in enumerate(torch.split(x.index_select(0, owners), counts))
-                if len(own)
-            ]
-        )
+        parts = enumerate(torch.split(x.index_select(0, owners), counts))
+        limits = self._limit, self._alpha
+        result = torch.cat([ops.expert(own, *self.rows(at), *limits) for at, own in parts if len(own)])
         result *= shares.flatten().index_select(0, order).unsqueeze(1)
         return torch.zeros_like(x).index_add_(0, owners, result)
 
@@ -124,9 +114,8 @@ def packed_experts(
     """MXFP4: 17 bytes for 32 weights."""
 
     def as_floats(expert: int) -> Floats:
-        first, second = (
-            ops.dequantise_mxfp4(blocks[expert], scales[expert], dtype) for blocks, scales in (w1, w2)
-        )
+        parts = ((blocks[expert], scales[expert]) for blocks, scales in (w1, w2))
+        first, second = (ops.dequantise_mxfp4(*part, dtype) for part in parts)
         return first, b1[expert], second, b2[expert]
 
     return Experts(config, dtype, as_floats)

@@ -74,12 +74,10 @@ class GptOss:
         pages: Sequence[Pages],
         hidden: HiddenStates | None = None,
     ) -> Tensor:
-        """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows.
-
-        Keeps the rows that `hidden` names.
-        """
-        config = self.config
-        cos, sin = self._rotations.at(positions)
+        """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows. Keeps
+        the rows that `hidden` names."""
+        config, eps = self.config, self.config.norm_eps
+        rotation = self._rotations.at(positions)
         x = self.embed(tokens)
         for layer, weights in enumerate(self._weights.layers):
             if hidden is not None:
@@ -87,28 +85,12 @@ class GptOss:
             keys, values = memory.layers[layer]
             own = pages[self._kinds[layer]]
             query = self._ops.qkv(
-                x,
-                weights.attention_norm,
-                config.norm_eps,
-                weights.qkv,
-                weights.qkv_bias,
-                cos,
-                sin,
-                keys,
-                values,
-                own,
+                x, weights.attention_norm, eps, weights.qkv, weights.qkv_bias, *rotation, keys, values, own
             )
             attended = self._ops.paged_attention(query, keys, values, weights.sinks, own)
             x = self._ops.project_out(attended, weights.out, weights.out_bias, x)
-            x = self._ops.experts_block(
-                x,
-                weights.mlp_norm,
-                config.norm_eps,
-                weights.router,
-                weights.router_bias,
-                config.experts_per_token,
-                weights.experts,
-            )
+            router, chosen = (weights.router, weights.router_bias), config.experts_per_token
+            x = self._ops.experts_block(x, weights.mlp_norm, eps, *router, chosen, weights.experts)
         if hidden is not None:
             hidden.pass_by(config.layers, x)
         return x
@@ -124,9 +106,7 @@ class GptOss:
     @torch.inference_mode()
     def logits(self, x: Tensor, norm: Tensor | None = None) -> Tensor:
         """R×V, float32, from rows of `forward`. The head dominates a step: pass only the rows you need.
-
-        `norm` replaces the model's own, for the rows of a draft head that shares the model's head.
-        """
+        `norm` replaces the model's own, for the rows of a draft head that shares the model's head."""
         head, eps = self._weights.head, self.config.norm_eps
         norm = self._weights.norm if norm is None else norm
         if isinstance(head, HalfRows):
@@ -172,10 +152,8 @@ def build_model(
     precision: Precision = AS_COMPUTED,
     progress: bool | None = None,
 ) -> GptOss:
-    """In float32 on the CPU, where bf16 products are far slower, else in bf16.
-
-    Where no kernel reads FP8, weights in FP8 are the floats that it stands for: the same results, no gain.
-    """
+    """In float32 on the CPU, where bf16 products are far slower, else in bf16. Where no kernel reads FP8,
+    weights in FP8 are the floats that it stands for: the same results, no gain."""
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     weights = load_weights(source, config, device=device, dtype=dtype, precision=precision, progress=progress)
     return GptOss(config, weights, precision)

@@ -1,7 +1,6 @@
 """Keys and values: the memory of all layers in blocks, and a memory for one sequence alone.
 
-Takes the number of blocks for each kind of layer and returns the tensors that the ops read and write. The
-engine's scheduler assigns the blocks. It computes nothing and must not know weights.
+The engine's scheduler assigns the blocks. It computes nothing and must not know weights.
 """
 
 from __future__ import annotations
@@ -42,12 +41,8 @@ class PagedMemory:
 
 
 def empty_blocks(shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Blocks × size × K × D for a shape of K × blocks × size × D.
-
-    A head's keys are adjacent, so that a product reads them as one matrix.
-
-    Pages that were never written take no memory of the machine, so a plan may be generous.
-    """
+    """Blocks × size × K × D for a shape of K × blocks × size × D. A head's keys are adjacent, as one matrix.
+    Pages that were never written take no memory of the machine, so a plan may be generous."""
     return torch.empty(shape, device=device, dtype=dtype).permute(1, 2, 0, 3)
 
 

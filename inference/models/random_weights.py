@@ -1,8 +1,7 @@
 """Random weights of any shape, made on the device.
 
-Takes a config and returns a model. The weights pass through the loader, under the names of the Hugging Face
-layout, so that measurements equal those of a checkpoint. They are never zero, and their scale keeps
-activations similar from layer to layer.
+They pass through the loader, under the names of the Hugging Face layout, so that measurements equal those of
+a checkpoint. They are never zero, and their scale keeps activations similar from layer to layer.
 """
 
 from __future__ import annotations

@@ -12,21 +12,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import safetensors
-import torch
 from torch import Tensor
 
 from inference.engine import CheckpointError
 
 INDEX = "model.safetensors.index.json"
 LFS_POINTER = b"version https://git-lfs"
-DTYPES = {
-    "BF16": torch.bfloat16,
-    "F16": torch.float16,
-    "F32": torch.float32,
-    "F64": torch.float64,
-    "U8": torch.uint8,
-}
-IDS = ("I64", "I32")
+FLOATS, BYTES, IDS = ("BF16", "F16", "F32", "F64"), ("U8",), ("I64", "I32")
 
 
 class TensorSource(Protocol):
@@ -53,8 +45,7 @@ class TensorFiles:
 
     def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
         """The tensor, which must have this shape and hold bytes (`bytes_only`) or floats."""
-        wanted = ("U8",) if bytes_only else tuple(kind for kind in DTYPES if kind != "U8")
-        return self._take(name, shape, wanted)
+        return self._take(name, shape, BYTES if bytes_only else FLOATS)
 
     def take_ids(self, name: str, shape: Sequence[int]) -> Tensor:
         """The tensor, which must have this shape and hold whole numbers; returned as int64."""

@@ -1,8 +1,7 @@
 """Keys and values in paged memory, in plain PyTorch: how a step writes its own and attends to all.
 
-Takes tensors as `pages` (pages.py) describes them; the shapes are those of reference.py. Short sequences with
-one query each are gathered, so that one product serves many of them; all others attend one by one. No
-sequence reads a key that is not its own, so that a broken one breaks no other.
+Takes tensors as `pages` describes them, in the shapes of reference.py. Short sequences with one query each
+are gathered for one product; all others attend one by one. A broken sequence breaks no other.
 """
 
 from __future__ import annotations
@@ -60,10 +59,8 @@ def _attend_gathered(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor,
     """One product for B sequences with one query each, B×N×D to B × N·D."""
     count, heads, size = query.shape
     kv_heads = len(keys)
-    seen_keys, seen_values = (
-        _taken(places, group.places, query.dtype).view(kv_heads * count, -1, size)
-        for places in (keys, values)
-    )
+    seen = (_taken(places, group.places, query.dtype) for places in (keys, values))
+    seen_keys, seen_values = (taken.view(kv_heads * count, -1, size) for taken in seen)
     grouped = (query * size**-0.5).view(count, kv_heads, -1, size).transpose(0, 1).flatten(0, 1)
     scores = torch.bmm(grouped, seen_keys.transpose(1, 2)).view(kv_heads, count, heads // kv_heads, -1)
     scores += group.hiding
@@ -127,25 +124,16 @@ def attention(
     key_positions: Tensor,
     window: int | None,
 ) -> Tensor:
-    """Attention of one sequence over contiguous keys.
-
-    query is T×N×D, keys and values K×L×D, sinks N; returns T×N·D. A query sees the keys up to its own
-    position and within the window.
-    """
+    """Attention of one sequence over contiguous keys. query is T×N×D, keys and values K×L×D, sinks N; returns
+    T×N·D. A query sees the keys up to its own position and within the window."""
     count, heads, size = query.shape
     grouped = query.view(count, keys.shape[0], -1, size).permute(1, 2, 0, 3)  # K × N/K × T × D
     sink = sinks.view(keys.shape[0], -1, 1, 1).to(query.dtype)
     rows = max(1, MAX_SCORES // (heads * keys.shape[1]))
-    parts = [
-        _attend(
-            grouped[:, :, at : at + rows],
-            keys,
-            values,
-            sink,
-            hidden_keys(query_positions[at : at + rows], key_positions, window),
-        )
-        for at in range(0, count, rows)
-    ]
+    parts = []
+    for at in range(0, count, rows):
+        hidden = hidden_keys(query_positions[at : at + rows], key_positions, window)
+        parts.append(_attend(grouped[:, :, at : at + rows], keys, values, sink, hidden))
     out = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
     return out.permute(2, 0, 1, 3).reshape(count, heads * size)
 

@@ -50,10 +50,8 @@ def sampling_for(device: torch.device) -> ModuleType:
 
 
 def device_problem(device: torch.device) -> str | None:
-    """After a failed step, on the engine's thread: a sentence if the device computes nothing any more.
-
-    After some errors, a CUDA device fails at whatever it is given. None if it computes or is out of memory.
-    """
+    """After a failed step, on the engine's thread: a sentence if the device computes nothing any more. After
+    some errors, a CUDA device fails at whatever it is given. None if it computes or is out of memory."""
     if device.type != "cuda":
         return None
     try:

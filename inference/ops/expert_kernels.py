@@ -1,8 +1,7 @@
 """A layer's MXFP4 experts on a GPU: cuts the pairs into tiles and launches the kernels that multiply them.
 
-Takes normalised rows, their experts and shares, and returns the weighted sums. Rows are sorted by expert, so
-that each expert's weights are read once for all its rows. Nothing here waits for the device: the shapes give
-an upper bound for the number of tiles, and programs of surplus tiles return immediately.
+Rows are sorted by expert, so that each expert's weights are read once for all its rows. Nothing here waits
+for the device: the shapes give an upper bound for the number of tiles, and surplus ones return immediately.
 """
 
 from __future__ import annotations

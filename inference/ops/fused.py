@@ -1,8 +1,8 @@
 """The ops of `reference` as kernels for a GPU: the same names, arguments and results.
 
-Takes and returns tensors, and writes in place what the reference writes in place. No op waits for the device,
-and shapes alone decide which kernel runs, so that a step of one shape can be recorded and replayed. Sums are
-taken in a fixed order: the same rows in a batch of the same shape give the same bits.
+No op waits for the device, and shapes alone decide which kernel runs, so that a step of one shape can be
+recorded and replayed. Sums are taken in a fixed order: the same rows in a batch of the same shape give the
+same bits.
 """
 
 from __future__ import annotations
@@ -29,16 +29,8 @@ PROGRAMS = 256  # fills a large GPU about twice
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out = torch.empty_like(x)
     width = triton.next_power_of_2(x.shape[-1])
-    norm.rms_norm[(len(x),)](
-        x,
-        weight,
-        out,
-        x.shape[-1],
-        eps,
-        WIDTH=width,
-        num_warps=warps_for(width),
-        **launches.early("rms_norm"),
-    )
+    warps, early = max(1, min(8, width // 256)), launches.early("rms_norm")
+    norm.rms_norm[(len(x),)](x, weight, out, x.shape[-1], eps, WIDTH=width, num_warps=warps, **early)
     return out
 
 
@@ -245,10 +237,7 @@ def key_splits(programs: int, window: int | None) -> int:
     recorded step does not know."""
     if window is not None and window <= 256:
         return 1
-    splits = 1
-    while splits < 32 and programs * splits < PROGRAMS:
-        splits *= 2
-    return splits
+    return next(splits for splits in (1, 2, 4, 8, 16, 32) if splits == 32 or programs * splits >= PROGRAMS)
 
 
 def _prefill(query: Tensor, keys: Tensor, values: Tensor, sinks: Tensor, pages: Pages, out: Tensor) -> None:
@@ -342,7 +331,3 @@ def _counters(device: torch.device) -> Tensor:
 def columns_per_turn(columns: int, most: int = 128) -> int:
     """How many columns of a product one turn of the loop takes."""
     return min(most, int(triton.next_power_of_2(columns)))
-
-
-def warps_for(width: int) -> int:
-    return max(1, min(8, width // 256))

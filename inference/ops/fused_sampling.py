@@ -1,8 +1,6 @@
-"""`sampling.sample` as kernels for a GPU: the same arguments, the same distribution.
+"""`sampling.sample` as kernels for a GPU: the same arguments, the same distribution, without waiting for it.
 
-Takes logits and the settings of each row and returns tokens, all on the device, without waiting for it. A
-row that sets only a temperature costs one pass over its logits. The plain op computes log-probabilities; it
-does not wait either.
+A row that sets only a temperature costs one pass over its logits. The plain op computes log-probabilities.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Weights in 16 bits for products on a CPU, in the order in which FBGEMM reads them.
+"""Weights in 16 bits for products on a CPU, in the order in which FBGEMM reads and widens them.
 
-Takes rows of weights and returns products with them in float32: FBGEMM widens the weights while it reads
-them. A step of a few rows reads every weight once and waits for memory, so half the bytes are half the time;
-with 256 rows the time is that of floats. It must not know what the weights belong to.
+A step of a few rows reads every weight once and waits for memory, so half the bytes are half the time; with
+256 rows the time is that of floats. It must not know what the weights belong to.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
 Takes a step's sequences as tensors on the device that runs the ops, and returns them as Python numbers to the
 ops that run on the CPU. It must not know which sequence owns a block, nor what a key means.
 
-The memory of a layer is two tensors, keys and values, each of the shape blocks × size × K × D; the runner
-chooses the strides (on the CPU the keys of one head are contiguous). A block holds `size` consecutive
-positions. Block 0 belongs to no sequence: unused entries of a table name it, and padding rows write to it. A
-sequence's table names its blocks in order: the key of position p is at `[table[p // size], p % size]`. On
-layers with a window, the entries before it may be 0: no op reads a key that no query of the step sees.
+A layer's keys and values are two tensors of blocks × size × K × D, whose strides the runner chooses. A block
+holds `size` consecutive positions; block 0 belongs to no sequence, and padding rows write to it. The key of
+position p is at `[table[p // size], p % size]`. Entries before a layer's window may be 0: no op reads them.
 """
 
 from __future__ import annotations
@@ -115,9 +113,8 @@ class Pages:
         starts = torch.tensor(blocks, device=on).unsqueeze(2) * size
         places = (starts + torch.arange(size, device=on)).flatten(1)
         hiding = torch.zeros(hidden.shape, device=on).masked_fill_(hidden, -math.inf)
-        return Gathered(
-            group[0].start, group[-1].end, torch.where(hidden, newest, places).flatten(), hiding.unsqueeze(1)
-        )
+        seen = torch.where(hidden, newest, places).flatten()
+        return Gathered(group[0].start, group[-1].end, seen, hiding.unsqueeze(1))
 
 
 def _places_within(sequence: Span, size: int) -> tuple[int, int, int]:

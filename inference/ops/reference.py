@@ -1,10 +1,9 @@
 """The arithmetic of gpt-oss in plain PyTorch: the oracle that fused kernels must agree with.
 
-Takes and returns tensors. No op keeps state or knows layers, requests or checkpoints. A step of a batch is T
-rows, its sequences laid end to end; `pages` (pages.py) maps rows to sequences and locates keys and values.
-Shapes: T rows, L keys, H hidden, N heads, K KV heads, D head size, E experts, I intermediate, V vocabulary. A
-layer calls qkv, paged_attention, project_out and experts_block in this order; a step ends with head_logits,
-on the rows that are sampled from, and sample (sampling.py).
+No op keeps state or knows layers, requests or checkpoints. A step of a batch is T rows, its sequences laid
+end to end; `pages` maps rows to sequences and locates keys and values. Shapes: T rows, L keys, H hidden, N
+heads, K KV heads, D head size, E experts, I intermediate, V vocabulary. A layer calls qkv, paged_attention,
+project_out and experts_block; a step ends with head_logits, on the rows that are sampled from, and sample.
 """
 
 from __future__ import annotations
@@ -76,7 +75,6 @@ class MixtureWeights(Protocol):
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """x is T×H, chosen and shares T×k; returns T×H, the sums of the experts' outputs by their shares."""
-        ...
 
 
 def experts_block(
@@ -112,10 +110,8 @@ def swiglu(x: Tensor, limit: float, alpha: float) -> Tensor:
 
 
 def dequantise_mxfp4(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    """Converts MXFP4 rows to floats: blocks are … × B × 16 bytes, scales … × B; returns … × 32·B.
-
-    A byte holds two values, the low half first. Each block of 32 is scaled by 2^(scale − 127).
-    """
+    """Converts MXFP4 rows to floats: blocks are … × B × 16 bytes, scales … × B; returns … × 32·B. A byte
+    holds two values, the low half first. Each block of 32 is scaled by 2^(scale − 127)."""
     pairs = _pairs_by_byte(blocks.device)[blocks.int()]  # … × B × 16 × 2, float32
     exponents = (scales.int() - SCALE_BIAS)[..., None, None]
     return torch.ldexp(pairs, exponents).flatten(-3).to(dtype)

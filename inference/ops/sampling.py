@@ -4,9 +4,8 @@ Takes the logits and settings of rows and returns tokens and log-probabilities. 
 numbers: one uniform number per row, for any settings. It keeps no state and must not know requests.
 
 The order is: the repetition penalty, adjustments (logit_bias and the other penalties), the grammar's mask,
-temperature, min_p, top_k, top_p.
-The whole vocabulary is never sorted: that takes 16 ms for 201,088 logits, finding the best 64 of them 0.13
-ms, a pass over all of them 0.1 ms.
+temperature, min_p, top_k, top_p. The whole vocabulary is never sorted: that takes 16 ms for 201,088 logits,
+finding the best 64 of them 0.13 ms, a pass over all of them 0.1 ms.
 """
 
 from __future__ import annotations
@@ -114,10 +113,8 @@ def pick(
 
 
 def largest(row: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest numbers of a row in descending order, and their indices.
-
-    They lie in the `count` blocks with the largest maxima: searching only those takes a third of the time.
-    """
+    """The `count` largest numbers of a row in descending order, and their indices. They lie in the `count`
+    blocks with the largest maxima: searching only those takes a third of the time."""
     covered = len(row) - len(row) % SMALL_BLOCK
     blocks = row[:covered].view(-1, SMALL_BLOCK)
     if count >= len(blocks):
@@ -137,10 +134,8 @@ def _weights(scaled: Tensor) -> Tensor:
 
 
 def _first_largest(logits: Tensor) -> int | None:
-    """The index of the first largest logit; None if it is not finite.
-
-    By blocks: argmax over all of them takes three times as long.
-    """
+    """The index of the first largest logit; None if it is not finite. By blocks: argmax over all of them
+    takes three times as long."""
     covered = len(logits) - len(logits) % BLOCK
     maxima = logits[:covered].view(-1, BLOCK).amax(1)
     if covered < len(logits):
@@ -152,10 +147,8 @@ def _first_largest(logits: Tensor) -> int | None:
 
 
 def _pick(weights: Tensor, point: float) -> int:
-    """The index at `point` (0 ≤ point < 1) of the weights laid end to end.
-
-    It finds the block first: running sums over the whole vocabulary cost three times as much.
-    """
+    """The index at `point` (0 ≤ point < 1) of the weights laid end to end. It finds the block first: running
+    sums over the whole vocabulary cost three times as much."""
     covered = len(weights) - len(weights) % BLOCK
     blocks = weights[:covered].view(-1, BLOCK).sum(1, dtype=torch.float64)
     sums = torch.cat((blocks, weights[covered:].sum(dtype=torch.float64).view(1))).cumsum(0)

@@ -1,8 +1,7 @@
 """Weights in 8 bits: FP8 numbers (E4M3) and one scale for each row.
 
-Takes rows of floats and returns FP8 numbers and scales, or the floats that these stand for. A scale is the
-smallest power of two with which the row's largest number fits. So bf16 holds every number times its scale
-exactly, and every way to multiply with the rows, as they are or converted first, multiplies the same numbers.
+A scale is the smallest power of two with which the row's largest number fits. So bf16 holds every number
+times its scale exactly, and every way to multiply with the rows multiplies the same numbers.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class _Route:
         self._tried.append(replica)
         if isinstance(error, EngineBusy):
             self._replicas.busy(replica, error)
-        elif not isinstance(error, EngineFailed) or not _is_servers_fault(error):
+        elif not isinstance(error, EngineFailed) or _is_clients_fault(error):
             return False
         else:
             self._replicas.failed(replica, error)
@@ -221,8 +221,8 @@ class _Route:
         return self.attempts <= _ATTEMPTS and (self.has_others or sampled > 0)
 
 
-def _is_servers_fault(error: EngineFailed) -> bool:
-    return not isinstance(error, Refused) or error.status >= _SERVERS_FAULT
+def _is_clients_fault(error: EngineFailed) -> bool:
+    return isinstance(error, Refused) and error.status < _SERVERS_FAULT
 
 
 def _refuses_form(error: InferenceError, ask: Ask) -> bool:
@@ -237,11 +237,11 @@ async def _health_problem(replica: Replica) -> str | None:
             await replica.wire.caller.reach(path)
     except TimeoutError:
         return f"The engine at {replica.url} does not answer {path} within {CHECK_SECONDS:g} s."
-    except Refused as error:
-        # Any other answer than a server's own failure: a proxy without this path, which reaches the server.
-        return str(error) if error.status >= _SERVERS_FAULT else None
-    except (EngineFailed, EngineBusy) as error:  # busy: while it loads its model, and once it has failed
+    except EngineBusy as error:  # while it loads its model, and once it has failed
         return str(error)
+    except EngineFailed as error:
+        # Another answer than a server's own failure: a proxy without this path, which reaches the server.
+        return None if _is_clients_fault(error) else str(error)
     return None
 
 

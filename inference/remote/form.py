@@ -1,9 +1,8 @@
 """The grammar of one generation, as the text that its requests send along.
 
-A grammar costs an engine time for each token. Where the model hardly ever leaves it, requests have none
-until a token does not fit: that token is dropped, and sampled again with what is left of the grammar. Unless
-the choice is cut (`top_p` and its like), the distribution is the grammar's own: a token that fits is drawn
-with its probability, and the probability of those that do not is shared out among those that do.
+Where the model hardly ever leaves it, requests have none until a token does not fit: that token is dropped,
+and sampled again with what is left of the grammar. Unless the choice is cut (`top_p` and its like), the
+distribution is the grammar's own: the probability of tokens that do not fit is shared out among the others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """From a name such as `llama:http://127.0.0.1:8080` to its engine, after checks.
 
 A server that has another vocabulary, tokenises otherwise or cannot return ids is refused at start, with a
-sentence that states what to change there. Of several servers, one has to be there; the others are checked
-when they answer.
+sentence that states what to change there. Of several servers, one has to be there.
 """
 
 from __future__ import annotations
@@ -41,10 +40,8 @@ _PROBE_IDS = [int(token) for token in _PROBE_TOKENS.split()]
 
 
 def load_remote(wires: Wires, urls: str, options: EngineOptions) -> RemoteEngine:
-    """The engine of the servers at `urls`, with commas between several. Raises `InferenceError`.
-
-    Of several wires, the one that recognises a server is taken.
-    """
+    """The engine of the servers at `urls`, with commas between several. Raises `InferenceError`. Of several
+    wires, the one that recognises a server is taken."""
     addresses = parse_addresses(urls, wires[0].kind)
     callers = [Caller(address, options) for address in addresses]
     with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
@@ -96,10 +93,30 @@ async def _facts_unless_down(replica: Replica, *, alone: bool) -> Facts | None:
 async def _checked(replica: Replica) -> Facts:
     wire, url = replica.wire, replica.url
     facts = await wire.facts()
-    _check_vocabulary(url, facts)
-    await _check_tokens(url, wire)
-    await _check_ids(url, wire)
+    if facts.vocab_size not in (None, VOCABULARY):
+        raise CheckpointError(
+            f"The model {facts.name!r} at {url} has {facts.vocab_size} token ids, but gpt-oss models "
+            f"have {VOCABULARY}. Start that server with a gpt-oss model."
+        )
+    if await wire.tokenised(PROBE) != _PROBE_IDS:
+        raise CheckpointError(
+            f"The server at {url} tokenises otherwise than gpt-oss models do. Start it with a gpt-oss "
+            "model whose tokenizer has the Harmony format's special tokens."
+        )
+    if not await _has_ids(wire):
+        raise CheckpointError(
+            f"{wire.title} at {url} returned no token ids. Update it: this needs a version that does."
+        )
     return facts
+
+
+async def _has_ids(wire: Wire) -> bool:
+    """Samples one token, which shows whether ids come back."""
+    greedy = Sampling(temperature=0.0, max_tokens=1)
+    try:
+        return any([piece.tokens async for piece in wire.sample(_PROBE_IDS[:4], Ask(greedy, 0, 1))])
+    except (KeyError, TypeError):
+        return False
 
 
 async def _check_again(info: EngineInfo, replica: Replica) -> None:
@@ -126,36 +143,3 @@ async def _recognised(wires: Wires, callers: Sequence[Caller]) -> type[Wire]:
             raise ModelNotFound(f"{caller.url} answers, but is none of the known engines: {known}.")
     assert failure is not None
     raise failure
-
-
-def _check_vocabulary(url: str, facts: Facts) -> None:
-    if facts.vocab_size not in (None, VOCABULARY):
-        raise CheckpointError(
-            f"The model {facts.name!r} at {url} has {facts.vocab_size} token ids, but gpt-oss models "
-            f"have {VOCABULARY}. Start that server with a gpt-oss model."
-        )
-
-
-async def _check_tokens(url: str, wire: Wire) -> None:
-    if await wire.tokenised(PROBE) != _PROBE_IDS:
-        raise CheckpointError(
-            f"The server at {url} tokenises otherwise than gpt-oss models do. Start it with a gpt-oss "
-            "model whose tokenizer has the Harmony format's special tokens."
-        )
-
-
-async def _check_ids(url: str, wire: Wire) -> None:
-    """Samples one token, which shows whether ids come back."""
-    greedy = Sampling(temperature=0.0, max_tokens=1)
-    try:
-        pieces = [piece async for piece in wire.sample(_PROBE_IDS[:4], Ask(greedy, 0, 1))]
-    except (KeyError, TypeError) as error:
-        raise _no_ids(url, wire) from error
-    if not any(piece.tokens for piece in pieces):
-        raise _no_ids(url, wire)
-
-
-def _no_ids(url: str, wire: Wire) -> InferenceError:
-    return CheckpointError(
-        f"{wire.title} at {url} returned no token ids. Update it: this needs a version that does."
-    )

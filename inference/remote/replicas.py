@@ -1,8 +1,7 @@
 """The servers that run one model: which of them serves a generation, and which rest after a failure.
 
-A generation goes to the server that read at least half of its prompt before, else to the one with the fewest
-generations. A server that failed rests, longer each time, and is probed until it answers; one that is full
-rests for as long as it states. It must not know wires or the meaning of tokens.
+A generation goes to the server that read at least half of its prompt before, else to the idlest. A server
+that failed rests, longer each time, and is probed until it answers; one that is full rests as it states.
 """
 
 from __future__ import annotations
@@ -53,12 +52,9 @@ class Replicas:
         now = self.clock()
         awake = [replica for replica in self.all if not replica.rests(now)]
         # If all rest, the one that wakes first is tried: a wrong guess must not refuse what could be served.
-        resting = sorted(
-            (replica for replica in self.all if replica.checked), key=lambda replica: replica.rests_until
-        )
-        candidates = (
-            [replica for replica in awake if replica not in tried] or awake or resting[:1] or list(self.all)
-        )
+        checked = (replica for replica in self.all if replica.checked)
+        resting = sorted(checked, key=lambda replica: replica.rests_until)[:1]
+        candidates = [one for one in awake if one not in tried] or awake or resting or list(self.all)
         idlest = min(candidates, key=lambda replica: replica.running)
         names = _beginnings(prompt)
         chosen = self._with_beginning(names, candidates) or idlest
@@ -74,9 +70,7 @@ class Replicas:
     def check_room(self) -> None:
         """Raises `EngineBusy` if every server has reported that it is full."""
         now = self.clock()
-        waits = [
-            replica.rests_until - now for replica in self.all if replica.checked and not replica.failures
-        ]
+        waits = [one.rests_until - now for one in self.all if one.checked and not one.failures]
         if len(waits) == len(self.all) and min(waits) > 0:
             raise EngineBusy(None, min(waits), "Every engine of this model accepts no request now.")
 

@@ -25,10 +25,8 @@ class Ask:
     ends: frozenset[int] = frozenset()  # where the server must stop, and the engine may ask for more
 
     def seed(self, further: int = 0) -> int | None:
-        """The seed of the request that continues after `further` more tokens.
-
-        Another seed for each request: the same one would repeat the same choices.
-        """
+        """The seed of the request that continues after `further` more tokens. Another seed for each request:
+        the same one would repeat the same choices."""
         seed, sampled = self.sampling.seed, self.sampled + further
         if seed is None:
             return None
@@ -51,16 +49,13 @@ class EventReader(Protocol):
 
     def read(self, event: Json) -> Piece:
         """The event's tokens; there may be none."""
-        ...
 
 
 async def merged_pieces(
     batches: AsyncGenerator[list[Json], None], reader: EventReader
 ) -> AsyncGenerator[Piece, None]:
-    """One piece for the events that arrived together: a busy server gets fewer, larger ones.
-
-    What precedes an event that cannot be read is yielded before its error is raised.
-    """
+    """One piece for the events that arrived together: a busy server gets fewer, larger ones. What precedes an
+    event that cannot be read is yielded before its error is raised."""
     async for events in batches:
         pieces: list[Piece] = []
         failure: Exception | None = None
@@ -135,9 +130,7 @@ class Wire(ABC):
     @abstractmethod
     def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
         """Samples up to `ask.limit` tokens after `prompt`. It may end before: the engine asks for the rest.
-
-        Closing it cancels the request.
-        """
+        Closing it cancels the request."""
 
     @abstractmethod
     async def read(self, prompt: Sequence[int]) -> None:

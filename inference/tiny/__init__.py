@@ -1,9 +1,8 @@
 """The embedded model: an ordinary checkpoint folder in the user's cache, made at first use.
 
-Other modules call only `checkpoint()`, which returns a folder in the Hugging Face layout that any loader
-reads. The package's compact file expands into it (expand.py). The folder's name contains that file's hash:
-when the model changes, a new folder is made and older ones stay. The model card (README.md) states what the
-model can do, and which commit has the recipe that trained it.
+`checkpoint()` returns the folder. The package's compact file expands into it (expand.py); its name contains
+that file's hash, so that another model makes another folder. The model card (README.md) states what the model
+can do, and which commit has the recipe that trained it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def cache_folder() -> Path:
 
 def checkpoint() -> Path:
     """The folder of the embedded model; made first if it is missing or incomplete."""
-    folder = cache_folder() / f"tiny-{_key()}"
+    folder = cache_folder() / f"tiny-{LAYOUT}-{_sha256(COMPACT)[:12]}"
     if not _is_whole(folder):
         _make(folder)
     return folder
@@ -59,10 +58,6 @@ def _write(folder: Path) -> None:
     from inference.tiny.expand import write_expanded
 
     write_expanded(folder)
-
-
-def _key() -> str:
-    return f"{LAYOUT}-{_sha256(COMPACT)[:12]}"
 
 
 def _make(folder: Path) -> None:

@@ -1,22 +1,15 @@
 """The fixed part of every token's rows: the codes of its word's pieces, and features of its spelling.
 
 The model is trained on a small part of the vocabulary and must copy words from all of it, so a row is only
-partly learned. It is the sum of learned linear maps of the token's codes and features. The maps are the same
-for all tokens, one for each kind of code:
+partly learned. It is the sum of learned linear maps of the token's codes and features, the same maps for all:
 
-- The pieces that the word splits into without a leading space. " Oslo" is one token and "Oslo" after a quote
-  two; " Paris" and "Paris" are one each and share their code; "_weather" has the code of "weather". The code
-  of a piece is +-1, drawn by a hash of its id.
-- The token's own code, or that of its word's second piece. It separates a copy from other words with the
-  same first piece (" San" from " Santos") and from itself without the space.
-- The first three and the last three letters, in either case. By them the model finds a word of a request in
-  a name that is cut elsewhere (" pollen" in "_p" and "ollen", "Podcast" in " podcast").
-- The meaning, for common words. By it the model connects a room with a hotel,
-  though no training conversation has both words.
-- Features of the spelling, among them a leading space.
-
-So one operation, "write the first piece's code", copies a word to a place where no space may stand,
-whether or not the word is one token there.
+- The pieces that the word splits into without a leading space: " Paris" and "Paris" share a code, which is
+  +-1, drawn by a hash of the piece's id. So "write the first piece's code" copies a word to a place where no
+  space may stand, whether or not the word is one token there.
+- The token's own code, or that of its word's second piece, which separates " San" from " Santos".
+- The first and the last three letters, in either case, by which a word is found in a name that is cut
+  elsewhere (" pollen" in "_p" and "ollen").
+- The meaning, for common words, which connects a room with a hotel, and features of the spelling.
 """
 
 from __future__ import annotations

@@ -41,18 +41,14 @@ CONFIGS = ("config.json", "generation_config.json")
 _PART = 8192  # tokens
 
 
-def _unplaned(data: bytes, columns: int) -> Ints:
-    four = np.frombuffer(data, dtype=np.uint8).reshape(4, columns, VOCABULARY).astype(np.uint32)
-    joined: Ints = (four[0] | four[1] << 8 | four[2] << 16 | four[3] << 24).astype(np.int32).T.copy()
-    return joined
-
-
 def unpack_table(tensors: dict[str, Tensor]) -> TokenTable:
     def data(name: str) -> bytes:
         return lzma.decompress(tensors[f"table.{name}"].numpy().tobytes())
 
     def unpacked(name: str, columns: int) -> Ints:
-        return _unplaned(data(name), columns)
+        four = np.frombuffer(data(name), dtype=np.uint8).reshape(4, columns, VOCABULARY).astype(np.uint32)
+        joined: Ints = (four[0] | four[1] << 8 | four[2] << 16 | four[3] << 24).astype(np.int32).T.copy()
+        return joined
 
     pieces = unpacked("pieces", SLOTS)
     own = np.arange(VOCABULARY, dtype=np.int32)
@@ -75,23 +71,19 @@ def read_compact(compact: Path) -> dict[str, Tensor]:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
 
 
-def stored_layers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors that a checkpoint has under the same name; the compact file stores attention as bytes."""
-    names = [name for name in tensors if name.startswith("model.") and not name.endswith(".scales")]
-    return {
-        name: unpack_rows(name, tensors).bfloat16() if f"{name}.scales" in tensors else tensors[name]
-        for name in names
-    }
-
-
-def write_expanded(folder: Path, compact: Path = COMPACT) -> None:
+def write_expanded(folder: Path) -> None:
     """Writes the checkpoint's files into `folder`."""
-    tensors = read_compact(compact)
-    out = stored_layers(tensors)
+    tensors = read_compact(COMPACT)
+    # Tensors that a checkpoint has under the same name; the compact file stores attention as bytes.
+    out = {
+        name: unpack_rows(name, tensors).bfloat16() if f"{name}.scales" in tensors else tensors[name]
+        for name in tensors
+        if name.startswith("model.") and not name.endswith(".scales")
+    }
     out["model.embed_tokens.weight"], out["lm_head.weight"] = _rows(tensors)
     save_file(out, folder / "model.safetensors", metadata={"format": "pt"})
     for name in CONFIGS:
-        shutil.copyfile(compact.with_name(name), folder / name)
+        shutil.copyfile(COMPACT.with_name(name), folder / name)
 
 
 def _rows(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -25,9 +25,8 @@ class PagesContract:
             await store.append(append("conv_1", part(*names)))
         ordered = _ALL[::-1] if newest_first else _ALL
         for after, most in itertools.product([None, *_ALL], (1, 2, 4, 10, 100)):
-            found = known(
-                await store.conversation_page("conv_1", Wanted(most, after, newest_first=newest_first))
-            )
+            wanted = Wanted(most, after, newest_first=newest_first)
+            found = known(await store.conversation_page("conv_1", wanted))
             rest = ordered[0 if after is None else ordered.index(after) + 1 :]
             assert [each["id"] for each in found.items] == rest[:most]
             assert found.has_more == (len(rest) > most)

@@ -116,10 +116,8 @@ class Parts:
         }
 
     def structured(self, count: int) -> dict[str, Any]:
-        """Answers with a schema, then the same number of tokens without one.
-
-        A bias makes `final` the first channel: a model with random weights would reason without end.
-        """
+        """Answers with a schema, then the same number of tokens without one. A bias makes `final` the first
+        channel: a model with random weights would reason without end."""
         tokens = self.server.request("POST", "/tokenize", {"prompt": "final"})["tokens"]
         bias = {"logit_bias": {str(tokens[0]): 100.0}}
         form = {"format": {"type": "json_schema", "name": "list", "schema": SCHEMA, "strict": True}}

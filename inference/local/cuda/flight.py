@@ -1,8 +1,7 @@
 """A step in flight on a device, and how the host reads its results.
 
-Takes the tokens and log-probabilities of its rows, on the device, and returns outcomes once the copies have
-reached the host. The work that needs the tokens themselves follows then: grammars accept them, and drafts are
-compared with them.
+The work that needs the tokens themselves follows once they have reached the host: grammars accept them, and
+drafts are compared with them.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError, TokenLogprob
+from inference.failures import as_failure
 from inference.local.cuda.picker import CudaPicker
-from inference.local.scheduling.step import Outcome, Sampled, StepPart, as_failure
+from inference.local.scheduling.step import Outcome, Sampled, StepPart
 
 NOT_FINITE = (
     "The model's logits are not finite: its weights are damaged, or logit_bias and the grammar forbid "
@@ -35,9 +35,7 @@ class Scores:
 
     def on_host(self) -> Scores:
         ranks = None if self.ranks is None else on_host(self.ranks)
-        tokens, own, values, ids = (
-            on_host(tensor) for tensor in (self.tokens, self.own, self.values, self.ids)
-        )
+        tokens, own, values, ids = map(on_host, (self.tokens, self.own, self.values, self.ids))
         return Scores(tokens, own, values, ids, ranks)
 
     def logprobs(self, top: int) -> list[TokenLogprob]:
@@ -73,9 +71,7 @@ class CudaFlight:
 
     def __init__(self, pending: Sequence[Pending], tokens: Tensor, guesses: Tensor | None = None) -> None:
         """`pending` is in the order of the launched parts; the others are already being copied to the host.
-
-        `guesses`: a row for each part that has a `guess_row`.
-        """
+        `guesses`: a row for each part that has a `guess_row`."""
         self._pending, self._tokens, self._guesses = pending, tokens, guesses
         self._outcomes: list[Outcome] | None = None
         self._arrived: torch.cuda.Event | None = None

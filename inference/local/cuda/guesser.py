@@ -1,13 +1,10 @@
 """A draft head on a GPU: what each step keeps for it, and its guesses after a step, without the host.
 
-Takes the rows of a step while it runs, then its sampled tokens where they are, on the device; returns guesses
-there. The host knows neither which drafts were right nor any guess before it reads the outcomes.
-
-The head's keys and values lie in the model's blocks, as on a CPU (inference/local/guesser.py). A step writes
-the pairs of all its rows: each has the token of its row and the feature of the row before, or for the first
-row of a part the kept feature. Kept are the feature of each block's last position, from which any sequence
-may continue, and those of each slot's newest positions, as many as one step can add. So a step needs to know
-of no draft whether it was right; a wrong one's pair is written again.
+Takes the rows of a step while it runs, then its sampled tokens on the device; returns guesses there. The host
+knows neither which drafts were right nor any guess before it reads the outcomes. Keys and values lie in the
+model's blocks, as on a CPU. A step writes the pairs of all its rows, with the feature of the row before or,
+for a part's first row, the kept one. Kept are the feature of each block's last position and those of each
+slot's newest positions, so that no step needs to know whether a draft was right.
 """
 
 from __future__ import annotations
@@ -94,13 +91,8 @@ class CudaGuesser:
         nothing = [0] * (shape.decodes - count)
         left = [0] * (shape.rows - shape.decodes - sum(len(part.tokens) for part in prompts))
         before: list[Numbers] = [[number for part in decodes for number in self._before(part)]]
-        kept: list[Numbers] = [
-            [
-                self._place(part, at)
-                for part in decodes
-                for at in range(part.start, part.start + len(part.tokens))
-            ]
-        ]
+        ranges = [(part, range(part.start, part.start + len(part.tokens))) for part in decodes]
+        kept: list[Numbers] = [[self._place(part, at) for part, places in ranges for at in places]]
         before += [nothing, *(self._before(part) for part in prompts), left]
         kept += [nothing, *(self._prompt_places(part) for part in prompts), left]
         return numpy.concatenate([numpy.asarray(numbers, dtype=numpy.int64) for numbers in (*before, *kept)])
@@ -148,11 +140,8 @@ class CudaGuesser:
         rounds = max(entry.part.guesses for entry in asking)
         shape = DraftShape(len(asking), rounds)
         if self.graphs is not None:
-            shape = next(
-                recorded
-                for recorded in reversed(self.graphs.shapes)
-                if recorded.sequences >= len(asking) and recorded.rounds >= rounds
-            )
+            shapes = reversed(self.graphs.shapes)
+            shape = next(own for own in shapes if own.sequences >= len(asking) and own.rounds >= rounds)
         for row, entry in enumerate(asking):
             entry.guess_row = row
         numbers = self._draft_numbers(asking, shape.sequences)
@@ -165,8 +154,7 @@ class CudaGuesser:
 
     def _draft_numbers(self, asking: Sequence[Pending], sequences: int) -> Tensor:
         """For each part: its slot, the position of the first row that samples, the guesses that it wants,
-        where its
-        sampled tokens are, and its drafts."""
+        where its sampled tokens are, and its drafts."""
         nowhere = len(self._sampled) - 1
         padding = [self._tables.padding, 0, 0, *[nowhere] * (self._most + 1), *[NO_DRAFT] * self._most]
         rows = [self._draft_row(entry, nowhere) for entry in asking]

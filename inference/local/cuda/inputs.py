@@ -1,8 +1,7 @@
 """A step's sequences as tensors on the device: one copy of numbers per step, and tables that stay there.
 
-Takes parts and returns the pages and tokens that the model reads. The numbers of a step travel in one tensor.
-Two counts determine its layout, so that a recorded step finds each number in its place. Of a slot's table
-only new entries are sent.
+The numbers of a step travel in one tensor, whose layout two counts determine, so that a recorded step finds
+each number in its place. Of a slot's table only new entries are sent.
 """
 
 from __future__ import annotations
@@ -49,11 +48,9 @@ def single_rows(parts: Sequence[StepPart]) -> list[StepPart]:
     for part in parts:
         if is_prompt(part) or len(part.tokens) == 1:
             rows.append(part)
-        else:
-            rows += [
-                StepPart(part.slot, (token,), at, part.tables, 1, part.picker)
-                for at, token in enumerate(part.tokens, part.start)
-            ]
+            continue
+        for at, token in enumerate(part.tokens, part.start):
+            rows.append(StepPart(part.slot, (token,), at, part.tables, 1, part.picker))
     return rows
 
 
@@ -82,7 +79,10 @@ def step_numbers(
         *(range(part.start, part.start + len(part.tokens)) for part in prompts), range(left),
     ]  # fmt: skip
     tokens = [*(part.tokens for part in decodes), nothing, *(part.tokens for part in prompts), [0] * left]
-    slots = [_slots(decodes, prompts, kind, block_size, spare, left) for kind in range(kinds)]
+    slots: list[Numbers] = []
+    for kind in range(kinds):
+        alone, *others = _slots(decodes, prompts, kind, block_size)
+        slots += [alone, nothing, *others, [0] * left]
     lengths = [part.start + len(part.tokens) for part in prompts] + [0] * unused
     counts = [len(part.tokens) for part in prompts] + [0] * unused
     if unused:
@@ -90,30 +90,22 @@ def step_numbers(
     starts = numpy.cumsum([0, *[1] * shape.decodes, *counts])
     owners = [part.slot for part in decodes] + [padding] * spare + [part.slot for part in prompts]
     pieces: list[Numbers] = [
-        *tokens, *rows, *(piece for own in slots for piece in own),
+        *tokens, *rows, *slots,
         [part.start + 1 for part in decodes], nothing, lengths, starts, owners, [padding] * unused,
     ]  # fmt: skip
     return numpy.concatenate([numpy.asarray(piece, dtype=numpy.int64) for piece in pieces])
 
 
-def _slots(
-    decodes: Sequence[StepPart],
-    prompts: Sequence[StepPart],
-    kind: int,
-    block_size: int,
-    spare: int,
-    left: int,
-) -> list[Numbers]:
-    """Where each row's key and value are written: block · size + offset."""
-    alone = [
-        part.tables[kind][part.start // block_size] * block_size + part.start % block_size for part in decodes
+def _slots(decodes: Sequence[StepPart], prompts: Sequence[StepPart], kind: int, size: int) -> list[Numbers]:
+    """Where each row's key and value are written (block · size + offset): those of decodes, then prompts."""
+    slots: list[Numbers] = [
+        [part.tables[kind][part.start // size] * size + part.start % size for part in decodes]
     ]
-    slots: list[Numbers] = [alone, [0] * spare]
     for part in prompts:
         places = numpy.arange(part.start, part.start + len(part.tokens))
         table = numpy.asarray(part.tables[kind], dtype=numpy.int64)
-        slots.append(table[places // block_size] * block_size + places % block_size)
-    return [*slots, [0] * left]
+        slots.append(table[places // size] * size + places % size)
+    return slots
 
 
 def split_inputs(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:

@@ -1,11 +1,12 @@
 """The sampling state of a generation on a device, and a batch of such states as one `Picking`.
 
-Takes the logits and pickers of rows and returns tokens on the device. The device counts a token when it
-samples it, before the host has read it; only grammars wait for the host. It must not know steps.
+The device counts a token when it samples it, before the host has read it; only grammars wait for the host. It
+must not know steps.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Sequence
 
@@ -30,9 +31,7 @@ class CudaPicker:
         self.adjustment = None if adjustment is None else adjustment.to(device)
         repeated = repeated_tokens(sampling, vocab_size, prompt)
         self.repeated = None if repeated is None else repeated.to(device)
-        self._seen = (
-            None if self.adjustment is None else torch.zeros(vocab_size, dtype=torch.bool, device=device)
-        )
+        self._seen = torch.zeros(0 if adjustment is None else vocab_size, dtype=torch.bool, device=device)
         self._random = random_numbers(sampling.seed)
         self._points: deque[float] = deque()
         for token in sampling.continued:  # as an earlier generation sampled them
@@ -65,7 +64,7 @@ class CudaPicker:
         at = token.clamp(min=0)  # -1: sampling failed, and the generation ends
         if self.repeated is not None:
             self.repeated.index_fill_(0, at, True)
-        if self.adjustment is None or self._seen is None:
+        if self.adjustment is None:
             return
         if self.masks is None:  # otherwise the masks count
             for freed in self._ban.count():
@@ -82,18 +81,14 @@ def pick_rows(
     """Picks a token for each row; does not count it."""
     device = logits.device
     logits = _penalised(logits, pickers)
+    samplings = [picker.sampling for picker in pickers]
     settings = [
-        (
-            picker.sampling.temperature,
-            picker.sampling.top_k,
-            picker.sampling.top_p,
-            picker.sampling.min_p,
-            point,
-        )
-        for picker, point in zip(pickers, points, strict=True)
+        (own.temperature, own.top_k, own.top_p, own.min_p, point)
+        for own, point in zip(samplings, points, strict=True)
     ]
     numbers = to_device(torch.tensor(settings, dtype=torch.float64).t().contiguous(), device)
-    rows = [picker.adjustment for picker in pickers if picker.adjustment is not None]
+    adjustments = [picker.adjustment for picker in pickers]
+    rows = [row for row in adjustments if row is not None]
     bits = [mask for mask in masks if mask is not None]
     picking = Picking(
         temperature=numbers[0].float(),
@@ -102,11 +97,9 @@ def pick_rows(
         min_p=numbers[3].float(),
         points=numbers[4],
         adjustments=torch.stack(rows) if rows else None,
-        adjustment_of=_places([picker.adjustment is not None for picker in pickers], device)
-        if rows
-        else None,
+        adjustment_of=_places(adjustments, device) if rows else None,
         masks=_stacked(bits, logits.shape[1], device) if bits else None,
-        mask_of=_places([mask is not None for mask in masks], device) if bits else None,
+        mask_of=_places(masks, device) if bits else None,
     )
     tokens: Tensor = sampling_for(device).sample(logits, picking)
     return tokens.to(device)
@@ -123,12 +116,10 @@ def _penalised(logits: Tensor, pickers: Sequence[CudaPicker]) -> Tensor:
     return logits
 
 
-def _places(present: Sequence[bool], device: torch.device) -> Tensor:
-    """For each row its place among the present ones, -1 for an absent one."""
-    places, count = [], 0
-    for is_present in present:
-        places.append(count if is_present else -1)
-        count += is_present
+def _places(rows: Sequence[object], device: torch.device) -> Tensor:
+    """For each row its place among those that are not None, else -1."""
+    count = itertools.count()
+    places = [-1 if row is None else next(count) for row in rows]
     return to_device(torch.tensor(places, dtype=torch.int32), device)
 
 

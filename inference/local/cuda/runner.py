@@ -1,8 +1,7 @@
 """Runs steps on a GPU, replaying a recorded step where one fits, and one step ahead of the host's reading.
 
-Takes the parts of a step and returns a flight whose outcomes wait only for the sampled tokens. A token that
-the host does not know yet is read where the previous step left it on the device. Without a GPU it does the
-same in plain PyTorch and records nothing; the tests run it so.
+A token that the host does not know yet is read where the previous step left it on the device. Without a GPU
+it does the same in plain PyTorch and records nothing; the tests run it so.
 """
 
 from __future__ import annotations
@@ -156,10 +155,9 @@ class CudaRunner:
             spare = 0
             x = self._forward(to_device(self._numbers(parts, rows, shape), self._device), shape)
         picked: list[int] = []
-        end = 0
-        for part, count in zip(rows, counts, strict=True):
+        ends = itertools.accumulate(len(part.tokens) for part in rows)
+        for part, end, count in zip(rows, ends, counts, strict=True):
             # The padding of the sequences with one token lies between them and the prompts.
-            end += len(part.tokens)
             first = end - count if len(part.tokens) == 1 else end - count + spare
             picked += range(first, first + count)
         return self._model.logits(self._rows(x, picked)) if picked else None

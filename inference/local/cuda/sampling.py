@@ -1,22 +1,22 @@
-"""Samples a step's tokens on the device, from the logits of its rows.
+"""Samples a step's tokens on the device, from the logits of its rows, and keeps the newest of each slot.
 
-Takes the parts in flight and the logits of the rows that they want, in their order; returns all tokens, not
-yet read, and keeps the newest of each slot for the next step. Parts that check drafts are sampled row by row
-where a token depends on the previous one through more than the model. It must not know the model.
+Parts that check drafts are sampled row by row where a token depends on the previous one through more than the
+model. It must not know the model.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from inference.engine import EngineFailed, InferenceError
+from inference.failures import as_failure
 from inference.local.cuda.flight import NOT_FINITE, Pending, Scores, confirms_draft
 from inference.local.cuda.picker import pick_rows, to_device
 from inference.local.sampling.masks import Masks
-from inference.local.scheduling.step import as_failure
 from inference.ops.sampling import log_probabilities
 
 
@@ -36,12 +36,9 @@ class RowSampler:
         rows = [own[id(entry)][-entry.part.samples :] for entry in together]
         # In most steps these are exactly `logits`.
         chosen = logits if wanted == [entry.part.samples for entry in together] else None
-        sampled = (
-            [self._sample_together(together, chosen if chosen is not None else torch.cat(rows))]
-            if rows
-            else []
-        )
-        end = 0
+        sampled, end = [], 0
+        if rows:
+            sampled.append(self._sample_together(together, torch.cat(rows) if chosen is None else chosen))
         for entry in together:
             entry.tokens = slice(end, end + entry.part.samples)
             end += entry.part.samples
@@ -54,11 +51,8 @@ class RowSampler:
         for entry in pending:
             if entry.part.samples and entry.picker.sampling.logprobs is not None:
                 tokens = torch.cat(sampled)[entry.tokens]
-                entry.logprobs = _scores(
-                    own[id(entry)][-entry.part.samples :][: len(tokens)],
-                    tokens,
-                    entry.picker.sampling.logprobs,
-                )
+                kept = own[id(entry)][-entry.part.samples :][: len(tokens)]
+                entry.logprobs = _scores(kept, tokens, entry.picker.sampling.logprobs)
         return torch.cat(sampled) if sampled else self.newest[:0]
 
     def _sample_together(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
@@ -72,22 +66,19 @@ class RowSampler:
             if count == 1:
                 entry.picker.used(1)
         tokens = pick_rows(logits, pickers, points, masks)
-        alone = [at for at, entry in enumerate(pending) if entry.part.samples == 1]
+        ends = itertools.accumulate(entry.part.samples for entry in pending)
+        alone = [
+            (entry, end - 1) for entry, end in zip(pending, ends, strict=True) if entry.part.samples == 1
+        ]
         if len(alone) == len(pending):
             slots = [entry.part.slot for entry in pending]
             self.newest.index_copy_(0, to_device(torch.tensor(slots), self._device), tokens)
-        else:
-            self._keep_newest(pending, tokens)
-        _count(pending, tokens)
+        else:  # a step with drafts, whose rows the host reads before a later step builds on them
+            for entry, at in alone:
+                self.newest[entry.part.slot] = tokens[at]
+        for entry, at in alone:
+            entry.picker.count(tokens[at : at + 1])
         return tokens
-
-    def _keep_newest(self, pending: Sequence[Pending], tokens: Tensor) -> None:
-        """For steps with drafts, whose rows the host reads before a later step builds on them."""
-        end = 0
-        for entry in pending:
-            if entry.part.samples == 1:
-                self.newest[entry.part.slot] = tokens[end]
-            end += entry.part.samples
 
     def _sample_in_turn(self, pending: Pending, logits: Tensor) -> Tensor:
         """Samples drafts one by one where a token depends on the previous one through more than the model."""
@@ -130,14 +121,6 @@ def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
             mask = None
         masks.append(mask)
     return masks
-
-
-def _count(pending: Sequence[Pending], tokens: Tensor) -> None:
-    end = 0
-    for entry in pending:
-        if entry.part.samples == 1:
-            entry.picker.count(tokens[end : end + 1])
-        end += entry.part.samples
 
 
 def _score_prompt(pending: Pending, logits: Tensor) -> None:

@@ -37,9 +37,7 @@ def decode_shape(sequences: int) -> StepShape:
 
 def prompt_shape(decodes: int, rows: int) -> StepShape:
     """The shape of a step with `decodes` sequences of one token and up to PROMPTS prompts of `rows` in all.
-
-    One more sequence, which is padding, takes the unused rows.
-    """
+    One more sequence, which is padding, takes the unused rows."""
     return StepShape(decodes + rows, decodes + PROMPTS + 1, decodes, rows)
 
 

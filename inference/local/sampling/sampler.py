@@ -54,7 +54,8 @@ class Sampler:
             self._repeated = self._repeated.to(logits.device)
             adjusted = penalised(logits, self._repeated, self.sampling.repetition_penalty)
         if self._adjustment is not None:
-            adjusted = adjusted + self._on(logits.device)
+            self._adjustment = self._adjustment.to(logits.device)
+            adjusted = adjusted + self._adjustment
         if self._masks is not None:
             adjusted = adjusted + self._masks.row(len(logits), logits.device)
         sampling = self.sampling
@@ -73,7 +74,9 @@ class Sampler:
                 "are damaged, or logit_bias and the grammar forbid every token."
             )
         self._take(token)
-        return Sampled(token, self._logprob(logits, token))
+        # From the model's own distribution: before bias, penalties and temperature.
+        top = sampling.logprobs
+        return Sampled(token, None if top is None else token_score(logits, token, top))
 
     def _point(self) -> float:
         return self._random.random() if self.sampling.temperature > 0 else 0.0
@@ -82,11 +85,6 @@ class Sampler:
         self._count(token)
         if self._masks is not None:
             self._masks.accept(token)
-
-    def _on(self, device: torch.device) -> Tensor:
-        assert self._adjustment is not None
-        self._adjustment = self._adjustment.to(device)
-        return self._adjustment
 
     def _count(self, token: int) -> None:
         if self._repeated is not None:
@@ -101,11 +99,6 @@ class Sampler:
             self._seen.add(token)
             penalty += self.sampling.presence_penalty
         self._adjustment[token] -= penalty
-
-    def _logprob(self, logits: Tensor, token: int) -> TokenLogprob | None:
-        """From the model's own distribution: before bias, penalties and temperature."""
-        top = self.sampling.logprobs
-        return None if top is None else token_score(logits, token, top)
 
 
 def biases(sampling: Sampling, ban: StopBan, vocab_size: int) -> Tensor | None:

@@ -42,10 +42,8 @@ class BlockPool:
         return block in self._kept
 
     def take(self, after: int) -> int:
-        """A block for one user. Call it only if one is available.
-
-        Prefers the block that follows `after` in memory: consecutive blocks are read faster.
-        """
+        """A block for one user. Call it only if one is available. Prefers the block that follows `after` in
+        memory: consecutive blocks are read faster."""
         if after + 1 in self._free:
             block = after + 1
             del self._free[block]

@@ -30,9 +30,7 @@ class DraftCosts:
 
     def worth(self, running: int) -> float:
         """How likely a guess must be for its time, relative to a sequence's share of a step, at most 1.
-
-        `running`: sequences that share the step. Many gain little from fewer steps.
-        """
+        `running`: sequences that share the step. Many gain little from fewer steps."""
         rows = running if self.fading == 1 else (1 - self.fading**running) / (1 - self.fading)
         step = 1 + self.row * rows + self.even * running
         further = self.row * self.fading**running + self.even
@@ -56,23 +54,17 @@ class Drafter(Protocol):
     """One sequence's source of drafts."""
 
     def wanted(self, running: int) -> int:
-        """How many tokens the runner should guess after the next step; call it once for each step.
-
-        `running`: sequences that share the step.
-        """
-        ...
+        """How many tokens the runner should guess after the next step; call it once for each step. `running`:
+        sequences that share the step."""
 
     def take(self, guesses: Sequence[int]) -> None:
         """What the runner guessed after a step, perhaps nothing."""
-        ...
 
     def draft(self, tokens: Sequence[int], most: int) -> list[int]:
         """At most `most` tokens that may follow `tokens`, which must extend those of the last call."""
-        ...
 
     def learn(self, drafted: int, accepted: int) -> None:
         """Reports how many of the last draft's tokens were right."""
-        ...
 
 
 class Pause:
@@ -97,10 +89,8 @@ class Pause:
 
 
 class TextDrafter:
-    """Guesses those tokens that followed the same few tokens the last time.
-
-    This helps when an answer repeats its prompt (editing code, quoting a tool).
-    """
+    """Guesses those tokens that followed the same few tokens the last time. This helps when an answer repeats
+    its prompt (editing code, quoting a tool)."""
 
     def __init__(self, most: int) -> None:
         """`most`: the largest number of tokens in a draft."""

@@ -7,14 +7,11 @@ on a GPU.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference.engine import EngineFailed, InferenceError, Sampling, TokenLogprob
-
-logger = logging.getLogger(__name__)
+from inference.engine import InferenceError, Sampling, TokenLogprob
 
 PENDING = -1
 """In place of a token that the running step will sample for this slot. Only if a runner works ahead."""
@@ -35,10 +32,8 @@ class Picker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
-    """One generation's part in a step.
-
-    A generation that decodes has one token, its newest; more if drafts follow it. A prompt has a chunk.
-    """
+    """One generation's part in a step. A generation that decodes has one token, its newest; more if drafts
+    follow it. A prompt has a chunk."""
 
     slot: int  # 0 ≤ slot < max_concurrent, fixed while the generation runs
     tokens: Sequence[int]
@@ -77,7 +72,6 @@ class Flight(Protocol):
 
     def outcomes(self) -> list[Outcome]:
         """Waits for the step; returns one outcome per part, in their order."""
-        ...
 
 
 class Runner(Protocol):
@@ -89,28 +83,17 @@ class Runner(Protocol):
     @property
     def ahead(self) -> int:
         """The number of steps that may be launched before reading an earlier one's outcomes; 0 on the CPU."""
-        ...
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Picker:
         """The state of the sampling of a new generation after `prompt`."""
-        ...
 
     def launch(self, parts: Sequence[StepPart]) -> Flight:
         """Starts a step. If it raises, the whole step failed; the same parts may be launched again."""
-        ...
 
     def improve(self) -> bool:
         """Spends a fraction of a second without steps on faster ones; returns whether to call it again."""
-        ...
 
     def problem(self) -> str | None:
         """After a failed step: why no further step can succeed, as a sentence; None if one may."""
-        ...
 
     def close(self) -> None: ...
-
-
-def as_failure(error: BaseException) -> EngineFailed:
-    """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
-    logger.error("A generation failed.", exc_info=error)
-    return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")

@@ -61,11 +61,8 @@ def _normed_product(
     x_ptr, norm_ptr, weight_ptr, row, token, here, hidden, eps, TOKENS: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, SHARERS: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """norm(x)·Wᵀ in one pass over x: the root mean square is a factor of the whole row.
-
-    In each turn, each of SHARERS warps takes all rows and COLUMNS columns of its own. Their sums are
-    added last.
-    """
+    """norm(x)·Wᵀ in one pass over x: the root mean square is a factor of the whole row. In each turn, each of
+    SHARERS warps takes all rows and COLUMNS columns of its own. Their sums are added last."""
     total = tl.zeros((SHARERS, TOKENS, ROWS), tl.float32)
     squares = tl.zeros((SHARERS, TOKENS, COLUMNS), tl.float32)
     own = tl.arange(0, SHARERS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -96,9 +93,7 @@ def qkv(
     EARLY: tl.constexpr,
 ):  # fmt: skip
     """Writes queries, and keys and values to their slots. A program takes HALF of a head's SIZE / 2 pairs.
-
-    SCALED: the weights are FP8, with a scale for each row.
-    """
+    SCALED: the weights are FP8, with a scale for each row."""
     begin_next(EARLY)
     token = tl.arange(0, TOKENS)
     here = token < tokens
@@ -157,10 +152,8 @@ def rotate_and_write(
     slot_stride, head_stride, SIZE: tl.constexpr, TOKENS: tl.constexpr, SPLITS: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """As `qkv`, for finished products, the sum of SPLITS parts of tokens × (N + 2K)·D.
-
-    A program takes TOKENS rows of one head.
-    """
+    """As `qkv`, for finished products, the sum of SPLITS parts of tokens × (N + 2K)·D. A program takes TOKENS
+    rows of one head."""
     begin_next(EARLY)
     wait_for_previous(EARLY)
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)

@@ -66,10 +66,8 @@ def down(
     SPLITS: tl.constexpr, FRAGMENTS: tl.constexpr, TOKENS: tl.constexpr, SHARERS: tl.constexpr,
     UNROLL: tl.constexpr, ALONE: tl.constexpr, PLAIN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out[split, order[place]] = W2·inner[place] over a split's columns; the first split adds b2.
-
-    `gate_up` lets it start only after the list of experts is written, so it reads the list before the wait.
-    """
+    """out[split, order[place]] = W2·inner[place] over a split's columns; the first split adds b2. `gate_up`
+    lets it start only after the list of experts is written, so it reads the list before the wait."""
     begin_next(EARLY)
     split = tl.program_id(2)
     per_split = tiles // SPLITS

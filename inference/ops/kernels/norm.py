@@ -25,10 +25,8 @@ def gather(
     x_ptr, results_ptr, shares_ptr, out_ptr, hidden, pairs,
     CHOSEN: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out = x + Σ share · result, summed by expert in the order of choice and, for each, by split.
-
-    `gate_up` lets no launch start before x and the shares are written, so x is read before the wait.
-    """
+    """out = x + Σ share · result, summed by expert in the order of choice and, for each, by split. `gate_up`
+    lets no launch start before x and the shares are written, so x is read before the wait."""
     begin_next(EARLY)
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)

@@ -29,9 +29,7 @@ def place(
     TILES: tl.constexpr, TOKENS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """`order` gets the pairs by expert, then token. A tile is up to TOKENS of one expert, start to end.
-
-    Surplus tiles are empty: start equals end.
-    """
+    Surplus tiles are empty: start equals end."""
     begin_next(EARLY)
     wait_for_previous(EARLY)
     expert = tl.arange(0, EXPERTS)

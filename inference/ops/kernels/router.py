@@ -43,9 +43,7 @@ def norm_and_route(
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Normalises and routes a row. A program takes PART experts; the last program of a row to finish chooses.
-
-    `counters` holds one counter per row, 0 before and after.
-    """
+    `counters` holds one counter per row, 0 before and after."""
     begin_next(EARLY)
     token = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, WIDTH)

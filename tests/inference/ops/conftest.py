@@ -17,10 +17,8 @@ if not torch.cuda.is_available():
     _prepared = interpreter._patch_lang_tensor
 
     def _with_bounds_of_loops(tensor: Any, *scope: Any) -> None:
-        """Triton before 3.7 calls `int` on an array of one element, which numpy has refused since 2.4.
-
-        Triton restores the original attribute after a launch.
-        """
+        """Triton before 3.7 calls `int` on an array of one element, which numpy has refused since 2.4. Triton
+        restores the original attribute after a launch."""
         _prepared(tensor, *scope)
         tensor.__index__ = lambda self: self.handle.data.item()
 
