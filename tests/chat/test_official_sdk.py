@@ -20,23 +20,9 @@ THINKS = "<|channel|>analysis<|message|>I need f.<|end|>" + NEXT
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 PREAMBLE = "<|channel|>commentary<|message|>A moment.<|end|>" + NEXT
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
-SUNNY = "<|channel|>final<|message|>It is sunny.<|return|>"
 
 ASK: Any = [{"role": "user", "content": "Weather?"}]
 TOOLS: Any = [TOOL]
-
-
-def test_create_gives_reasoning_and_an_answer() -> None:
-    with client_of(THINKS + HELLO) as client:
-        made = client.chat.completions.create(model="scripted", messages=ASK)
-    (choice,) = made.choices
-    assert (choice.message.content, choice.finish_reason) == ("Hello!", "stop")
-    message: Any = choice.message
-    assert message.reasoning == message.reasoning_content == "I need f."
-    assert made.id.startswith("chatcmpl-")
-    assert made.usage is not None
-    assert made.usage.completion_tokens_details is not None
-    assert made.usage.completion_tokens_details.reasoning_tokens == 8
 
 
 def test_the_stream_helper_accumulates_the_same_completion_as_create() -> None:
@@ -54,17 +40,6 @@ def test_the_stream_helper_accumulates_the_same_completion_as_create() -> None:
     assert final.choices[0].message.tool_calls is not None
     assert final.choices[0].message.tool_calls[0].function.arguments == '{"city":"Oslo"}'
     assert final.choices[0].finish_reason == whole.choices[0].finish_reason == "tool_calls"
-
-
-def test_a_tool_loop_shows_the_model_its_own_reasoning() -> None:
-    body: Any = {"model": "scripted", "tools": TOOLS, "extra_body": {"metadata": {"__debug": True}}}
-    with client_of(THINKS + PREAMBLE + CALL, {"when": "sunny", "text": SUNNY}) as client:
-        message = client.chat.completions.create(messages=ASK, **body).choices[0].message
-        assert message.tool_calls is not None
-        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "sunny"}
-        second: Any = client.chat.completions.create(messages=[*ASK, message.to_dict(), result], **body)
-    assert second.choices[0].message.content == "It is sunny."
-    assert f"{NEXT}{THINKS}{PREAMBLE}{CALL}" in second.metadata["__debug_input"]
 
 
 def test_an_unknown_model_and_too_long_a_conversation_are_refused() -> None:
