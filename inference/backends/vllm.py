@@ -34,16 +34,12 @@ class VllmWire(ListedWire):
         return Facts(name, context, None, f"on vLLM, with a context of {context:,} tokens")
 
     async def read(self, prompt: Sequence[int]) -> None:
-        await self.caller.post(
-            "/v1/completions",
-            {"model": self._model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0.0},
-        )
+        body = {"model": self._model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0.0}
+        await self.caller.post("/v1/completions", body)
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        reader = VllmEventReader(self.caller.url, prompt, ask)
-        async with aclosing(
-            self.caller.events("/v1/completions", self._body(prompt, ask), ask.sampling.labels)
-        ) as batches:
+        reader, body = VllmEventReader(self.caller.url, prompt, ask), self._body(prompt, ask)
+        async with aclosing(self.caller.events("/v1/completions", body, ask.sampling.labels)) as batches:
             async for piece in merged_pieces(batches, reader):
                 yield piece
         if reader.last is None:
@@ -123,13 +119,9 @@ def _logprobs(choice: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
     count = ask.sampling.logprobs
     if count is None:
         return None
-    scores = choice["logprobs"]
-    return tuple(
-        TokenLogprob(token, logprob, _top(top or {}, count))
-        for token, logprob, top in zip(
-            choice["token_ids"], scores["token_logprobs"], scores["top_logprobs"], strict=True
-        )
-    )
+    scores, tokens = choice["logprobs"], choice["token_ids"]
+    rows = zip(tokens, scores["token_logprobs"], scores["top_logprobs"], strict=True)
+    return tuple(TokenLogprob(token, logprob, _top(top or {}, count)) for token, logprob, top in rows)
 
 
 def _top(entries: Mapping[str, float], count: int) -> tuple[tuple[int, float], ...]:

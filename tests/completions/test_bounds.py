@@ -56,6 +56,7 @@ class Counting(ScriptedEngine):
 
 
 async def test_choices_are_made_as_they_begin() -> None:
+    gc.collect()  # the choices of other tests
     engine = Counting(scripted(HELLO, loop=True)._script)
     settings = Settings(max_concurrent=3, max_waiting=0)
     run = await run_of(engine, settings, prompt=[f"prompt {n}" for n in range(12)], seed=7)

@@ -188,9 +188,7 @@ REFERENCE = {"type": "item_reference", "id": "msg_none"}
         ({"input": ["Hi", {"id": "msg_none"}]}, 404, "input[1]"),
     ],
 )
-async def test_invalid_and_missing_references_are_refused(
-    api: Make, body: dict[str, Any], status: int, param: str
-) -> None:
+async def test_wrong_references_are_refused(api: Make, body: dict[str, Any], status: int, param: str) -> None:
     error = await api(scripted(ANSWER)).refused("/responses", **{"input": "Hi", **body})
     assert (error["status"], error["param"]) == (status, param)
 

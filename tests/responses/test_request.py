@@ -37,7 +37,6 @@ NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ({"messages": []}, "messages"),
     ({"stop": "x"}, "stop"),
-    ({"repeat_penalty": 1.1}, "repeat_penalty"),
     ({"previous_input_messages": [{}]}, "previous_input_messages"),
     ({"multi_agent": True}, "multi_agent"),
     ({"system": "Be brief."}, "system"),

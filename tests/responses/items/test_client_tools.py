@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from gpt_oss_server.caller.caller import LOCAL as HERE
+from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.content.tools import recipient_of
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.client_tools import (
     COMMAND,
@@ -23,12 +27,14 @@ from tests.doubles.apis.client_tools import (
     EDIT,
     FREE,
     ITEMS,
+    LARK,
     LOCAL,
     PATCH,
     SHELL,
     STREAMS,
     UPDATE,
 )
+from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.lints import compare
 
 EXITED = '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]'
@@ -93,9 +99,7 @@ CALLS = {"custom": PATCH, "local_shell": COMMAND, "shell": COMMANDS, "apply_patc
 
 @pytest.mark.parametrize(("name", "tool", "output", "text"), OUTPUTS)
 @pytest.mark.parametrize("whole", [True, False], ids=["items sent again", "previous_response_id"])
-async def test_an_output_is_the_result_of_its_call(
-    name: str, tool: dict[str, Any], output: dict[str, Any], text: str, whole: bool
-) -> None:
+async def test_an_output_answers_its_call(name: str, tool: Any, output: Any, text: str, whole: bool) -> None:
     ask = Asking(call(f"functions.{name}", CALLS[tool["type"]], kind=" code"))
     response = await ask(tools=[tool])
     (item,) = response["output"]
@@ -132,9 +136,7 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "name", "body"), MISFITS)
-async def test_a_call_that_does_not_fit_is_kept_and_the_response_fails(
-    tool: dict[str, Any], name: str, body: str
-) -> None:
+async def test_a_call_that_does_not_fit_is_kept_and_fails(tool: dict[str, Any], name: str, body: str) -> None:
     response = await Asking(call(f"functions.{name}", body, kind=""))(tools=[tool])
     assert response["status"] == "failed"
     assert "invalid_output" in response["error"]["message"]
@@ -154,15 +156,6 @@ SPELT = {"type": "grammar", "syntax": "lark", "definition": 'start: "<|x|>" /@<a
 async def test_input_that_follows_its_grammar_passes(tool: dict[str, Any], body: str) -> None:
     response = await Asking(call("functions.dial", body, kind=""))(tools=[tool])
     assert response["status"] == "completed"
-
-
-async def test_a_call_cut_by_the_limit_is_incomplete() -> None:
-    for tool in (CUSTOM, LOCAL, SHELL, EDIT):
-        cut = Asking(call(f"functions.{tool.get('name', tool['type'])}", CALLS[tool["type"]]))
-        response = await cut(tools=[tool], max_output_tokens=14)
-        (item,) = response["output"]
-        expected = ("incomplete", "in_progress" if tool is EDIT else "incomplete")
-        assert (response["status"], item["status"]) == expected
 
 
 FORM = {"type": "grammar", "syntax": "lark"}
@@ -258,3 +251,31 @@ async def test_the_skills_of_a_shell_are_declared() -> None:
     response = await Asking(FINAL)(tools=[tool], metadata={"__debug": True})
     assert "// - csv (/skills/csv): Reads CSV files.\n" in response["metadata"]["__debug_input"]
     assert response["tools"] == [tool]
+
+
+IN_NAMESPACE = {"crm.find": lambda item: isinstance(json.loads(item["arguments"]), dict), "crm.note": bool}
+NUMBER = re.compile(r"\+?\d{3,15}(/\d+)?")
+
+
+async def test_every_call_that_ended_before_the_limit_is_valid(encoding: Encoding) -> None:
+    grammars = Grammars(encoding)
+    lark = grammars.compile(LARK)
+    checks: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        (CUSTOM, "custom_tool_call", lambda item: grammars.matches(lark, item["input"])),
+        (DIGITS, "custom_tool_call", lambda item: NUMBER.fullmatch(item["input"])),
+        (FREE, "custom_tool_call", bool),
+        *(
+            (tool, f"{tool['type']}_call", lambda item: item["status"] == "completed")
+            for tool in (LOCAL, SHELL, EDIT)
+        ),
+        (CRM, "", lambda item: IN_NAMESPACE[f"{item['namespace']}.{item['name']}"](item)),
+    ]
+    for tool, kind, is_valid in checks:
+        ask, ended = Asking(engine=RandomEngine(encoding)), 0
+        for _ in range(8):
+            response = await ask(tools=[tool], tool_choice="required", max_output_tokens=2_000)
+            if response["status"] == "completed":
+                item, ended = response["output"][-1], ended + 1
+                assert kind in item["type"]
+                assert is_valid(item), item
+        assert ended, f"no call of {tool} ended"

@@ -44,9 +44,7 @@ def scores(encoding: Encoding, text: str, top: int = 0) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("per_step", [1, 5, 100])
 @pytest.mark.parametrize("top", [None, 0, 3, 20])
-async def test_every_token_of_each_message_has_its_score(
-    encoding: Encoding, top: int | None, per_step: int
-) -> None:
+async def test_every_token_of_a_message_is_scored(encoding: Encoding, top: int | None, per_step: int) -> None:
     engine = TurnsEngine(encoding, THINKS + PREAMBLE + ANSWER, per_step=per_step)
     response = await Asking(engine=engine)(include=INCLUDE, top_logprobs=top)
     reasoning, preamble, answer = response["output"]
@@ -105,9 +103,7 @@ async def test_a_preamble_cut_off_has_the_scores_of_its_text(encoding: Encoding)
 
 
 @pytest.mark.parametrize("per_step", [1, 4, 100])
-async def test_a_citation_has_the_scores_of_its_marker(
-    encoding: Encoding, tmp_path: Path, per_step: int
-) -> None:
+async def test_a_citation_has_its_markers_scores(encoding: Encoding, tmp_path: Path, per_step: int) -> None:
     text = "It is deep【1†L0-L2】, and cold【77†L1】. 東京【1†L1】"
     search = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
     opened = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
@@ -141,9 +137,7 @@ EITHER_CALL = pytest.mark.parametrize("call", [CALL, CUSTOM], ids=["function", "
 @pytest.mark.parametrize("per_step", [1, 7])
 @EITHER_CALL
 @pytest.mark.parametrize("include", [INCLUDE, [REASONING], [CALLS], [REASONING, CALLS]], ids=str)
-async def test_reasoning_and_calls_have_scores_if_the_request_includes_them(
-    encoding: Encoding, include: list[str], call: str, per_step: int
-) -> None:
+async def test_scores_if_included(encoding: Encoding, include: list[str], call: str, per_step: int) -> None:
     response = await asking(encoding, THINKS + call, per_step=per_step)(include=include, tools=TOOLS)
     reasoning, made = response["output"]  # the lint compares deltas, done events and items
     for name, scored, text in (
@@ -155,9 +149,7 @@ async def test_reasoning_and_calls_have_scores_if_the_request_includes_them(
 
 @pytest.mark.parametrize("include", [["reasoning"], ["tool_calls"], ["reasoning", "tool_calls"]], ids=str)
 @EITHER_CALL
-async def test_a_chat_shows_the_scores_of_reasoning_and_calls_apart(
-    encoding: Encoding, include: list[str], call: str
-) -> None:
+async def test_a_chat_shows_those_scores_apart(encoding: Encoding, include: list[str], call: str) -> None:
     body: dict[str, Any] = {"tools": CHAT_TOOLS, "logprobs": True, "logprobs_include": include}
     whole = await completion_of(TurnsEngine(encoding, THINKS + call, per_step=5), **body)
     (choice,) = whole["choices"]
