@@ -1,7 +1,7 @@
 """The keys of a server: those of `--api-key` and those of `--api-key-file`, which may change.
 
-Takes keys as clients send them. Returns their access. Looking up a key takes the same time whether it is
-right, nearly right or wrong: what is compared are keyed hashes of hashes, of which no client knows any part.
+Looking up a key takes the same time whether it is right, nearly right or wrong: what is compared are keyed
+hashes of hashes, of which no client knows any part.
 """
 
 from __future__ import annotations

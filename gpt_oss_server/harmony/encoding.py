@@ -1,8 +1,7 @@
 """The Harmony vocabulary: text to token ids and back, and the ids that frame messages.
 
-Takes texts and ids, returns ids and texts. The only module that imports `openai_harmony`, a name that two
-distributions share (oss-harmony, which contains the vocabulary, and openai-harmony, which downloads it); this
-module works with both. It must not know the rules of conversations, requests or HTTP.
+It works with both distributions named `openai_harmony`: oss-harmony, which contains the vocabulary, and
+openai-harmony, which downloads it. It must not know the rules of conversations, requests or HTTP.
 """
 
 from __future__ import annotations

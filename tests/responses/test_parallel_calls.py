@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from tests.doubles.apis.client_tools import (
     CRM,
     CUSTOM,
     DIGITS,
-    FREE,
     LARK,
     OSLO,
     PARIS,
@@ -26,7 +24,6 @@ from tests.doubles.apis.client_tools import (
     TOOL,
     arguments,
 )
-from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.random_tests.seeds import seeds
@@ -142,20 +139,6 @@ async def test_a_cut_at_any_token_keeps_the_complete_calls() -> None:
         assert (response["status"] == "completed") == between
         complete = [made for made in calls if made["status"] == "completed"]
         assert len(complete) == (limit >= whole) + (limit == len(tokens))
-
-
-@pytest.mark.parametrize("seed", seeds(1, proofs=10))
-async def test_random_parallel_output_gives_a_valid_stream(seed: int) -> None:
-    rng = random.Random(7_000 + seed)
-    encoding = load_encoding()
-    cue = encoding.encode_special(NEXT)
-    for _ in range(40):
-        tokens = [token for _ in range(3) for token in (*encoded(encoding, rng), *cue)]
-        if rng.random() < 0.7:
-            tokens = mutated(tokens, rng)
-        ask = Asking(engine=ReplayEngine(tokens, per_step=rng.choice((1, 4, 16))))
-        response = await ask(tools=[TOOL, FREE], parallel_tool_calls=True, store=False)
-        assert response["status"] == "completed"
 
 
 @pytest.mark.parametrize("seed", seeds(1, proofs=3))

@@ -151,12 +151,14 @@ def _one_token_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference.backends.scripted, "TOKENS_PER_STEP", 1)
 
 
-async def died_after(making: Making, file: str, appended: Appended, batches: int | None = None) -> Process:
-    """The process that continues a run, which stopped after these appends or before the last one."""
-    if batches is None:
-        batches = len(appended.batches) - 1
+async def continued(
+    making: Making, appended: Appended, batches: int, file: str = "second", **settings: Any
+) -> Process:
+    """The process that has continued a run whose own stopped after these appends."""
     await making(file, "dead").dies_after(appended, batches)
-    return making(file, "second")
+    process = making(file, "second", **settings)
+    await process.takes_over()
+    return process
 
 
 async def forget_runs(process: Process) -> None:
@@ -199,8 +201,7 @@ async def test_it_is_continued_from_every_point(making: Making, kind: str) -> No
     assert count > 4
     undisturbed = await first.stores.responses.history(appended.run_id)
     for at in range(count + 1):
-        second = await died_after(making, f"second-{at}", appended, at)
-        await second.takes_over()
+        second = await continued(making, appended, at, f"second-{at}")
         assert await second.events(appended.run_id) == events, f"after {at} of {count} appends"
         assert (await second.service.stored(LOCAL).retrieve(appended.run_id)).response == response
         if not at % 5:
@@ -233,8 +234,7 @@ async def test_a_turn_of_a_conversation_joins_it_once(making: Making) -> None:
     appended, events = await first.run_to_its_end(conversation=made["id"])
     before = await conversations_of(first.service).items(made["id"], {})
     await forget_runs(first)
-    second = await died_after(making, "shared", appended)
-    await second.takes_over()
+    second = await continued(making, appended, len(appended.batches) - 1, "shared")
     assert await second.events(appended.run_id) == events
     assert await conversations_of(second.service).items(made["id"], {}) == before
     assert len(before["data"]) == 2
@@ -252,8 +252,7 @@ async def test_one_that_is_stored_and_not_yet_logged_repeats_all_of_its_text(mak
     first.stores.responses.put = counting  # type: ignore[method-assign]
     appended, events = await first.run_to_its_end()
     await forget_runs(first)
-    second = await died_after(making, "shared", appended, logged[0])
-    await second.takes_over()
+    second = await continued(making, appended, logged[0], "shared")
     assert await second.events(appended.run_id) == events
     assert check_stream(events)["status"] == "completed"
 
@@ -286,9 +285,7 @@ async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> No
 
 async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) -> None:
     appended, events = await making("first", "first").run_to_its_end()
-    await making("second", "dead").dies_after(appended, 6)
-    second = making("second", "second", background_max_attempts=1)
-    await second.takes_over()
+    second = await continued(making, appended, 6, background_max_attempts=1)
     got = await second.events(appended.run_id)
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     logged = [event for _, batch, _ in appended.batches[:6] for event in batch]
@@ -304,7 +301,8 @@ async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) 
 
 async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelled(making: Making) -> None:
     appended, events = await making("first", "first").run_to_its_end()
-    second = await died_after(making, "second", appended, 6)
+    await making("second", "dead").dies_after(appended, 6)
+    second = making("second", "second")
     await second.logs.request_cancel(appended.run_id)
     await second.takes_over()
     got = await second.events(appended.run_id)
@@ -315,9 +313,7 @@ async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelle
 
 async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> None:
     appended, events = await making("first", "first").run_to_its_end(**SEARCHES)
-    await making("second", "dead").dies_after(appended, 20)
-    second = making("second", "second", browser="off")  # it does not offer the tool
-    await second.takes_over()
+    second = await continued(making, appended, 20, browser="off")  # it does not offer the tool
     *got, failed = await second.events(appended.run_id)
     assert got == events[: len(got)]
     assert (failed["type"], failed["sequence_number"]) == ("response.failed", len(got))

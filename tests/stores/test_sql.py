@@ -65,9 +65,6 @@ async def test_the_items_of_other_owners_cost_nothing(store: SqlStore) -> None:
     assert costs[0] == costs[1]
 
 
-# --- histories ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many links each history was made of."""
@@ -125,9 +122,6 @@ ADDITIONS = st.builds(
 @given(ADDITIONS)
 def test_an_addition_is_the_same_after_a_round_trip_through_bytes(added: Addition) -> None:
     assert decode_addition(encode_addition(added)) == added
-
-
-# --- processes ---------------------------------------------------------------------------------------
 
 
 async def test_a_look_for_runs_to_continue_writes_only_where_one_is_free(database: SqliteDatabase) -> None:

@@ -1,7 +1,6 @@
 """A trace as lines for a terminal: prompts, completions token by token, slips, tools, the library's reading.
 
-Takes the document of docs/traces.md, which may come from any machine, so no text in it reaches the terminal
-with control characters.
+It may come from any machine, so no text in it reaches the terminal with control characters.
 """
 
 from __future__ import annotations
@@ -80,9 +79,8 @@ class _View:
         for message in library["messages"]:
             yield "    " + self._message(message)
         if library["error"]:
-            yield self._styled(
-                f"    it stops at token {library['stopped_at']}: {visible(library['error'])}", RED
-            )
+            stop = f"    it stops at token {library['stopped_at']}: {visible(library['error'])}"
+            yield self._styled(stop, RED)
 
     def _message(self, message: dict[str, Any]) -> str:
         to = f" to={message['recipient']}" if message["recipient"] else ""
