@@ -86,9 +86,7 @@ def test_each_signal_is_sent_where_it_has_a_destination(
     endpoint: str | None, environment: dict[str, str], sent: set[str]
 ) -> None:
     settings = Settings(otel_endpoint=endpoint)
-    found = {
-        signal.name: url_of(signal, settings) for signal in SIGNALS if is_sent(signal, settings, environment)
-    }
+    found = {signal: url_of(signal, settings) for signal in SIGNALS if is_sent(signal, settings, environment)}
     assert set(found) == sent
     for name, url in found.items():
         assert url == (None if endpoint is None else f"{HERE}/v1/{name}")
