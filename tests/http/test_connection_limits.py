@@ -6,7 +6,8 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,6 +20,7 @@ HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BODY = b'{"input": "hi"}'
 POST = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\n"
+CLOSING = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n"
 UNFINISHED = {
     "nothing": b"",
     "a line break": b"\r\n",
@@ -29,12 +31,18 @@ UNFINISHED = {
 }
 
 
+@contextmanager
+def limited(speed: float = 0, **limits: float) -> Iterator[tuple[str, int]]:
+    """The address of a server with these limits."""
+    engine = scripted(HELLO, tokens_per_second=speed)
+    with serving(engine, limits=ConnectionLimits(**limits)) as url:  # type: ignore[arg-type]
+        yield "127.0.0.1", urlsplit(url).port or 0
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, int]]:
-    limits = ConnectionLimits(seconds=0.6, body_rate=10_000)
-    with serving(scripted(HELLO), limits=limits) as url:
-        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
-        yield host, int(port)
+    with limited(seconds=0.6, body_rate=10_000) as address:
+        yield address
 
 
 def answer_to(server: tuple[str, int], *pieces: bytes, pause: float = 0.0) -> bytes:
@@ -68,10 +76,10 @@ def answer_to(server: tuple[str, int], *pieces: bytes, pause: float = 0.0) -> by
     ids=["one", "a whole request", "many", "a name", "a path", "five megabytes"],
 )
 def test_a_large_head_is_refused_before_it_is_whole(server: tuple[str, int], head: bytes) -> None:
-    status, _, rest = answer_to(server, head).partition(b"\r\n")
-    assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
-    assert json.loads(rest.partition(b"\r\n\r\n")[2])["error"]["code"] == "headers_too_large"
-    assert b"x-request-id" in rest
+    head, _, body = answer_to(server, head).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert b"x-request-id" in head
+    assert json.loads(body)["error"]["code"] == "headers_too_large"
 
 
 def test_trailers_count_as_a_head(server: tuple[str, int]) -> None:
@@ -90,8 +98,10 @@ def test_a_head_within_the_limit_is_served(server: tuple[str, int]) -> None:
 @pytest.mark.parametrize("sent", UNFINISHED)
 def test_an_unfinished_request_ends_in_time(server: tuple[str, int], sent: str) -> None:
     answer = answer_to(server, UNFINISHED[sent])
-    assert answer == b"" if sent == "nothing" else answer.startswith(b"HTTP/1.1 408 ")
-    if answer:
+    if sent == "nothing":
+        assert answer == b""
+    else:
+        assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"request_timeout" in answer
 
 
@@ -111,25 +121,20 @@ def test_a_byte_now_and_then_does_not_extend_the_time(server: tuple[str, int]) -
 
 def test_a_steady_body_may_take_longer(server: tuple[str, int]) -> None:
     body = BODY + b" " * 19_985
-    head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     pieces = [body[at : at + 2_000] for at in range(0, len(body), 2_000)]
-    assert answer_to(server, head, *pieces, pause=0.1).startswith(b"HTTP/1.1 200")
+    assert answer_to(server, CLOSING % len(body), *pieces, pause=0.1).startswith(b"HTTP/1.1 200")
 
 
 def test_a_client_that_waits_for_its_answer_is_not_late() -> None:
-    slow = scripted(HELLO, tokens_per_second=4)
-    with serving(slow, limits=ConnectionLimits(seconds=0.3)) as url:
-        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
-        head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-        assert answer_to((host, int(port)), head + BODY).startswith(b"HTTP/1.1 200")
+    with limited(speed=4, seconds=0.3) as address:
+        assert answer_to(address, CLOSING % len(BODY) + BODY).startswith(b"HTTP/1.1 200")
 
 
 def test_a_new_connection_takes_the_place_of_the_longest_idle_one() -> None:
-    with serving(scripted(HELLO), limits=ConnectionLimits(count=20)) as url, ExitStack() as stack:
-        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+    with limited(count=20) as address, ExitStack() as stack:
 
         def connect() -> socket.socket:
-            return stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            return stack.enter_context(socket.create_connection(address, timeout=20))
 
         kept = connect()
         kept.sendall(GET)
@@ -146,19 +151,15 @@ def test_a_new_connection_takes_the_place_of_the_longest_idle_one() -> None:
 
 
 def test_connections_at_work_keep_their_places() -> None:
-    slow = scripted(HELLO, tokens_per_second=3)
-    head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-    with serving(slow, limits=ConnectionLimits(count=3)) as url, ExitStack() as stack:
-        server = (url.removeprefix("http://").removesuffix("/v1").split(":")[0], int(url.split(":")[2][:-3]))
-        working = [stack.enter_context(socket.create_connection(server, timeout=20)) for _ in range(3)]
-        for each in working:
-            each.sendall(head + BODY)
+    with limited(speed=3, count=3) as address, ExitStack() as stack:
+        working = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(3)]
+        for connection in working:
+            connection.sendall(CLOSING % len(BODY) + BODY)
         time.sleep(0.3)
-        refused = answer_to(server, GET)
+        refused = answer_to(address, GET)
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"--max-connections" in refused
-        for each in working:
-            assert each.recv(4_096).startswith(b"HTTP/1.1 200")
+        assert all(connection.recv(4_096).startswith(b"HTTP/1.1 200") for connection in working)
 
 
 def test_the_settings_become_limits() -> None:

@@ -11,9 +11,8 @@ from jsonschema import Draft202012Validator
 
 from tests.doubles.serving import scripted, serving
 
-HELLO = (
-    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
-)
+THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+HELLO = f"{THOUGHT}<|channel|>final<|message|>Hello!<|return|>"
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -67,11 +66,8 @@ def test_each_operation_has_a_unique_id_and_describes_its_answers(document: dict
 
 
 def test_every_post_with_a_body_describes_it(document: dict[str, Any]) -> None:
-    without = {
-        path
-        for method, path, operation in operations(document)
-        if method == "post" and "requestBody" not in operation
-    }
+    posts = [(path, operation) for method, path, operation in operations(document) if method == "post"]
+    without = {path for path, operation in posts if "requestBody" not in operation}
     assert without == {"/v1/responses/{response_id}/cancel"}
 
 
@@ -88,17 +84,11 @@ def test_query_parameters_are_described(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("post", "/v1/responses", {"input": "Hi"}),
-        ("post", "/v1/responses", {"input": 7}),
-        ("post", "/v1/responses/input_tokens", {"input": "Hi"}),
-        ("post", "/v1/conversations", {}),
-        ("post", "/v1/chat/completions", CHAT),
-        ("post", "/v1/completions", {"prompt": "Hi"}),
-        ("post", "/tokenize", {"prompt": "Hi"}),
-        ("post", "/detokenize", {"tokens": [1]}),
-        ("get", "/v1/models", None),
-        ("get", "/v1/containers", None),
-        ("get", "/health", None),
+        *(("post", path, {"input": "Hi"}) for path in ("/v1/responses", "/v1/responses/input_tokens")),
+        *(("post", path, {"prompt": "Hi"}) for path in ("/v1/completions", "/tokenize")),
+        *(("post", "/v1/conversations", {}), ("post", "/v1/chat/completions", CHAT)),
+        *(("post", "/detokenize", {"tokens": [1]}), ("post", "/v1/responses", {"input": 7})),
+        *(("get", path, None) for path in ("/v1/models", "/v1/containers", "/health")),
     ],
 )
 def test_answers_match_the_document(

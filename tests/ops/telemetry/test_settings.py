@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from gpt_oss_server.observe.telemetry.destinations import SIGNALS, is_sent, url_of
 from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
 from gpt_oss_server.settings import Settings, SettingsError
+from tests.doubles.commands import ANSWER, script
 from tests.doubles.server_process import serving
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -100,9 +100,7 @@ def test_each_signal_is_sent_where_it_has_a_destination(
         (Settings(), {BASE: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http/protobuf alone"),
     ],
 )
-def test_what_cannot_work_is_refused_with_a_sentence(
-    settings: Settings, environment: dict[str, str], message: str
-) -> None:
+def test_what_cannot_work_is_refused(settings: Settings, environment: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         check_telemetry(settings, environment)
 
@@ -111,11 +109,9 @@ def test_what_cannot_work_is_refused_with_a_sentence(
 def test_a_collector_gets_spans_and_metrics_when_the_server_stops_at_the_latest(
     by: str, collector: Collector, tmp_path: Path
 ) -> None:
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": ["<|channel|>final<|message|>Hello!<|return|>"], "loop": True}))
-    flags = ["--python", "off", *(["--otel-endpoint", collector.url] if by == "flag" else [])]
+    flags = ["--otel-endpoint", collector.url] if by == "flag" else []
     environment = {"OTEL_SERVICE_NAME": "front"} | ({} if by == "flag" else {BASE: collector.url})
-    with serving("--model", f"scripted:{script}", *flags, env=environment) as server:
+    with serving("--model", script(tmp_path, ANSWER), *flags, env=environment) as server:
         answer = httpx.post(f"{server.api}/responses", json={"input": "Hi"}, timeout=60)
         assert answer.status_code == 200, answer.text
     traced = [each for request in collector.traces for each in request.resource_spans]
