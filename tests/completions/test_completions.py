@@ -62,15 +62,6 @@ def test_several_prompts_and_choices_have_their_indices(client: openai.OpenAI) -
         assert made.choices[0].text == "HelloOnce"
 
 
-def test_log_probabilities_in_four_lists(client: openai.OpenAI) -> None:
-    made = client.completions.create(model="scripted", prompt="x", max_tokens=4, logprobs=1)
-    scores = made.choices[0].logprobs
-    assert scores is not None
-    assert scores.tokens == ["Once", " upon", " a", " time"]
-    assert scores.text_offset == [0, 4, 9, 11]
-    assert scores.top_logprobs == [{token: 0.0} for token in scores.tokens]
-
-
 def test_a_stream_equals_the_completion(client: openai.OpenAI) -> None:
     body: Any = {"model": "scripted", "prompt": "x", "max_tokens": 100, "stop": "there w"}
     whole = client.completions.create(**body)

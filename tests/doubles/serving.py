@@ -50,14 +50,9 @@ def serving(
     app = wrap(create_app(engine, settings, **parts))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        http=HttpProtocol.within(limits or ConnectionLimits()),
-        ws=SocketProtocol,
-        timeout_graceful_shutdown=5,
-    )
-    server = uvicorn.Server(config)
+    http: Any = HttpProtocol.within(limits or ConnectionLimits())
+    options: dict[str, Any] = {"http": http, "ws": SocketProtocol, "timeout_graceful_shutdown": 5}
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, **options))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:

@@ -16,11 +16,10 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed, Sampling, Step
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.engines.summariser import ANSWER, SUMMARY, Summariser
 from tests.doubles.harmony.sampling import allowed
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
-from tests.responses.conftest import Make
+from tests.responses.conftest import ANSWER, SUMMARY, Make, Summariser
 
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
 TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}

@@ -1,4 +1,4 @@
-"""Structured output end to end: enforced by engines that take grammars, checked afterwards otherwise."""
+"""Structured output and forbidden calls: enforced where grammars are, checked afterwards otherwise."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import answer_format
-from gpt_oss_server.errors import ApiError
+from gpt_oss_server.errors import ApiError, InvalidOutput
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.toolset.bound import HostedTools, ServerTools
 from gpt_oss_server.toolset.choice import wanted_of
-from tests.doubles.apis.asking import FINAL, Asking, call
+from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
+from tests.doubles.apis.chat_asking import TOOL as CHAT_TOOL
+from tests.doubles.apis.chat_asking import chunks_of, completion_of, message_of, replaying
 from tests.doubles.harmony.sampling import RandomEngine, allowed
+from tests.doubles.serving import scripted
 from tools.tool import Declaration, Function
 
 CITY = {
@@ -232,3 +235,62 @@ def test_the_lack_of_llguidance_is_logged_once(caplog: pytest.LogCaptureFixture,
     for _ in range(2):  # before the application exists, and when it starts
         binding.make_ready(encoding).join()
     assert [record.getMessage().rpartition(". ")[2] for record in caplog.records] == ["Install it."]
+
+
+THINKS = f"<|channel|>analysis<|message|>I could look.<|end|>{NEXT}"
+CALL = call("functions.f", '{"city": "Oslo"}')
+ANSWER = FINAL.format("Hello!")
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}} for name in "fg"
+]
+ONLY_G = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice"),
+    [(TOOLS, "none"), (None, "none"), (TOOLS, ONLY_G)],
+    ids=["none", "no tools", "allowed tools"],
+)
+async def test_a_response_fails_before_it_shows_the_call(tools: Any, choice: Any) -> None:
+    response = await Asking(THINKS + CALL)(tools=tools, tool_choice=choice)
+    assert response["status"] == "failed"
+    (reasoning,) = response["output"]
+    assert (reasoning["type"], reasoning["content"][0]["text"]) == ("reasoning", "I could look.")
+    assert "'functions.f', which tool_choice does not allow" in response["error"]["message"]
+
+
+async def test_an_answer_is_free_even_one_that_the_request_begins() -> None:
+    response = await Asking(THINKS + ANSWER)(tools=TOOLS, tool_choice="none")
+    assert (response["status"], response["output"][-1]["content"][0]["text"]) == ("completed", "Hello!")
+    body: dict[str, Any] = {"tools": [CHAT_TOOL], "tool_choice": "none", "response_prefix": "Hello,"}
+    completion = await completion_of(scripted(" world!<|return|>"), **body)
+    assert message_of(completion)["content"] == " world!"
+
+
+async def test_a_cut_header_of_a_forbidden_call_shows_nothing() -> None:
+    ask = Asking(THINKS + CALL)
+    for limit in range(9, 22):
+        response = await ask(tools=TOOLS, tool_choice="none", max_output_tokens=limit)
+        assert {item["type"] for item in response["output"]} <= {"reasoning"}
+
+
+@pytest.mark.parametrize("forbidden", [call("functions.f", "{}"), CALL], ids=["whole", "begun"])
+async def test_the_next_turn_reads_no_call_without_a_result(forbidden: str) -> None:
+    ask = Asking(forbidden, ANSWER)
+    failed = await ask(tools=TOOLS, tool_choice="none")
+    prompt = await ask.prompt(previous_response_id=failed["id"], input="And now?", tools=TOOLS)
+    assert prompt.count("<|start|>functions.f to=assistant") == prompt.count("to=functions.f")
+
+
+@pytest.mark.parametrize("per_step", [1, 3, 100])
+async def test_a_chat_completion_fails_before_it_shows_the_call(per_step: int) -> None:
+    engine = replaying(THINKS + CALL, per_step=per_step)
+    body: dict[str, Any] = {"tools": [CHAT_TOOL], "tool_choice": "none"}
+    chunks = await chunks_of(engine, **body)
+    assert chunks[-1]["error"]["code"] == "invalid_output"
+    deltas = [choice["delta"] for chunk in chunks[:-1] for choice in chunk["choices"]]
+    assert not any("tool_calls" in delta for delta in deltas)
+    assert "".join(delta.get("reasoning", "") for delta in deltas) == "I could look."
+    for request in (body, {"functions": [CHAT_TOOL["function"]], "function_call": "none"}):
+        with pytest.raises(InvalidOutput, match="does not allow"):
+            await completion_of(engine, **request)

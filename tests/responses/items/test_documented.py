@@ -17,12 +17,11 @@ from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.mcp_asking import call, tool
 from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.engines.summariser import Summariser
 from tests.doubles.lints import check_stream
 from tests.doubles.pages import reference
 from tests.doubles.serving import scripted
 from tests.doubles.tools.calculator import ANSWER, Calculator, Ready
-from tests.responses.conftest import Echoes, Make
+from tests.responses.conftest import Echoes, Make, Summariser
 from tools.toolbox import Offer, Toolbox
 
 Events = list[dict[str, Any]]

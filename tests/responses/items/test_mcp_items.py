@@ -249,22 +249,13 @@ async def test_a_list_serves_every_later_turn_and_branch(echoes: Echoes, seen: S
     assert seen.listings == before
 
 
-async def test_another_address_is_listed_under_the_same_label(echoes: Echoes, url: str) -> None:
+async def test_another_address_and_a_failed_list_are_listed_again(echoes: Echoes, url: str) -> None:
     ask = echoes(ANSWER, allow_private_hosts=True)
-    first = await ask(tools=[tool(url)])
-    other = await ask(tools=[tool(f"{url}?other=1")], previous_response_id=first["id"])
-    assert kinds(other)[0] == "mcp_list_tools"
-    unlisted = await ask(tools=[UNREACHABLE], previous_response_id=other["id"])
-    assert "error" in unlisted["output"][0]
-
-
-async def test_a_failed_list_is_tried_again(echoes: Echoes, url: str) -> None:
-    ask = echoes(ANSWER, allow_private_hosts=True)
-    first = await ask(tools=[UNREACHABLE])
-    assert "error" in first["output"][0]
-    again = await ask(tools=[tool(url)], previous_response_id=first["id"])
-    assert kinds(again) == ["mcp_list_tools", "message"]
-    assert "error" not in again["output"][0]
+    response = await ask(tools=[tool(url)])
+    for address, fails in ((f"{url}?other=1", False), ("http://127.0.0.1:9/mcp", True), (url, False)):
+        response = await ask(tools=[tool(address)], previous_response_id=response["id"])
+        assert kinds(response) == ["mcp_list_tools", "message"]
+        assert ("error" in response["output"][0]) is fails
 
 
 async def test_a_malformed_list_of_the_client_is_not_used(echoes: Echoes, url: str) -> None:

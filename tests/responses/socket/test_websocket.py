@@ -123,26 +123,19 @@ async def test_the_official_async_sdk_runs_lanes_concurrently() -> None:
     assert "ba" in "".join(order[: len(order) // 2]), "the lanes take turns"
 
 
-def test_an_unstored_response_lives_as_long_as_its_connection() -> None:
-    with serving(scripted(HELLO, AGAIN)) as url:
+def test_an_unstored_response_lives_as_long_as_its_connection_and_a_stored_one_longer() -> None:
+    with serving(scripted(HELLO, HELLO, AGAIN)) as url:
         with client_of(url) as client:
-            first = client.responds(store=False)
-            more = {"input": "And?", "previous_response_id": first["id"]}
+            unstored, stored = client.responds(store=False), client.responds()
+            more = {"input": "And?", "previous_response_id": unstored["id"]}
             assert text_of(client.responds(store=False, **more)) == "Hello again!"
-            assert httpx.get(f"{url}/responses/{first['id']}").status_code == 404
+            assert httpx.get(f"{url}/responses/{unstored['id']}").status_code == 404
         with client_of(url) as client:
             error = client.refusal(**more)
+            later = client.responds(input="And?", previous_response_id=stored["id"])
+        assert httpx.get(f"{url}/responses/{stored['id']}").json()["status"] == "completed"
     assert (error["status"], error["error"]["code"]) == (400, "previous_response_not_found")
-
-
-def test_any_connection_and_http_can_continue_a_stored_response() -> None:
-    with serving(scripted(HELLO, AGAIN)) as url:
-        with client_of(url) as client:
-            first = client.responds()
-        with client_of(url) as client:
-            second = client.responds(input="And?", previous_response_id=first["id"])
-        assert second["previous_response_id"] == first["id"]
-        assert httpx.get(f"{url}/responses/{first['id']}").json()["status"] == "completed"
+    assert later["previous_response_id"] == stored["id"]
 
 
 def test_a_warm_up_generates_nothing_and_can_be_continued() -> None:
