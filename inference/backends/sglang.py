@@ -143,23 +143,17 @@ class SglangEventReader:
 def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
     """Every sampling field is set: its own defaults come from the checkpoint, and end an answer at 128."""
     sampling = ask.sampling
-    biases = {str(token): bias for token, bias in sampling.logit_bias.items()}
-    biases |= {str(token): _BAN for token in sampling.ignored_stop_ids}
     wanted: dict[str, Any] = {
         "max_new_tokens": ask.limit,
-        "min_new_tokens": min(max(0, sampling.min_tokens - ask.sampled), ask.limit),
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "min_new_tokens": ask.least,
+        **ask.fields("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty"),
         "top_k": sampling.top_k or -1,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repetition_penalty": 1.0,
-        "stop_token_ids": sorted((sampling.stop_token_ids | ask.ends) - sampling.ignored_stop_ids),
+        "stop_token_ids": ask.stops,
         "no_stop_trim": True,
         "skip_special_tokens": False,
     }
-    optional = {"sampling_seed": ask.seed(), "logit_bias": biases, "ebnf": ask.grammar}
+    optional = {"sampling_seed": ask.seed(), "logit_bias": ask.biases(_BAN), "ebnf": ask.grammar}
     wanted |= {name: value for name, value in optional.items() if value not in (None, {})}
     body: dict[str, Any] = {"input_ids": list(prompt), "sampling_params": wanted, "stream": True}
     # Else a server with a parser for reasoning leaves the reasoning out of the grammar.

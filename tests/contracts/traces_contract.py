@@ -14,8 +14,7 @@ from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
-from tests.doubles.stored import known, turn
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import counted, known, turn
 
 _HEAD, _CUE = tuple(range(50)), (200_006, 7)
 

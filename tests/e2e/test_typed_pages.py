@@ -1,6 +1,6 @@
 """The pages that a reader types from the top: each block, but for the address, prints what is shown.
 
-README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md and background.md.
+README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md, background.md.
 """
 
 from __future__ import annotations
