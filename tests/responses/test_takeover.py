@@ -74,12 +74,7 @@ class Process:
         )
         given = Settings(python="off", **settings)
         self.service: ResponsesService = responses_service(
-            engine,
-            given,
-            encoding=encoding,
-            stores=self.stores,
-            clock=lambda: NOW,
-            tools=ToolsetMaker(given),
+            engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)
         )
 
     async def run_to_its_end(self, **body: Any) -> tuple[Appended, list[dict[str, Any]]]:
