@@ -144,7 +144,6 @@ async def test_tokens_that_split_a_character_are_spelt_as_bytes(encoding: Encodi
 
 @pytest.mark.parametrize("more", [{}, {"prompt_logprobs": 1}], ids=str)
 async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more: dict[str, Any]) -> None:
-    """An engine without room for all choices runs them one after the other."""
     narrow = Settings(max_concurrent=1, max_waiting=0)
     body = {"n": 2, "temperature": 0, **more}
     sequential = await completion_of(Scoring(encoding), narrow, **body)
