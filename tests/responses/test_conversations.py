@@ -252,7 +252,6 @@ async def test_an_approval_is_used_once() -> None:
     for _ in range(2):
         await append((response,), Addition(answered=("mcpr_1",)))
     history = await store.conversation_history(made["id"])
-    assert history is not None
     assert history.approvals == {"mcpr_2": call}
 
 

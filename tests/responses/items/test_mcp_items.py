@@ -132,7 +132,6 @@ async def test_a_servers_sessions_end_with_a_request_that_is_not_stored(echoes: 
     response = await ask(tools=[tool(), tool(url, server_label="other")], store=False)
     assert response["output"][2]["output"] == "hi"
     tools = ask.service.served._tools
-    assert tools is not None
     assert not any((await tools.ready()).toolbox.sessions.values())
 
 

@@ -275,7 +275,6 @@ def test_a_running_response_finishes_when_the_server_stops() -> None:
         with pytest.raises(ConnectionClosed) as closed:
             client.event()
     stopping.join()
-    assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1012
 
 
