@@ -1,7 +1,6 @@
 """The kinds of settings: their syntax in a flag or a variable, their constraints and their display.
 
-Takes text from the command line or the environment. Returns checked values, or raises a sentence that names
-the mistake and its place. It must not know individual settings; their table is `settings.Settings`.
+It must not know individual settings; their table is `settings.Settings`.
 """
 
 from __future__ import annotations
