@@ -1,8 +1,7 @@
 """Which network addresses are of this machine, and which a tool may reach when another chose the host.
 
-Takes a host name or an IP address that a client or a model wrote. Returns addresses that are all public.
-Callers must connect to these addresses, because resolving the name again could give others. This module opens
-no connection and must not know HTTP: callers inject the resolver and decide what a refusal means.
+Takes a host that a client or a model wrote. Returns addresses that are all public, to which callers must
+connect: resolving the name again could give others. It opens no connection and must not know HTTP.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 """Every address of a host, as text. Raises OSError where the name does not resolve."""
@@ -30,15 +29,8 @@ _REFUSED_V4 = tuple(
 )
 # All forms that carry an IPv4 address to a gateway (mapped, compatible, NAT64) lie outside of it.
 _GLOBAL_UNICAST_V6 = IPv6Network("2000::/3")
-_REFUSED_V6 = tuple(
-    IPv6Network(block)
-    for block in (
-        "2001::/23",  # protocol assignments, Teredo among them
-        "2001:db8::/32",
-        "2002::/16",  # 6to4: an IPv4 address inside
-        "3fff::/20",
-    )
-)
+# Protocol assignments (Teredo among them), documentation, 6to4 (an IPv4 address inside).
+_REFUSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20", "2002::/16")))
 _ISATAP = (0x00005EFE, 0x02005EFE)  # an IPv4 address in the interface's half
 
 
@@ -48,20 +40,20 @@ class AddressRefused(Exception):
 
 def is_literal(host: str) -> bool:
     """Whether a host spells out an IP address."""
+    return _parsed(host) is not None
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(host)
+        return ip_address(address)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def is_public(address: str) -> bool:
     """Whether an IP address, as text, belongs to the public internet. False for anything else."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return False
-    if not parsed.is_global or parsed.is_multicast or parsed.is_reserved:
+    parsed = _parsed(address)
+    if parsed is None or not parsed.is_global or parsed.is_multicast or parsed.is_reserved:
         return False
     if isinstance(parsed, IPv4Address):
         return not any(parsed in block for block in _REFUSED_V4)
@@ -83,8 +75,7 @@ async def resolve_allowed(
 ) -> list[str]:
     """The addresses to connect to, all of them public. Otherwise raises `AddressRefused`.
 
-    One private address among public ones refuses the host: chance decides which one a connection takes, and
-    mixing them is a known way past such checks.
+    One private address among public ones refuses the host: mixing them is a known way past such checks.
     """
     try:
         addresses = await resolver(host, port)
@@ -101,4 +92,5 @@ def is_of_this_machine(host: str) -> bool:
     """Whether only this machine reaches a host, which is a name or an address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    return is_literal(host) and ip_address(host).is_loopback
+    parsed = _parsed(host)
+    return parsed is not None and parsed.is_loopback

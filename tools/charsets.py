@@ -1,6 +1,5 @@
-"""Names of text encodings, from outside, to Python's codecs.
-
-Pure. No label from outside reaches a codec that is not a plain text encoding.
+"""Names of text encodings, from outside, to Python's codecs: only to those that are plain text encodings.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,16 +13,8 @@ _MEANT: Final = {
     "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs",
 }  # fmt: skip
 # Codecs that Python counts as text but that no page uses as a charset.
-_NO_CHARSET: Final = (
-    "unicode_escape",
-    "raw_unicode_escape",
-    "idna",
-    "punycode",
-    "undefined",
-    "utf_7",
-    "mbcs",
-    "oem",
-)
+_NO_CHARSET: Final = {"idna", "punycode", "undefined", "utf_7", "mbcs", "oem"}
+_ESCAPES: Final = {"unicode_escape", "raw_unicode_escape"}
 
 
 def find_codec(label: str) -> str | None:
@@ -33,4 +24,4 @@ def find_codec(label: str) -> str | None:
     except (LookupError, ValueError):  # the latter of a label with a NUL
         return None
     name = codecs.lookup(label).name.replace("-", "_")
-    return None if name in _NO_CHARSET else _MEANT.get(name, name)
+    return None if name in _NO_CHARSET | _ESCAPES else _MEANT.get(name, name)

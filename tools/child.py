@@ -1,8 +1,7 @@
 """Starts processes without blocking the event loop, and reports when they end.
 
-Takes a command line and returns a `Child` once it runs. Starting waits until the new process has become its
-program, which takes long on a busy machine, so a thread does it. One thread serves all and never ends,
-because a process that dies with its parent (as bubblewrap does) dies with the thread that started it.
+Starting waits until the new process has become its program, which takes long on a busy machine, so a thread
+does it: one for all, which never ends, because a process may die with the thread that started it.
 """
 
 from __future__ import annotations
@@ -69,10 +68,8 @@ async def start(
 ) -> Child:
     """Starts a process. Its output and errors go to `output`, or its errors to `errors`. Raises OSError.
 
-    `own_group`: in a process group of its own, which can be ended as a whole.
-
-    Until it returns, even when cancelled, the descriptors are in use: if they were closed earlier, the
-    process could inherit other files under their numbers.
+    `own_group`: in a process group that can be ended as a whole. Until this returns, even when cancelled, the
+    descriptors are in use: if closed earlier, the process could inherit other files under their numbers.
     """
 
     def popen() -> subprocess.Popen[bytes]:
@@ -105,9 +102,8 @@ async def start(
 
 async def run(*argv: str, errors: int = subprocess.STDOUT) -> tuple[int, str]:
     """Runs a short command to its end: its exit status, and its output with its errors. Raises OSError."""
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
-    )
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*argv, stdin=nothing, stdout=pipe, stderr=errors)
     output, _ = await process.communicate()
     return await process.wait(), output.decode("utf-8", "replace").strip()
 

@@ -1,29 +1,18 @@
-"""Which extra of this project installs a missing package.
-
-Takes the error of an import; returns a sentence for the operator. Pure.
-"""
+"""Which extra of this project installs a missing package: takes an import's error, returns a sentence."""
 
 from __future__ import annotations
 
 DISTRIBUTION = "gpt-oss-server"
-# By the name that an import uses.
-EXTRAS = {
-    "charset_normalizer": "browser",
-    "httpx": "browser",
-    "pypdf": "browser",
-    "selectolax": "browser",
-    "exa_py": "exa",
-    "ipykernel": "python",
-    "jupyter_client": "python",
-    "traitlets": "python",
-    "zmq": "python",
-    "httpx2": "mcp",
-    "mcp": "mcp",
-    "mcp_types": "mcp",
-    "opentelemetry.exporter": "otel",  # fastapi brings the API alone
-    "opentelemetry.sdk": "otel",
-    "triton": "gpu",
+_PACKAGES = {
+    "browser": ("charset_normalizer", "httpx", "pypdf", "selectolax"),
+    "exa": ("exa_py",),
+    "python": ("ipykernel", "jupyter_client", "traitlets", "zmq"),
+    "mcp": ("httpx2", "mcp", "mcp_types"),
+    "otel": ("opentelemetry.exporter", "opentelemetry.sdk"),  # fastapi brings the API alone
+    "gpu": ("triton",),
 }
+# By the name that an import uses.
+EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in packages}
 
 
 def how_to_install(error: ImportError) -> str:

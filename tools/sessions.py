@@ -1,9 +1,8 @@
 """The sessions of one tool, one per conversation, and their lifetimes.
 
-Takes a tool, limits and a clock. Lends a conversation's session to one call at a time. A session ends when it
-is idle or old, or when a newer conversation needs its place, but never while it is in use. Each session
-belongs to an owner, by name: an owner may use only some of the places, and takes another's place only after
-that was unused for a while. It must not know what a session does, nor calls, time-outs or texts.
+Lends a conversation's session to one call at a time. A session ends when it is idle or old, or when a newer
+conversation needs its place, but never while it is in use. An owner may use only some of the places, and
+takes another's place only after that was unused for a while. It must not know what a session does, or calls.
 """
 
 from __future__ import annotations
@@ -109,7 +108,6 @@ class SessionPool:
             self._close_soon(entry)
 
     def sweep(self) -> None:
-        """Ends the sessions that are idle or old."""
         for conversation, entry in list(self._entries.items()):
             if self._expires(entry) <= self._clock() and not entry.users:
                 self.discard(conversation)

@@ -1,8 +1,7 @@
 """The contract of tools: takes calls of the model, returns text for the model.
 
-The server creates a `Tool` once. For each conversation it opens a `Session`, which holds the tool's state
-between calls (pages and cursors, a kernel). A failed call is an ordinary output: the model reads what
-happened. It must not know the server, Harmony's tokens or inference.
+The server creates a `Tool` once, and opens a `Session` for each conversation, which holds the tool's state
+between calls. A failed call is an ordinary output. It must not know the server, tokens or inference.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of a tool, as declared to the model."""
-
     name: str
     description: str | None = None
     parameters: Mapping[str, Any] | None = None

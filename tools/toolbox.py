@@ -1,10 +1,9 @@
 """The tools that a server offers: takes a call of the model, returns the model's input.
 
-Routes a Harmony recipient (`browser.search`, `python`, `label.tool`) to its tool and runs it in the
-conversation's session, within the tool's time limit. Every error becomes a failed output with a sentence,
-never an exception. Only cancellation propagates, and cancels the running work too. A request's own tools are
-in a toolbox whose parent is the server's, so that closing it leaves the server's tools alone. It must not
-know the server, Harmony's tokens, or what any tool does.
+Routes a recipient (`browser.search`, `python`, `label.tool`) to its tool and runs it in the conversation's
+session, within the tool's time limit. Every error becomes a failed output with a sentence; only cancellation
+propagates, and cancels the work too. A request's own tools are in a toolbox whose parent is the server's, so
+that closing it leaves the server's tools alone. It must not know the server, tokens, or what any tool does.
 """
 
 from __future__ import annotations
@@ -108,7 +107,6 @@ class Toolbox:
 
     @property
     def sessions(self) -> Mapping[str, int]:
-        """The number of open sessions per tool."""
         return {name: len(pool) for name, pool in self._pools.items()}
 
     async def run(
@@ -133,7 +131,6 @@ class Toolbox:
         return box._pools[namespace].peek(conversation) if box is not None else None
 
     def touch(self, conversation: str, namespace: str) -> None:
-        """Marks a tool's session for a conversation as used, so that it is not idle."""
         if (box := self._find(namespace)) is not None:
             box._pools[namespace].touch(conversation)
 
@@ -229,15 +226,12 @@ class Toolbox:
         except _Closed:
             return _failed("The server is shutting down; the call was stopped."), "failed"
         except TooManySessions:
-            message = (
-                f"Too many conversations use {namespace} at the moment. Try again later, or go on without it."
-            )
-            return _failed(message), "failed"
+            busy = f"Too many conversations use {namespace} at the moment. "
+            return _failed(f"{busy}Try again later, or go on without it."), "failed"
         except Exception:
             _log.exception("The tool %s raised", namespace)
-            return _failed(
-                f"The tool {recipient} broke down over this call. Go on without its result."
-            ), "failed"
+            message = f"The tool {recipient} broke down over this call. Go on without its result."
+            return _failed(message), "failed"
 
     async def _bounded(self, work: Coroutine[Any, Any, ToolOutput], seconds: float) -> ToolOutput:
         """Runs the work in a task of its own, so that it can be stopped, or abandoned if it does not stop."""
@@ -313,10 +307,8 @@ def _wrong_function(declaration: Declaration, function: str) -> str | None:
         return None if not function else f"{name} has no functions: it is called by its bare name, {name}."
     if function in known:
         return None
-    mistake = (
-        f"{name} has no function {function[:80]!r}." if function else f"{name} cannot be called by itself."
-    )
-    return f"{mistake} Its functions are: {', '.join(f'{name}.{word}' for word in known)}."
+    mistake = f"has no function {function[:80]!r}" if function else "cannot be called by itself"
+    return f"{name} {mistake}. Its functions are: {', '.join(f'{name}.{word}' for word in known)}."
 
 
 def _failed(text: str) -> ToolOutput:

@@ -1,7 +1,4 @@
-"""What the key of a request allows, and the owner of everything that the request makes.
-
-A server without keys has one access, whose owner has no name.
-"""
+"""What the key of a request allows, and the owner of everything that the request makes."""
 
 from __future__ import annotations
 
@@ -40,11 +37,8 @@ class Access:
     def check_tool(self, tool: str, *, param: str | None = "tools") -> None:
         if not self.allows(tool):
             what = "MCP servers" if tool == MCP else f"the tool {tool}"
-            raise ToolNotAllowed(
-                f"This API key may not use {what}. Leave it out of `tools`, or ask the server's operator to "
-                "allow it for the key.",
-                param=param,
-            )
+            advice = "Leave it out of `tools`, or ask the server's operator to allow it for the key."
+            raise ToolNotAllowed(f"This API key may not use {what}. {advice}", param=param)
 
 
-OPEN = Access()
+OPEN = Access()  # of a server without keys: its owner has no name

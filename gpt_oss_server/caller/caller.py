@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.caller.access import OPEN, Access, KeyLimits
-from gpt_oss_server.caller.limiter import Admission, Spending, no_spending
+from gpt_oss_server.caller.limiter import Admission, Spending
 from tools.tool import Client
 
 ASSUMED_OUTPUT = 1024  # tokens that are reserved for the output of a request that sets no limit
@@ -52,11 +52,10 @@ class Caller:
     ) -> Spending:
         """Reserves the tokens of a run. Raises a 429.
 
-        `limit` is the request's own limit of its output, and `most` what its output can have at most. A run
-        that `outlives` its request settles by itself.
+        `limit` is the request's, `most` the server's. A run that `outlives` its request settles by itself.
         """
         if self.admission is None:
-            return no_spending()
+            return Spending()
         output = ASSUMED_OUTPUT if limit is None else limit
         output = output if most is None else min(output, most)
         return await self.admission.reserve(prompt, output, outlives=outlives)
@@ -65,23 +64,17 @@ class Caller:
     def stored(self) -> dict[str, Any]:
         """What a process needs that continues this caller's run: the same access, labels and limits."""
         access = self.access
-        return {
-            "name": access.name,
-            "tools": None if access.tools is None else sorted(access.tools),
-            "limits": asdict(access.limits),
-            "client": self.client,
-            "labels": dict(self.labels),
-        }
+        tools = None if access.tools is None else sorted(access.tools)
+        key = {"name": access.name, "tools": tools, "limits": asdict(access.limits)}
+        return {**key, "client": self.client, "labels": dict(self.labels)}
 
     @classmethod
     def again(cls, owner: str, stored: Mapping[str, Any]) -> Caller:
         """The caller of a run that began elsewhere; older servers stored nothing but the owner."""
         if not stored:
             return cls(Access(owner), owner)
-        tools = stored["tools"]
-        access = Access(
-            owner, stored["name"], None if tools is None else frozenset(tools), KeyLimits(**stored["limits"])
-        )
+        tools = None if stored["tools"] is None else frozenset(stored["tools"])
+        access = Access(owner, stored["name"], tools, KeyLimits(**stored["limits"]))
         return cls(access, stored["client"], stored["labels"])
 
 

@@ -1,9 +1,8 @@
 """Wrong keys by the address that sends them: a guesser is slowed, and learns nothing meanwhile.
 
-Takes addresses and keys, right and wrong. Returns how long an address must wait until its next key is looked
-up. An address has an allowance of wrong keys, which grows again steadily. Without any left, a key is only
-looked up if it was right from there before: a guess gets the same answer whether it is right or wrong, and
-clients that share an address with the guesser are served on. Memory is bounded, whatever is sent.
+An address has an allowance of wrong keys, which grows again steadily. Without any left, a key is only looked
+up if it was right from there before: a guess gets the same answer whether it is right or wrong, and clients
+that share an address with the guesser are served on. Memory is bounded, whatever is sent.
 """
 
 from __future__ import annotations
@@ -65,17 +64,13 @@ class Guesses:
         _renew(self._wrong, network, guesser)
         if guesser.allowance.amount < 1 and not guesser.is_reported:
             guesser.is_reported = True
-            _log.warning(
-                "Wrong API keys from %s: %d within a minute. Until it sends fewer, most of its keys get 429 "
-                "and are not looked up.",
-                network,
-                self._per_minute,
-            )
+            problem = "Wrong API keys from %s: %d within a minute."
+            effect = "Until it sends fewer, most of its keys get 429 and are not looked up."
+            _log.warning(f"{problem} {effect}", network, self._per_minute)
 
     def _grown(self, network: str) -> _Guesser | None:
         """None if nothing of its allowance is used."""
-        guesser = self._wrong.get(network)
-        if guesser is None:
+        if (guesser := self._wrong.get(network)) is None:
             return None
         guesser.allowance.grow(guesser.allowance.limit, self._clock())
         if guesser.allowance.is_full:

@@ -1,7 +1,7 @@
 """Admits requests within the limits of their key and of all clients, and reserves their tokens.
 
-Takes the access of a request. Returns its admission, or raises a 429. Where servers share a database, the
-limits per minute hold for all of them together; requests at work are counted by each process.
+Where servers share a database, the limits per minute hold for all of them together; requests at work are
+counted by each process.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Limiter:
     async def reserve(self, access: Access, prompt: int, output: int) -> Spending:
         limits = [charge.limit for charge in self._charges("tokens", access, 0)]
         if not limits:
-            return no_spending()
+            return Spending()
         if prompt > min(limits):
             raise TokenLimitExceeded(
                 f"The request is too large: its prompt has {prompt:,} tokens, and the limit is "
@@ -140,8 +140,7 @@ class Limiter:
         self._seen[left.charge.name] = left, time.monotonic()
 
     def _left_now(self, charge: Charge) -> Left:
-        seen = self._seen.get(charge.name)
-        if seen is None:
+        if (seen := self._seen.get(charge.name)) is None:
             return Left(charge, charge.limit)
         left, at = seen
         return Left(charge, min(charge.limit, left.amount + (time.monotonic() - at) * charge.limit / 60))
@@ -152,18 +151,18 @@ def _refusal(refused: Refused) -> RateLimitExceeded:
     kind, _, owner = charge.name.partition(" ")
     whose = "this API key" if owner else "all clients together"
     kinds = {"requests": RateLimitExceeded, "tokens": TokenLimitExceeded}
-    return kinds[kind](
-        f"Rate limit reached for {whose} on {_WORDS[kind]}: limit {charge.limit:,}, left "
-        f"{max(0, int(left.amount)):,}, requested {int(charge.amount):,}. Please try again in "
-        f"{duration(refused.seconds)}.",
-        retry_after=refused.seconds,
-    )
+    amounts = f"left {max(0, int(left.amount)):,}, requested {int(charge.amount):,}"
+    problem = f"Rate limit reached for {whose} on {_WORDS[kind]}: limit {charge.limit:,}, {amounts}."
+    advice = f"Please try again in {duration(refused.seconds)}."
+    return kinds[kind](f"{problem} {advice}", retry_after=refused.seconds)
 
 
 Settle = Callable[[int, int], None]  # the tokens that were reserved, and those that were used
 
 
 class Spending:
+    """The tokens of a run; without `settle`, of one whose tokens have no limit."""
+
     def __init__(self, reserved: int = 0, settle: Settle | None = None) -> None:
         self._reserved = reserved
         self._settle = settle
@@ -173,11 +172,6 @@ class Spending:
         settle, self._settle = self._settle, None
         if settle is not None:
             settle(self._reserved, used)
-
-
-def no_spending() -> Spending:
-    """Of a run whose tokens have no limit."""
-    return Spending()
 
 
 def limit_headers(kind: str, left: Left) -> dict[str, str]:

@@ -56,13 +56,10 @@ class RequestRecord:
     # The edge -----------------------------------------------------------------------------------------
 
     def arrived(self) -> None:
-        level = logging.DEBUG if self._is_probe else logging.INFO
-        if ARRIVALS.isEnabledFor(level):
-            fields = {"request_id": self.id, "method": self.method, "path": _harmless(self.path)}
-            fields["client"] = self._client
-            ARRIVALS.log(
-                level, "%s %s arrived", self.method, fields["path"], extra=_extra("request arrived", fields)
-            )
+        level, path = logging.DEBUG if self._is_probe else logging.INFO, _harmless(self.path)
+        fields = {"request_id": self.id, "method": self.method, "path": path, "client": self._client}
+        extra = _extra("request arrived", fields)
+        ARRIVALS.log(level, "%s %s arrived", self.method, path, extra=extra)
 
     def answered(self, status: int) -> None:
         self._status, self.refused = status, status >= 400
@@ -191,7 +188,7 @@ def client_left() -> None:
 
 def without_quotes(message: str) -> str:
     """The message without what it quotes: that may be a part of a prompt."""
-    named = _NAMED.sub(lambda found: found[0] if _NAME.fullmatch(found[1]) else "`…`", message)
+    named = _NAMED.sub(lambda name: name[0] if _NAME.fullmatch(name[1]) else "`…`", message)
     unquoted = _UNPAIRED.sub("…", _QUOTED.sub("…", named))
     return _harmless(unquoted, _LONGEST)
 
@@ -204,8 +201,8 @@ def _reason_of(body: bytes) -> dict[str, Any]:
     try:
         error = json.loads(body)["error"]
         param = str(error["param"] or "")
-        found = {"error_code": error["code"], "error_param": param if _NAME.fullmatch(param) else None}
-        return {**found, "reason": without_quotes(str(error["message"]))}
+        named = {"error_code": error["code"], "error_param": param if _NAME.fullmatch(param) else None}
+        return {**named, "reason": without_quotes(str(error["message"]))}
     except (ValueError, KeyError, TypeError):  # a body of another form, which has no reason
         return {}
 

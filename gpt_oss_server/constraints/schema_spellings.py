@@ -1,9 +1,8 @@
 """Rewrites spellings of JSON Schema to the equivalent one that is enforced.
 
-Takes one schema as a client sent it and returns an equal one. It rewrites draft 7's tuples (which the
-official SDK sends for Zod), OpenAPI's `nullable` and boolean exclusive bounds, `propertyNames` that allow any
-string or list the names, and cases that cannot overlap. It looks only at the schema's own keywords; the
-schemas within remain the same objects.
+Those are draft 7's tuples (which the official SDK sends for Zod), OpenAPI's `nullable` and boolean exclusive
+bounds, `propertyNames` that allow any string or list the names, and cases that cannot overlap. The schemas
+within remain the same objects.
 """
 
 from __future__ import annotations
@@ -71,10 +70,8 @@ def _without_names(schema: dict[str, Any], root: Any) -> dict[str, Any]:
 
 def _listed(names: Schema) -> list[str] | None:
     """The names, if the schema lists them and states nothing else about them."""
-    if not names.keys() <= {"type", "enum", "const", *_ANNOTATIONS} or names.get("type") not in (
-        None,
-        "string",
-    ):
+    plain = names.keys() <= {"type", "enum", "const", *_ANNOTATIONS}
+    if not plain or names.get("type") not in (None, "string"):
         return None
     listed = [names["const"]] if "const" in names else names.get("enum")
     whole = isinstance(listed, list) and all(isinstance(name, str) for name in listed)
@@ -118,22 +115,22 @@ def _apart(one: _Outline, other: _Outline) -> bool:
 
 
 def _kinds(schema: Schema) -> set[str]:
-    kinds = schema.get("type")
-    found = {kinds} if isinstance(kinds, str) else {kind for kind in kinds or () if isinstance(kind, str)}
-    return found | {"integer"} if "number" in found else found
+    stated = schema.get("type")
+    kinds = {stated} if isinstance(stated, str) else {kind for kind in stated or () if isinstance(kind, str)}
+    return kinds | {"integer"} if "number" in kinds else kinds
 
 
 def _constants(schema: Schema, tag: Any) -> dict[str, frozenset[str]]:
     """The required properties that have only a few values, each value as JSON."""
     properties, required = schema.get("properties"), schema.get("required")
-    found: dict[str, frozenset[str]] = {}
-    for name, each in properties.items() if isinstance(properties, dict) else ():
-        if not isinstance(each, dict) or (name != tag and name not in (required or ())):
+    constants: dict[str, frozenset[str]] = {}
+    for name, inner in properties.items() if isinstance(properties, dict) else ():
+        if not isinstance(inner, dict) or (name != tag and name not in (required or ())):
             continue
-        values = [each["const"]] if "const" in each else each.get("enum")
+        values = [inner["const"]] if "const" in inner else inner.get("enum")
         if isinstance(values, list) and all(isinstance(value, str | bool) for value in values):
-            found[name] = frozenset(map(json.dumps, values))
-    return found
+            constants[name] = frozenset(map(json.dumps, values))
+    return constants
 
 
 def pointer_part(name: str) -> str:

@@ -1,9 +1,7 @@
 """Decides which JSON schemas can be enforced, and explains what is wrong with one that cannot.
 
-Takes a schema as a client sent it. Returns the same schema without whatever does not constrain an answer
-(annotations, `$schema`, unknown keywords), or raises `SchemaRefused`, which names the keyword and its place.
-A keyword that is neither in the tables here nor has a reader is an annotation. llguidance enforces the
-result, and has the last word on it (see `json_grammar.py`).
+What does not constrain an answer is left out: a keyword that is neither in the tables here nor has a reader
+is an annotation. llguidance enforces the result, and has the last word on it (see `json_grammar.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import chain
 from typing import Any, Final
 
 from gpt_oss_server.constraints.schema_spellings import pointer_part, respelt
@@ -27,55 +26,31 @@ _MOST_COUNT: Final = 100_000  # of minLength, maxItems and the like: each is a s
 
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 
-_EACH_CASE = "use anyOf with one complete schema for each case"
-_ON_YOUR_SIDE = "leave it out, and check on your side"
-
+_CASES = ("if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies")
 # Keywords that change what is valid and are not enforced, each with an alternative.
 _REFUSED: Final[dict[str, str]] = {
     "not": "list what is allowed instead",
-    "if": _EACH_CASE,
-    "then": _EACH_CASE,
-    "else": _EACH_CASE,
-    "dependentRequired": _EACH_CASE,
-    "dependentSchemas": _EACH_CASE,
-    "dependencies": _EACH_CASE,
-    "uniqueItems": _ON_YOUR_SIDE,
-    "contains": _ON_YOUR_SIDE,
-    "minContains": _ON_YOUR_SIDE,
-    "maxContains": _ON_YOUR_SIDE,
+    **dict.fromkeys(_CASES, "use anyOf with one complete schema for each case"),
+    **dict.fromkeys(
+        ("uniqueItems", "contains", "minContains", "maxContains"), "leave it out, and check on your side"
+    ),
     "propertyNames": "use patternProperties with additionalProperties false",
     "additionalItems": "it counts only together with a list in items",
     "unevaluatedProperties": "use additionalProperties",
     "unevaluatedItems": "use items",
-    "$dynamicRef": "use $ref",
-    "$recursiveRef": "use $ref",
+    **dict.fromkeys(("$dynamicRef", "$recursiveRef"), "use $ref"),
 }
 # Values with which these keywords change nothing.
 _NEUTRAL: Final[dict[str, Any]] = {
     "uniqueItems": False,
-    "unevaluatedProperties": True,
-    "unevaluatedItems": True,
-    "additionalItems": True,
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems", "additionalItems"), True),
 }
 _SIZES: Final = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"))
 
-_FORMATS: Final = frozenset(
-    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
-)
+_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
 # Other formats of JSON Schema; any other name (int32, password, …) is an annotation.
-_REFUSED_FORMATS: Final = frozenset(
-    {
-        "idn-email",
-        "idn-hostname",
-        "uri-reference",
-        "iri",
-        "iri-reference",
-        "uri-template",
-        "json-pointer",
-        "relative-json-pointer",
-        "regex",
-    }
-)
+_REFUSED_FORMATS = {"idn-email", "idn-hostname", "uri-reference", "iri", "iri-reference"}
+_REFUSED_FORMATS |= {"uri-template", "json-pointer", "relative-json-pointer", "regex"}
 
 
 class SchemaRefused(Exception):
@@ -97,8 +72,7 @@ class _SchemaReader:
         """`lenient`: leaves out what cannot be enforced, instead of refusing it."""
         self._root = root
         self._lenient = lenient
-        self._nodes = 0
-        self._text = 0
+        self._nodes = self._text = 0
         self._read: dict[int, Any] = {}  # by the identity of each object that was read as a schema
         self._referring: list[tuple[dict[str, Any], str]] = []
 
@@ -168,7 +142,7 @@ class _SchemaReader:
             raise SchemaMalformed(at, "it must be an object of schemas")
         for name in given:
             self._spend(name, at)
-        return {name: self.schema(each, _join(at, name), depth + 1) for name, each in given.items()}
+        return {name: self.schema(inner, _join(at, name), depth + 1) for name, inner in given.items()}
 
     def patterns(self, given: Any, at: str, depth: int) -> dict[str, Any]:
         read = self.schemas(given, at, depth)
@@ -179,7 +153,7 @@ class _SchemaReader:
     def list_of_schemas(self, given: Any, at: str, depth: int) -> list[Any]:
         if not isinstance(given, list) or not given:
             raise SchemaMalformed(at, "it must be a list of schemas, and not empty")
-        return [self.schema(each, f"{at}[{i}]", depth + 1) for i, each in enumerate(given)]
+        return [self.schema(inner, f"{at}[{i}]", depth + 1) for i, inner in enumerate(given)]
 
     def one_schema(self, given: Any, at: str, depth: int) -> Any:
         return self.schema(given, at, depth + 1)
@@ -259,12 +233,12 @@ class _SchemaReader:
             case int() | float() if not isinstance(given, bool):
                 self.number(given, at, depth)
             case list():
-                for each in given:
-                    self._walk_constant(each, at, depth + 1)
+                for inner in given:
+                    self._walk_constant(inner, at, depth + 1)
             case dict():
-                for name, each in given.items():
+                for name, inner in given.items():
                     self._spend(name, at)
-                    self._walk_constant(each, at, depth + 1)
+                    self._walk_constant(inner, at, depth + 1)
 
     def _count(self, at: str) -> None:
         self._nodes += 1
@@ -286,34 +260,21 @@ OF_THE_REST = {
     "prefixItems": "items",
 }
 _Read = Callable[[_SchemaReader, Any, str, int], Any]
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _READERS: dict[str, _Read] = {
     "type": _SchemaReader.type,
     "enum": _SchemaReader.constants,
     "const": _SchemaReader.constant,
-    "anyOf": _SchemaReader.list_of_schemas,
-    "oneOf": _SchemaReader.list_of_schemas,
-    "allOf": _SchemaReader.list_of_schemas,
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), _SchemaReader.list_of_schemas),
     "$ref": _SchemaReader.ref,
-    "$defs": _SchemaReader.schemas,
-    "definitions": _SchemaReader.schemas,
-    "properties": _SchemaReader.schemas,
+    **dict.fromkeys(("$defs", "definitions", "properties"), _SchemaReader.schemas),
     "patternProperties": _SchemaReader.patterns,
-    "additionalProperties": _SchemaReader.one_schema,
+    **dict.fromkeys(("additionalProperties", "items"), _SchemaReader.one_schema),
     "required": _SchemaReader.names,
-    "minProperties": _SchemaReader.count,
-    "maxProperties": _SchemaReader.count,
-    "items": _SchemaReader.one_schema,
-    "prefixItems": _SchemaReader.list_of_schemas,
-    "minItems": _SchemaReader.count,
-    "maxItems": _SchemaReader.count,
-    "minLength": _SchemaReader.count,
-    "maxLength": _SchemaReader.count,
+    **dict.fromkeys(chain.from_iterable(_SIZES), _SchemaReader.count),
     "pattern": _SchemaReader.text,
     "format": _SchemaReader.format,
-    "minimum": _SchemaReader.number,
-    "maximum": _SchemaReader.number,
-    "exclusiveMinimum": _SchemaReader.number,
-    "exclusiveMaximum": _SchemaReader.number,
+    **dict.fromkeys(_BOUNDS, _SchemaReader.number),
     "multipleOf": _SchemaReader.step,
 }
 

@@ -1,8 +1,7 @@
-"""A JSON schema as a grammar that can be written down.
+"""A JSON schema as a grammar that can be written down, with its properties in the schema's order.
 
-Takes a schema that `schema_support.py` has read. The grammar accepts what the schema does, in the order in
-which it names its properties. Keywords that would need too many rules (patterns, formats, bounds of numbers,
-long lengths, several schemas for one value) are left out: the check of the finished turn knows them.
+Keywords that would need too many rules (patterns, formats, bounds of numbers, long lengths, several schemas
+for one value) are left out: the check of the finished turn knows them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The events that the decoder emits, as a tagged union.
-
-It must not know HTTP, items or ids.
-"""
+"""The events that the decoder emits, as a tagged union. It must not know HTTP, items or ids."""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ class Mark(Enum):
 HeaderPart = str | Mark
 
 _CHANNELS = ("analysis", "commentary", "final")
-_BEGINNINGS = {"anal": "analysis", "think": "analysis", "thought": "analysis", "reason": "analysis"} | {
+_BEGINNINGS = {
+    **dict.fromkeys(("anal", "think", "thought", "reason"), "analysis"),
     "comment": "commentary",
-    "final": "final",
-    "answer": "final",
+    **dict.fromkeys(("final", "answer"), "final"),
 }
 _TYPES = frozenset({"json", "code", "text", "markdown", "python", "xml", "yaml"})
 _SPELT = re.compile("(" + "|".join(re.escape(mark.value) for mark in Mark) + ")")
@@ -86,10 +86,9 @@ def read_cut_header(parts: Sequence[HeaderPart], recipients: Recipients, *, begu
     head, text = _split(parts, begun=begun)
     words = _Words(recipients, expects_role=begun and bool(head) and not isinstance(head[0], Mark))
     reading = words.reading(head)
-    slips = tuple(
-        slip for slip in reading.slips if reading.is_message or slip.kind is not SlipKind.NO_CHANNEL
-    )
-    return Reading(reading.header, reading.is_message, text, slips)
+    named = reading.is_message
+    slips = tuple(slip for slip in reading.slips if named or slip.kind is not SlipKind.NO_CHANNEL)
+    return Reading(reading.header, named, text, slips)
 
 
 def may_be_header(reading: Reading, parts: Sequence[HeaderPart], *, begun: bool) -> bool:

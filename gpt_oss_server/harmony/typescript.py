@@ -29,20 +29,8 @@ from gpt_oss_server.json_values import resolve
 
 _DEEPEST = 32
 _SCALARS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
-_LIMITS = (
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "format",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-)
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_LIMITS = (*_BOUNDS, "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems")
 _IDENTIFIER = re.compile(r"[^\W\d][\w$]*", re.UNICODE)
 _MOST_TEXT = 400_000
 _LEAST = 400
@@ -172,9 +160,8 @@ class _Translation:
         lines = [self._property(str(key), part, key in required, place) for key, part in properties.items()]
         for part, keys in self._others(schema):
             note = f" // keys: {keys}" if keys else ""
-            lines.append(
-                f"{place.indent}[key: string]: {self.translate(part, place.deeper(4)).text},{note}\n"
-            )
+            values = self.translate(part, place.deeper(4)).text
+            lines.append(f"{place.indent}[key: string]: {values},{note}\n")
         return _Type(f"{above}{{\n{''.join(lines)}{place.indent}}}")
 
     def _others(self, schema: Schema) -> list[tuple[Any, str]]:
@@ -201,14 +188,9 @@ class _Translation:
         translated = _or_null(schema, self.translate(part, place.deeper(4)))
         notes = [f"default: {default}"] if (default := shown_default(schema)) is not None else []
         trailing = ", ".join([*notes, *_limits(schema)])
-        return "".join(
-            [
-                above_property(schema, place.indent),
-                f"{place.indent}{name}: {translated.text},",
-                f" // {trailing}" if trailing else "",
-                "\n",
-            ]
-        )
+        comment = f" // {trailing}" if trailing else ""
+        above = above_property(schema, place.indent)
+        return f"{above}{place.indent}{name}: {translated.text},{comment}\n"
 
     def _property_of_variants(
         self, name: str, schema: Schema, variants: Sequence[Any], types: Sequence[_Type], indent: str

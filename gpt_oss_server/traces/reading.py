@@ -6,6 +6,7 @@ The decoder repeats exactly what it did while the tokens were sampled.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gpt_oss_server.harmony.decoder import Decoder
@@ -40,16 +41,8 @@ def reading_of(
 
 
 def _message(message: MessageFinished) -> dict[str, Any]:
-    header = message.header
-    return {
-        "start": message.start,
-        "end": message.end,
-        "channel": header.channel,
-        "recipient": header.recipient,
-        "content_type": header.content_type,
-        "closed_by": str(message.closed_by),
-        "text": message.text,
-    }
+    span, end = {"start": message.start, "end": message.end}, str(message.closed_by)
+    return {**span, **asdict(message.header), "closed_by": end, "text": message.text}
 
 
 def _library(strict: StrictReading, messages: Sequence[MessageFinished]) -> dict[str, Any]:
@@ -59,10 +52,7 @@ def _library(strict: StrictReading, messages: Sequence[MessageFinished]) -> dict
     if messages and messages[-1].closed_by is ClosedBy.TRUNCATED and len(own) > len(theirs):
         own.pop()  # the library shows no message before its end
     return {
-        "messages": [
-            {"channel": m.channel, "recipient": m.recipient, "content_type": m.content_type, "text": m.text}
-            for m in strict.messages
-        ],
+        "messages": list(map(asdict, strict.messages)),
         "stopped_at": strict.stopped_at,
         "error": strict.error or None,
         "agrees": strict.stopped_at is None and own == theirs,

@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from inference.engine import (
@@ -134,35 +135,31 @@ class CallableEngine:
         return token
 
 
+@dataclass(slots=True)
 class _Call:
     """One generation."""
 
-    def __init__(
-        self,
-        infer: Callable[[list[int], float, bool], int],
-        tokens: list[int],
-        sampling: Sampling,
-        limit: int,
-        outbox: Outbox,
-    ) -> None:
-        self.outbox = outbox
-        self._infer, self._tokens, self._sampling, self._left = infer, tokens, sampling, limit
-        self._sampled = 0
-        self._stops = sampling.stop_token_ids - sampling.ignored_stop_ids
+    infer: Callable[[list[int], float, bool], int]
+    tokens: list[int]
+    sampling: Sampling
+    left: int
+    outbox: Outbox
+    sampled: int = 0
 
     def advance(self) -> bool:
         """Samples one token; returns false when the generation has ended."""
-        if self._left <= 0:
+        if self.left <= 0:
             self.outbox.end(Finish.LENGTH)
             return False
         # A copy: a function that keeps or changes its argument must not change the conversation.
-        token = self._infer(list(self._tokens), self._sampling.temperature, self._sampled == 0)
-        self._tokens.append(token)
-        self._left -= 1
-        self._sampled += 1
-        finish = Finish.LENGTH if self._left == 0 else None
+        token = self.infer(list(self.tokens), self.sampling.temperature, self.sampled == 0)
+        self.tokens.append(token)
+        self.left -= 1
+        self.sampled += 1
+        finish = Finish.LENGTH if self.left == 0 else None
         # The function picks the token, so a stop id that must not end the generation is sampled past.
-        if token in self._stops and self._sampled > self._sampling.min_tokens:
+        stops = self.sampling.stop_token_ids - self.sampling.ignored_stop_ids
+        if token in stops and self.sampled > self.sampling.min_tokens:
             finish = Finish.STOP
         self.outbox.put(token, finish=finish)
         return finish is None

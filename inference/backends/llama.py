@@ -82,14 +82,12 @@ class LlamaWire(Wire):
 
     async def tokenised(self, text: str) -> list[int]:
         body = {"content": text, "add_special": False, "parse_special": True}
-        answer = await self.caller.post("/tokenize", body)
-        return list(answer["tokens"])
+        return list((await self.caller.post("/tokenize", body))["tokens"])
 
     async def read(self, prompt: Sequence[int]) -> None:
         # It samples a token even if none is wanted.
-        await self.caller.post(
-            "/completion", {**_NEUTRAL, "prompt": list(prompt), "n_predict": 0, "cache_prompt": True}
-        )
+        body = {**_NEUTRAL, "prompt": list(prompt), "n_predict": 0, "cache_prompt": True}
+        await self.caller.post("/completion", body)
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
         body = _body(prompt, ask)
@@ -141,11 +139,8 @@ class LlamaWire(Wire):
             if repeated[: len(known)] != list(known) or not tokens:
                 # Sums in another order can tip a choice. What was sent stays, the rest is sampled again. The
                 # engine knows what is left of a grammar.
-                _log.warning(
-                    "%s repeated a request with other tokens; %d tokens are sampled again.",
-                    self.caller.url,
-                    count - len(known),
-                )
+                words = "%s repeated a request with other tokens; %d tokens are sampled again."
+                _log.warning(words, self.caller.url, count - len(known))
                 if known and ask.grammar is not None:
                     return
                 body = {**body, "seed": _seed(ask, len(known))}
@@ -159,23 +154,14 @@ class LlamaWire(Wire):
 
     async def _unstreamed(self, body: Mapping[str, Any], prompt: Sequence[int], count: int) -> list[int]:
         unstreamed = {**body, "prompt": list(prompt), "n_predict": count, "n_probs": 0, "stream": False}
-        answer = await self.caller.post("/completion", unstreamed)
-        return list(answer["tokens"])
+        return list((await self.caller.post("/completion", unstreamed))["tokens"])
 
     async def _score(self, prompt: Sequence[int], token: int, count: int) -> TokenLogprob:
         """The logprob of a token that leaves a character unfinished, for which the server shows none. It
         shows the alternatives of any other token in its place, as they were before that was forced."""
         for among in (max(count, _ALTERNATIVES), 2**31 - 1):
-            body = {
-                **_NEUTRAL,
-                "prompt": list(prompt),
-                "n_predict": 1,
-                "n_probs": among,
-                "logit_bias": [[_A_CHARACTER, _FORCED]],
-                "temperature": 0.0,
-                "cache_prompt": True,
-                "stream": False,
-            }
+            body = {**_NEUTRAL, "prompt": list(prompt), "n_predict": 1, "n_probs": among, "temperature": 0.0}
+            body |= {"logit_bias": [[_A_CHARACTER, _FORCED]], "cache_prompt": True, "stream": False}
             answer = await self.caller.post("/completion", body)
             likeliest = answer["completion_probabilities"][0]["top_logprobs"]
             for entry in likeliest:
@@ -204,10 +190,7 @@ def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         **_NEUTRAL,
         "prompt": list(prompt),
         "n_predict": limit,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": sampling.min_p,
+        **ask.fields("temperature", "top_p", "top_k", "min_p"),
         "repeat_penalty": sampling.repetition_penalty,
         "seed": _seed(ask, 0),
         "logit_bias": biases,
@@ -233,9 +216,7 @@ def _logprobs(chunk: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
     if count is None:
         return None
     entries = chunk["completion_probabilities"]
-    return tuple(
-        TokenLogprob(entry["id"], entry["logprob"], _top(entry["top_logprobs"], count)) for entry in entries
-    )
+    return tuple(TokenLogprob(own["id"], own["logprob"], _top(own["top_logprobs"], count)) for own in entries)
 
 
 def _top(entries: Sequence[Json], count: int) -> tuple[tuple[int, float], ...]:

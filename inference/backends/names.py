@@ -38,9 +38,8 @@ def meant_by(word: str) -> str | None:
     if prefix := difflib.get_close_matches(kind + colon, PREFIXES, 1, 0.75) if colon else ():
         return prefix[0] + rest
     close = difflib.get_close_matches(word, [EMBEDDED, *PUBLISHED], 1, 0.75)
-    close = close or difflib.get_close_matches(
-        word.lower(), [name.partition("/")[2] for name in PUBLISHED], 1, 0.75
-    )
+    bare = [name.partition("/")[2] for name in PUBLISHED]
+    close = close or difflib.get_close_matches(word.lower(), bare, 1, 0.75)
     if close:
         return _published(close[0]) or close[0]
     return _neighbour(word)

@@ -107,11 +107,8 @@ def parse_script(parsed: Any, vocab_size: int) -> Script:
     rate = parsed.get("tokens_per_second", 0)
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < float("inf"):
         raise CheckpointError(f'"tokens_per_second" must be a number, 0 or more (0: no limit), not {rate!r}.')
-    return Script(
-        turns=tuple(_turn(turn, f"turn {at} (counted from 0)", vocab_size) for at, turn in enumerate(turns)),
-        loop=loop,
-        tokens_per_second=float(rate),
-    )
+    read = (_turn(turn, f"turn {at} (counted from 0)", vocab_size) for at, turn in enumerate(turns))
+    return Script(tuple(read), loop, float(rate))
 
 
 def _script_of_trace(trace: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,11 +118,8 @@ def _script_of_trace(trace: Mapping[str, Any]) -> dict[str, Any]:
             f"it is a trace of version {trace.get('version')!r}; version 1 can be replayed."
         )
     try:
-        turns = [
-            {"tokens": generation["tokens"]}
-            for response in trace["responses"]
-            for generation in response["generations"]
-        ]
+        generations = [own for response in trace["responses"] for own in response["generations"]]
+        turns = [{"tokens": generation["tokens"]} for generation in generations]
     except (KeyError, TypeError) as error:
         raise CheckpointError(
             'it is a trace without "responses" that have "generations" with "tokens". Save it again.'

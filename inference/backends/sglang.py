@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, InferenceError, TokenLogprob
@@ -48,22 +48,19 @@ class SglangWire(ListedWire):
         except (TypeError, ValueError) as error:
             raise self.not_described() from error
         if server and not server.get("incremental_streaming_output"):
-            _log.warning(
-                "%s repeats all tokens of a stream with each further one. Start it with "
-                "--incremental-streaming-output, which saves both sides the work.",
-                self.caller.url,
-            )
+            words = "%s repeats all tokens of a stream with each further one. Start it with %s"
+            flag = "--incremental-streaming-output, which saves both sides the work."
+            _log.warning(words, self.caller.url, flag)
         about = f"on SGLang, with a context of {context:,} tokens"
         has_seeds = server.get("enable_deterministic_inference")
         return Facts(name, longest, None, about, frozenset() if has_seeds else frozenset({"seed"}))
 
     async def _server(self) -> Mapping[str, Any]:
         """How it was started; empty behind a router, which has no such path."""
-        try:
+        with suppress(Refused):
             server = await self.caller.get("/server_info")
-        except Refused:
-            return {}
-        return server if isinstance(server, dict) else {}
+            return server if isinstance(server, dict) else {}
+        return {}
 
     async def read(self, prompt: Sequence[int]) -> None:
         sampling = {"max_new_tokens": 1, "temperature": 0.0}
@@ -135,8 +132,7 @@ class SglangEventReader:
             return False
         kind, status = reason["type"], reason.get("status_code")
         if kind == "abort" and status is not None:
-            message = str(reason.get("message") or "")
-            raise refusal(self._url, int(status), None, message, None)
+            raise refusal(self._url, int(status), None, str(reason.get("message") or ""), None)
         # No stop text was requested, so that a text which "matched" is how it reports a broken sampler.
         if kind not in _ENDS or isinstance(reason.get("matched"), str):
             end = reason.get("matched") or reason.get("message") or kind
@@ -147,31 +143,21 @@ class SglangEventReader:
 def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
     """Every sampling field is set: its own defaults come from the checkpoint, and end an answer at 128."""
     sampling = ask.sampling
-    biases = {str(token): bias for token, bias in sampling.logit_bias.items()}
-    biases |= {str(token): _BAN for token in sampling.ignored_stop_ids}
     wanted: dict[str, Any] = {
         "max_new_tokens": ask.limit,
-        "min_new_tokens": min(max(0, sampling.min_tokens - ask.sampled), ask.limit),
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "min_new_tokens": ask.least,
+        **ask.fields("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty"),
         "top_k": sampling.top_k or -1,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repetition_penalty": 1.0,
-        "stop_token_ids": sorted((sampling.stop_token_ids | ask.ends) - sampling.ignored_stop_ids),
+        "stop_token_ids": ask.stops,
         "no_stop_trim": True,
         "skip_special_tokens": False,
     }
-    optional = {"sampling_seed": ask.seed(), "logit_bias": biases, "ebnf": ask.grammar}
+    optional = {"sampling_seed": ask.seed(), "logit_bias": ask.biases(_BAN), "ebnf": ask.grammar}
     wanted |= {name: value for name, value in optional.items() if value not in (None, {})}
-    body: dict[str, Any] = {
-        "input_ids": list(prompt),
-        "sampling_params": wanted,
-        "stream": True,
-        # Else a server with a parser for reasoning leaves the reasoning out of the grammar.
-        "require_reasoning": False,
-    }
+    body: dict[str, Any] = {"input_ids": list(prompt), "sampling_params": wanted, "stream": True}
+    # Else a server with a parser for reasoning leaves the reasoning out of the grammar.
+    body["require_reasoning"] = False
     if sampling.cache_salt:
         body["cache_salt"] = sampling.cache_salt
     if sampling.logprobs is not None:

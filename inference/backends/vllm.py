@@ -34,16 +34,12 @@ class VllmWire(ListedWire):
         return Facts(name, context, None, f"on vLLM, with a context of {context:,} tokens")
 
     async def read(self, prompt: Sequence[int]) -> None:
-        await self.caller.post(
-            "/v1/completions",
-            {"model": self._model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0.0},
-        )
+        body = {"model": self._model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0.0}
+        await self.caller.post("/v1/completions", body)
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        reader = VllmEventReader(self.caller.url, prompt, ask)
-        async with aclosing(
-            self.caller.events("/v1/completions", self._body(prompt, ask), ask.sampling.labels)
-        ) as batches:
+        reader, body = VllmEventReader(self.caller.url, prompt, ask), self._body(prompt, ask)
+        async with aclosing(self.caller.events("/v1/completions", body, ask.sampling.labels)) as batches:
             async for piece in merged_pieces(batches, reader):
                 yield piece
         if reader.last is None:
@@ -54,27 +50,20 @@ class VllmWire(ListedWire):
     def _body(self, prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         """Every sampling field is set: its own defaults come from the checkpoint."""
         sampling = ask.sampling
-        biases = {str(token): bias for token, bias in sampling.logit_bias.items()}
-        biases |= {str(token): _BAN for token in sampling.ignored_stop_ids}
         body: dict[str, Any] = {
             "model": self._model,
             "prompt": list(prompt),
             "max_tokens": ask.limit,
-            "min_tokens": min(max(0, sampling.min_tokens - ask.sampled), ask.limit),
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "repetition_penalty": sampling.repetition_penalty,
-            "stop_token_ids": sorted((sampling.stop_token_ids | ask.ends) - sampling.ignored_stop_ids),
+            "min_tokens": ask.least,
+            **ask.fields("temperature", "top_p", "top_k", "min_p"),
+            **ask.fields("presence_penalty", "frequency_penalty", "repetition_penalty"),
+            "stop_token_ids": ask.stops,
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
             "skip_special_tokens": False,
         }
-        optional = {"seed": ask.seed(), "logit_bias": biases, "cache_salt": sampling.cache_salt}
+        optional = {"seed": ask.seed(), "logit_bias": ask.biases(_BAN), "cache_salt": sampling.cache_salt}
         body |= {name: value for name, value in optional.items() if value not in (None, "", {})}
         if ask.grammar is not None:
             body["structured_outputs"] = {"grammar": ask.grammar}
@@ -123,13 +112,9 @@ def _logprobs(choice: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
     count = ask.sampling.logprobs
     if count is None:
         return None
-    scores = choice["logprobs"]
-    return tuple(
-        TokenLogprob(token, logprob, _top(top or {}, count))
-        for token, logprob, top in zip(
-            choice["token_ids"], scores["token_logprobs"], scores["top_logprobs"], strict=True
-        )
-    )
+    scores, tokens = choice["logprobs"], choice["token_ids"]
+    rows = zip(tokens, scores["token_logprobs"], scores["top_logprobs"], strict=True)
+    return tuple(TokenLogprob(token, logprob, _top(top or {}, count)) for token, logprob, top in rows)
 
 
 def _top(entries: Mapping[str, float], count: int) -> tuple[tuple[int, float], ...]:

@@ -107,11 +107,8 @@ def _add_vocabulary(gguf: Any, writer: Any, vocabulary: Vocabulary, config: Mode
     writer.add_token_types(types)
     writer.add_token_merges(list(byte_merges(vocabulary.ordinary)))
     writer.add_add_bos_token(False)
-    for add, token in (
-        (writer.add_bos_token_id, BEGIN),
-        (writer.add_eos_token_id, END),
-        (writer.add_pad_token_id, PAD),
-    ):
+    adds = {BEGIN: writer.add_bos_token_id, END: writer.add_eos_token_id, PAD: writer.add_pad_token_id}
+    for token, add in adds.items():
         if token < config.vocab_size:
             add(token)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -71,9 +72,8 @@ class Guesser:
             runs.append(self._run(at, part, outcome, offset, count, len(features)))
             kept += self._ends(part, offset, count)
             offset += len(part.tokens)
-        self._newest[self._indices(block for block, _ in kept)] = features[
-            self._indices(row for _, row in kept)
-        ]
+        blocks, rows = self._indices(block for block, _ in kept), self._indices(row for _, row in kept)
+        self._newest[blocks] = features[rows]
         guessed = self._guessed([run for run in runs if run.tokens], sources)
         return [
             replace(outcome, guesses=tuple(guessed[at])) if at in guessed else outcome
@@ -113,11 +113,8 @@ class Guesser:
         if not runs:
             return {}
         features = sources[self._indices(source for run in runs for source in run.sources)]
-        ends, end = [], 0
-        for run in runs:
-            end += len(run.tokens)
-            ends.append(end - 1)
-        asking = [(run, at) for run, at in zip(runs, ends, strict=True) if run.guesses]
+        ends = accumulate(len(run.tokens) for run in runs)
+        asking = [(run, end - 1) for run, end in zip(runs, ends, strict=True) if run.guesses]
         asked = self._indices(at for _, at in asking)
         tokens = self._indices(token for run in runs for token in run.tokens)
         outputs = self._computed(runs, [run for run, _ in asking], tokens, features, asked)

@@ -101,13 +101,9 @@ class Experts:
         order = flat.argsort()
         owners = order // chosen.shape[1]
         counts = torch.bincount(flat, minlength=self._count).tolist()
-        result = torch.cat(
-            [
-                ops.expert(own, *self.rows(expert), self._limit, self._alpha)
-                for expert, own in enumerate(torch.split(x.index_select(0, owners), counts))
-                if len(own)
-            ]
-        )
+        parts = enumerate(torch.split(x.index_select(0, owners), counts))
+        limits = self._limit, self._alpha
+        result = torch.cat([ops.expert(own, *self.rows(at), *limits) for at, own in parts if len(own)])
         result *= shares.flatten().index_select(0, order).unsqueeze(1)
         return torch.zeros_like(x).index_add_(0, owners, result)
 
@@ -118,9 +114,8 @@ def packed_experts(
     """MXFP4: 17 bytes for 32 weights."""
 
     def as_floats(expert: int) -> Floats:
-        first, second = (
-            ops.dequantise_mxfp4(blocks[expert], scales[expert], dtype) for blocks, scales in (w1, w2)
-        )
+        parts = ((blocks[expert], scales[expert]) for blocks, scales in (w1, w2))
+        first, second = (ops.dequantise_mxfp4(*part, dtype) for part in parts)
         return first, b1[expert], second, b2[expert]
 
     return Experts(config, dtype, as_floats)

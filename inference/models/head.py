@@ -24,9 +24,8 @@ class PackedHead(HalfRows):
         """`stored`: V×H."""
         super().__init__(stored, ROWS_AT_ONCE)
         together = max(1, MERGED_WEIGHTS // self.columns // ROWS_AT_ONCE)  # parts
-        self._to_merge = (
-            [] if together == 1 or len(self._packed) == 1 else [*torch.split(stored, together * ROWS_AT_ONCE)]
-        )
+        is_final = together == 1 or len(self._packed) == 1
+        self._to_merge = [] if is_final else [*torch.split(stored, together * ROWS_AT_ONCE)]
         self._together, self._merged = together, 0
 
     def merge(self) -> bool:
@@ -40,11 +39,8 @@ class PackedHead(HalfRows):
 
 def pack_head(stored: Tensor, dtype: torch.dtype) -> PackedHead | None:
     """`stored` is V×H. None if packing would lose precision, or if PyTorch cannot multiply by halves."""
-    if dtype != torch.float32 or not has_halves(stored.device):
-        return None
-    if stored.dtype not in (torch.bfloat16, torch.float16):
+    is_half = stored.dtype in (torch.bfloat16, torch.float16)
+    if dtype != torch.float32 or not is_half or not has_halves(stored.device):
         return None
     least, largest = stored.aminmax()
-    if max(-float(least), float(largest)) > LARGEST_HALF:
-        return None
-    return PackedHead(stored)
+    return None if max(-float(least), float(largest)) > LARGEST_HALF else PackedHead(stored)

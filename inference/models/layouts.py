@@ -107,9 +107,8 @@ class Layout:
 
     def expert_biases(self, layer: int, part: str) -> Tensor:
         """E × rows. The original's are mlp1_bias and mlp2_bias."""
-        return self._files.take(
-            self._expert(layer, part).removesuffix("_weight") + "_bias", self._shape(part)[:2]
-        )
+        name = self._expert(layer, part).removesuffix("_weight") + "_bias"
+        return self._files.take(name, self._shape(part)[:2])
 
     def _expert(self, layer: int, part: str) -> str:
         return self._names["layer"].format(layer) + self._names[part]

@@ -52,10 +52,8 @@ def repack(blocks: Tensor, scales: Tensor, *, paired: bool) -> PackedRows:
             f"A scale of the MXFP4 weights is 2^{int(scales.max()) - 127}; "
             f"the largest that the GPU kernels support is 2^{LARGEST_SCALE - 127}."
         )
-    parts = [
-        _repack_batch(blocks[at : at + EXPERTS_PER_BATCH], scales[at : at + EXPERTS_PER_BATCH], paired)
-        for at in range(0, experts, EXPERTS_PER_BATCH)
-    ]
+    batches = (slice(at, at + EXPERTS_PER_BATCH) for at in range(0, experts, EXPERTS_PER_BATCH))
+    parts = [_repack_batch(blocks[some], scales[some], paired) for some in batches]
     words, packed_scales = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     return PackedRows(words, packed_scales, rows, 32 * count)
 
@@ -81,9 +79,8 @@ def _words(codes: Tensor) -> Tensor:
     experts, fragments, _, _, columns = codes.shape
     # half of the rows, g, tile of 64, tile of 16, half of its columns, t, column of the pair
     parts = codes.view(experts, fragments, 2, 8, columns // COLUMNS, 4, 2, 4, 2)
-    words = torch.zeros(
-        experts, fragments, 8, columns // COLUMNS, 4, 4, dtype=torch.int32, device=codes.device
-    )
+    size = (experts, fragments, 8, columns // COLUMNS, 4, 4)
+    words = torch.zeros(size, dtype=torch.int32, device=codes.device)
     for column_half, by_row in enumerate(PLACES):
         for row_half, (sign, exponent, mantissa) in enumerate(by_row):
             for pair in range(2):

@@ -113,9 +113,8 @@ class Pages:
         starts = torch.tensor(blocks, device=on).unsqueeze(2) * size
         places = (starts + torch.arange(size, device=on)).flatten(1)
         hiding = torch.zeros(hidden.shape, device=on).masked_fill_(hidden, -math.inf)
-        return Gathered(
-            group[0].start, group[-1].end, torch.where(hidden, newest, places).flatten(), hiding.unsqueeze(1)
-        )
+        seen = torch.where(hidden, newest, places).flatten()
+        return Gathered(group[0].start, group[-1].end, seen, hiding.unsqueeze(1))
 
 
 def _places_within(sequence: Span, size: int) -> tuple[int, int, int]:

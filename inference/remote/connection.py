@@ -11,7 +11,7 @@ import json
 import os
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import httptools
@@ -39,18 +39,16 @@ class Caller:
         for received in list(self._open):
             received.abort()
 
-    async def reach(self, path: str, body: Mapping[str, Any] | None = None) -> None:
-        """Whatever the answer's body is. With a body of its own it is a POST. Raises as `get` does."""
-        method = "GET" if body is None else "POST"
-        async with aclosing(self._bodies(method, path, body, {})) as pieces:
-            async for _ in pieces:
-                pass
+    async def reach(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """The answer's body, whatever it is. With a body of its own it is a POST. Raises as `get` does."""
+        async with aclosing(self._bodies("GET" if body is None else "POST", path, body, {})) as pieces:
+            return b"".join([piece async for piece in pieces])
 
     async def get(self, path: str) -> Json:
-        return await self._whole("GET", path, None)
+        return self._parsed(await self.reach(path))
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
-        return await self._whole("POST", path, body)
+        return self._parsed(await self.reach(path, body))
 
     async def events(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -88,10 +86,6 @@ class Caller:
                 return events, refusal(self.url, event["error"].get("code", 500), event, "", None), True
             events.append(event)
         return events, None, False
-
-    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
-        async with aclosing(self._bodies(method, path, body, {})) as pieces:
-            return self._parsed(b"".join([piece async for piece in pieces]))
 
     async def _bodies(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
@@ -153,19 +147,15 @@ class Caller:
         address = self._address
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         host = address.url.partition("://")[2].removesuffix(address.path)
-        lines = [
-            f"{method} {address.path}{path} HTTP/1.1",
-            f"host: {host}",
-            "accept: text/event-stream, application/json",
-            # llama-server promises to keep connections and then closes them.
-            "connection: close",
-            *(f"{name}: {value}" for name, value in headers.items()),
-        ]
+        # llama-server promises to keep connections and then closes them.
+        fields = {"host": host, "accept": "text/event-stream, application/json", "connection": "close"}
+        fields |= headers
         if body is not None:
-            lines += ["content-type: application/json", f"content-length: {len(content)}"]
+            fields |= {"content-type": "application/json", "content-length": str(len(content))}
         if self._options.engine_key is not None:
-            lines.append(f"authorization: Bearer {self._options.engine_key}")
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
+            fields["authorization"] = f"Bearer {self._options.engine_key}"
+        lines = [f"{method} {address.path}{path} HTTP/1.1", *map(": ".join, fields.items()), "", ""]
+        return "\r\n".join(lines).encode("latin-1") + content
 
     def _parsed(self, text: bytes) -> Json:
         try:
@@ -174,11 +164,9 @@ class Caller:
             raise Unreachable(f"{self.url} sent something that is not JSON.") from error
 
     def _refusal(self, answer: _Answer) -> InferenceError:
-        text = answer.take().decode("utf-8", errors="replace")
-        try:
+        text, parsed = answer.take().decode("utf-8", errors="replace"), None
+        with suppress(ValueError, RecursionError):
             parsed = json.loads(text)
-        except (ValueError, RecursionError):
-            parsed = None
         return refusal(self.url, answer.status, parsed, text, answer.headers.get("retry-after"))
 
     def _broken(self, why: str) -> Unreachable:
@@ -191,7 +179,7 @@ def _reason(error: OSError) -> str:
 
 
 class _Answer:
-    """What the parser has found so far."""
+    """What the parser has read so far."""
 
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}

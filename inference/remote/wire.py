@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, Sampling, TokenLogprob
 from inference.grammar import Notation
@@ -23,6 +23,24 @@ class Ask:
     limit: int  # the most further tokens; at least 1
     grammar: str | None = None  # of what is sampled now, in the wire's notation
     ends: frozenset[int] = frozenset()  # where the server must stop, and the engine may ask for more
+
+    @property
+    def least(self) -> int:
+        """How many of these tokens must not end the generation."""
+        return min(max(0, self.sampling.min_tokens - self.sampled), self.limit)
+
+    @property
+    def stops(self) -> list[int]:
+        return sorted((self.sampling.stop_token_ids | self.ends) - self.sampling.ignored_stop_ids)
+
+    def biases(self, ban: float) -> dict[str, float]:
+        """By token; `ban` is that of ids which must not be sampled."""
+        biases = {str(token): bias for token, bias in self.sampling.logit_bias.items()}
+        return biases | {str(token): ban for token in self.sampling.ignored_stop_ids}
+
+    def fields(self, *names: str) -> dict[str, Any]:
+        """The sampling's fields of these names."""
+        return {name: getattr(self.sampling, name) for name in names}
 
     def seed(self, further: int = 0) -> int | None:
         """The seed of the request that continues after `further` more tokens. Another seed for each request:

@@ -46,9 +46,8 @@ def test_six_hundred_half_sent_requests(server: Attacked) -> None:
             with suppress(OSError):
                 half.sendall(sent)
             halves.append(half)
-        answer = httpx.post(
-            f"{server.url}/v1/responses", json={"input": "Hi", "max_output_tokens": 4}, timeout=60
-        )
+        body = {"input": "Hi", "max_output_tokens": 4}
+        answer = httpx.post(f"{server.url}/v1/responses", json=body, timeout=60)
         assert answer.status_code == 200
         time.sleep(SECONDS + 4)
         for half in halves:
@@ -70,10 +69,3 @@ def test_clients_that_reset_their_connections(server: Attacked) -> None:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         time.sleep(1)
     assert server.errors() == ""
-
-
-def test_names_of_others(server: Attacked) -> None:
-    for host in ("evil.example", "localhost.evil.example", "1.2.3.4", "", "localhost\r\nHost: evil.example"):
-        with server.connect() as connection:
-            connection.sendall(f"GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-            assert connection.recv(100).split()[1] in (b"400", b"403"), host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from pathlib import Path
@@ -11,10 +10,13 @@ from typing import Any
 
 import httpx
 
+from tests.doubles.commands import script
 from tests.doubles.server_process import serving
 from tests.doubles.tools import echo_server
 from tests.tools.python.conftest import bubblewrap
 
+OPEN = '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>'
+CITED = "<|channel|>final<|message|>Done【0†L0-L1】.<|return|>"
 CONVERSATIONS = 20
 TRIES = 6  # other load may disturb a try; one quiet try shows the server's speed
 MOST_SECONDS = 0.1
@@ -27,7 +29,7 @@ TOOLS: dict[str, Any] = {
 }
 
 
-def script(folder: Path) -> str:
+def tools_of_words(folder: Path) -> str:
     """The last message of the prompt, a question or a tool's result, determines the turn."""
 
     def after(last: str, text: str) -> dict[str, str]:
@@ -38,18 +40,10 @@ def script(folder: Path) -> str:
         after("BROWSE", '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'),
         after("COMPUTE", "<|channel|>analysis to=python code<|message|>sum(range(10_000))<|call|>"),
         after("ECHO", '<|channel|>commentary to=echoes.echo json<|message|>{"text":"hi"}<|call|>'),
-        after(
-            r"<\|start\|>browser\.search to=",
-            '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>',
-        ),
-        after(
-            r"<\|start\|>(browser\.open|python|echoes\.echo) to=",
-            "<|channel|>final<|message|>Done【0†L0-L1】.<|return|>",
-        ),
+        after(r"<\|start\|>browser\.search to=", OPEN),
+        after(r"<\|start\|>(browser\.open|python|echoes\.echo) to=", CITED),
     ]
-    path = folder / "script.json"
-    path.write_text(json.dumps({"turns": turns, "tokens_per_second": RATE}))
-    return f"scripted:{path}"
+    return script(folder, *turns, tokens_per_second=RATE)
 
 
 async def gaps_of_a_plain_stream(client: httpx.AsyncClient) -> list[float]:
@@ -104,7 +98,7 @@ async def test_twenty_conversations_with_tools_do_not_delay_a_plain_stream(tmp_p
     shelf.mkdir()
     for number in range(50):
         (shelf / f"{number}.md").write_text(f"# Harbour {number}\n\n" + "The harbour is deep. " * 2000)
-    flags = ["--model", script(tmp_path), "--browser", f"local:{shelf}", "--python", "bubblewrap"]
+    flags = ["--model", tools_of_words(tmp_path), "--browser", f"local:{shelf}", "--python", "bubblewrap"]
     flags += ["--mcp", f"echoes={sys.executable} {echo_server.__file__} stdio"]
     talks = [Talk(list(TOOLS)[number % len(TOOLS)]) for number in range(CONVERSATIONS)]
     with serving(*flags) as served:

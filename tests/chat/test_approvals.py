@@ -104,9 +104,7 @@ async def test_an_approved_call_whose_result_is_lost_does_not_run_again(talking:
     ],
     ids=["refused with a reason", "refused", "answered by the client"],
 )
-async def test_the_model_reads_why_a_call_did_not_run_here(
-    talking: Talking, answer: dict[str, Any], result: str
-) -> None:
+async def test_the_model_reads_why_a_call_did_not_run(talking: Talking, answer: Any, result: str) -> None:
     talk = talking(CALL, ANSWER)
     request = await talk.message()
     call_id = request["tool_calls"][0]["id"]
@@ -126,9 +124,7 @@ async def test_the_model_reads_why_a_call_did_not_run_here(
     ],
     ids=str,
 )
-async def test_an_approval_that_cannot_take_effect_is_refused(
-    talking: Talking, approvals: list[Any], body: dict[str, Any], param: str
-) -> None:
+async def test_a_vain_approval_is_refused(talking: Talking, approvals: Any, body: Any, param: str) -> None:
     talk = talking(CALL, ANSWER)
     request = await talk.message()
     with pytest.raises(InvalidRequest) as refused:
@@ -138,9 +134,7 @@ async def test_an_approval_that_cannot_take_effect_is_refused(
 
 @pytest.mark.parametrize("changed", [FREE, UNREACHABLE, {"allowed_tools": ["fail"]}], ids=str)
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_past_approval_stays_valid_after_its_tool_changes(
-    talking: Talking, changed: dict[str, Any], approve: bool
-) -> None:
+async def test_a_past_approval_outlives_changes(talking: Talking, changed: Any, approve: bool) -> None:
     talk = talking(CALL, ANSWER, ANSWER)
     request = await talk.message()
     answered = approval(request, approve, content="")

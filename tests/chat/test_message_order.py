@@ -1,23 +1,28 @@
-"""The order and roles of messages in the prompt: results, preambles, answers, and the names of users."""
+"""The messages of a chat in the prompt: their order and roles; each whole call needs a result."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gpt_oss_server.caller.caller import LOCAL
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import load_encoding
 from tests.doubles.apis.chat_asking import replaying, service_of
 
 USER: dict[str, Any] = {"role": "user", "content": "Weather?"}
 
 
+def asked(*ids: str, arguments: Any = "{}", **more: Any) -> dict[str, Any]:
+    called = {"name": "f", "arguments": arguments}
+    calls = [{"id": call_id, "type": "function", "function": called, **more} for call_id in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
 def calls(**cities: str) -> dict[str, Any]:
-    made = [
-        {"name": "get_weather", "arguments": f'{{"city":"{city}"}}', "call_id": name}
-        for name, city in cities.items()
-    ]
-    called = [{"id": call.pop("call_id"), "type": "function", "function": call} for call in made]
-    return {"role": "assistant", "content": None, "tool_calls": called}
+    made = [asked(call_id, arguments=f'{{"city":"{city}"}}') for call_id, city in cities.items()]
+    return {**made[0], "tool_calls": [call["tool_calls"][0] for call in made]}
 
 
 def result(call_id: str, text: str) -> dict[str, Any]:
@@ -42,7 +47,7 @@ async def test_hosted_calls_stay_in_the_prompt_until_an_answer() -> None:
         "<|start|>python to=assistant<|channel|>analysis<|message|>4<|end|>"
         "<|start|>assistant<|channel|>commentary to=files.read <|constrain|>json<|message|>{}<|call|>"
         "<|start|>files.read to=assistant<|channel|>commentary<|message|>A text.<|end|>"
-        "<|start|>assistant<|channel|>commentary to=functions.get_weather "
+        "<|start|>assistant<|channel|>commentary to=functions.f "
     ) in prompt
     assert "another server" not in prompt
     later = await prompt_of(*turn, {"role": "assistant", "content": "Grey."}, USER)
@@ -77,3 +82,42 @@ async def test_headers_name_the_user_if_several_users_take_part() -> None:
     assert "<|start|>user:Bob_end_B.<|message|>I don't.<|end|>" in prompt
     assert "<|start|>user<|message|>Weather?<|end|>" in prompt
     assert "alice" not in await prompt_of(alice, {**alice, "content": "Hi"}), "one user needs no name"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [asked("a")],
+        [asked("a"), USER],
+        [asked("a", "b"), result("a", "1")],
+        [asked("a"), result("a", "1"), asked("b"), USER],
+    ],
+    ids=range(4),
+)
+async def test_a_call_without_a_result_is_refused_as_at_openai(messages: list[Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"must be followed by tool messages .* response messages: [ab]"):
+        await prompt_of(USER, *messages)
+
+
+async def test_a_call_that_was_cut_off_is_noted_in_place_of_its_result() -> None:
+    prompt = await prompt_of(USER, asked("a", arguments='{"city": "Os'), USER)
+    note = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>This call was cut off"
+    assert prompt.index('{"city": "Os<|call|>') < prompt.index(note)
+
+
+async def test_of_two_results_the_last_counts_and_an_id_may_return() -> None:
+    first = [asked("a"), result("a", "one"), result("a", "two")]
+    prompt = await prompt_of(USER, *first, asked("a"), result("a", "three"))
+    assert [text in prompt for text in ("one", "two", "three")] == [False, True, True]
+
+
+async def test_a_result_may_name_its_function_and_arguments_may_be_an_object() -> None:
+    call = asked("a", arguments={"city": "Zürich"})
+    prompt = await prompt_of(USER, call, {"role": "tool", "name": "f", "content": "sunny"})
+    assert '<|message|>{"city":"Zürich"}<|call|>' in prompt
+    assert "sunny" in prompt
+
+
+async def test_a_call_that_awaits_approval_needs_no_result() -> None:
+    request = {"server_label": "echoes", "name": "f"}
+    assert "Weather?" in await prompt_of(USER, asked("a", mcp_approval_request=request), USER)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,14 +15,8 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.chat_asking import (
-    check_chunks,
-    chunks_of,
-    completion_of,
-    replaying,
-    service_of,
-)
-from tests.doubles.engines.table import ForkingEngine
+from inference.engine import Sampling, Step, TokenLogprob
+from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of, replaying, service_of
 from tests.doubles.serving import scripted
 from tests.doubles.turns import TurnsEngine
 
@@ -29,9 +26,22 @@ BEST = "<|channel|>analysis<|message|>Hm.<|end|>" + NEXT + HELLO
 GOOD = "<|channel|>final<|message|>Good day!<|return|>"
 
 
-def forking(encoding: Encoding, **answers: float) -> ForkingEngine:
-    texts, given = {"best": BEST, "good": GOOD}, answers or {"best": 0.7, "good": 0.3}
-    return ForkingEngine({tuple(encoding.encode_special(texts[name])): p for name, p in given.items()})
+class Scoring(TurnsEngine):
+    """Scores prompts: the token at position i has the score -i, and the next id is slightly likelier."""
+
+    def __init__(self, encoding: Encoding, text: str = BEST) -> None:
+        super().__init__(encoding, text)
+        self.info = replace(self.info, scores_prompts=True)
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        scores: tuple[TokenLogprob | None, ...] | None = None
+        if (top := sampling.prompt_logprobs) is not None:
+            pairs = [((token + 1, 0.5 - at), (token, -float(at))) for at, token in enumerate(tokens)]
+            scores = (None, *(TokenLogprob(*own, (best, own)[:top]) for best, own in pairs[1:]))
+        async with aclosing(super().generate(tokens, sampling)) as steps:
+            async for step in steps:
+                yield replace(step, prompt_logprobs=scores)
+                scores = None
 
 
 def served(engine: Any) -> Served:
@@ -51,9 +61,9 @@ async def test_an_engine_without_scores_refuses_the_field() -> None:
 
 
 async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
-    engine = forking(encoding)
+    engine = Scoring(encoding)
     whole = await completion_of(engine, prompt_logprobs=1, n=2)
-    scores, prompt = whole["prompt_logprobs"], engine.prompt
+    scores, prompt = whole["prompt_logprobs"], engine.prompts[0]
     assert len(scores) == len(prompt) == whole["usage"]["prompt_tokens"]
     assert scores[0] is None
     best, own = prompt[2] + 1, prompt[2]
@@ -62,10 +72,10 @@ async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
         str(own): {"logprob": -2.0, "rank": None, "decoded_token": encoding.decode([own])},
     }
     assert [sampling.prompt_logprobs for sampling in engine.samplings] == [1, None], "one choice scores"
-    *chunks, last = await chunks_of(forking(encoding), prompt_logprobs=1)
+    *chunks, last = await chunks_of(Scoring(encoding), prompt_logprobs=1)
     assert (last["choices"], last["prompt_logprobs"]) == ([], scores)
     assert all("prompt_logprobs" not in chunk for chunk in chunks)
-    plain = await completion_of(forking(encoding))
+    plain = await completion_of(Scoring(encoding))
     assert not plain.keys() & {"prompt_logprobs", "prompt_token_ids"}
     assert "token_ids" not in plain["choices"][0]
     assert plain["choices"][0]["stop_reason"] is None
@@ -89,7 +99,7 @@ async def test_token_ids_cover_the_prompt_and_all_output(encoding: Encoding, str
 
 async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
     body: dict[str, Any] = {"prompt": "Say 🧠:", "echo": True, "max_tokens": 5}
-    whole = await text_completion(forking(encoding, good=1.0), **body, logprobs=1)
+    whole = await text_completion(Scoring(encoding, GOOD), **body, logprobs=1)
     count = len(encoding.encode("Say 🧠:"))
     [choice] = whole["choices"]
     scores = choice["logprobs"]
@@ -104,7 +114,7 @@ async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
     assert offsets[0] == 0
     assert offsets == sorted(offsets)
     assert choice["text"][offsets[-2] :] == "Good day"
-    run = await start(LOCAL, {**body, "logprobs": 0, "stream": True}, served(forking(encoding, good=1.0)))
+    run = await start(LOCAL, {**body, "logprobs": 0, "stream": True}, served(Scoring(encoding, GOOD)))
     first, *rest = [chunk["choices"][0] async for batch in run.chunks() for chunk in batch]
     assert (first["text"], len(first["logprobs"]["tokens"])) == ("Say 🧠:", count)
     assert "".join(choice["text"] for choice in rest) == "finalGood day"
@@ -134,11 +144,10 @@ async def test_tokens_that_split_a_character_are_spelt_as_bytes(encoding: Encodi
 
 @pytest.mark.parametrize("more", [{}, {"prompt_logprobs": 1}], ids=str)
 async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more: dict[str, Any]) -> None:
-    """An engine without room for all choices runs them one after the other."""
     narrow = Settings(max_concurrent=1, max_waiting=0)
     body = {"n": 2, "temperature": 0, **more}
-    sequential = await completion_of(forking(encoding), narrow, **body)
-    concurrent = await completion_of(forking(encoding), **body)
+    sequential = await completion_of(Scoring(encoding), narrow, **body)
+    concurrent = await completion_of(Scoring(encoding), **body)
     messages = [choice["message"] for choice in sequential["choices"]]
     assert messages == [choice["message"] for choice in concurrent["choices"]]
     assert sequential["usage"] == concurrent["usage"]
@@ -147,19 +156,19 @@ async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more
 async def test_only_the_prompt_s_scores(encoding: Encoding) -> None:
     """Evaluation harnesses use this to rate a text."""
     texts, body = ["Say it", "Or not"], {"echo": True, "logprobs": 0, "max_tokens": 0}
-    whole = await text_completion(forking(encoding), prompt=texts, **body)
+    whole = await text_completion(Scoring(encoding), prompt=texts, **body)
     for choice, text in zip(whole["choices"], texts, strict=True):
         assert (choice["text"], choice["finish_reason"]) == (text, "length")
         assert choice["logprobs"]["token_logprobs"] == [None, -1.0]
     assert whole["usage"]["completion_tokens"] == 0
     with pytest.raises(ApiError) as refused:
-        await text_completion(forking(encoding), prompt="x", max_tokens=0)
+        await text_completion(Scoring(encoding), prompt="x", max_tokens=0)
     assert refused.value.param == "max_tokens"
 
 
 async def test_plain_text_with_ids_and_scores_of_the_prompt(encoding: Encoding) -> None:
     fields: dict[str, Any] = {"max_tokens": 50, "return_token_ids": True, "prompt_logprobs": 0}
-    whole = await text_completion(forking(encoding, good=1.0), prompt=[5, 6], **fields)
+    whole = await text_completion(Scoring(encoding, GOOD), prompt=[5, 6], **fields)
     [choice] = whole["choices"]
     assert choice["token_ids"] == encoding.encode_special(GOOD)
     assert choice["prompt_token_ids"] == [5, 6]

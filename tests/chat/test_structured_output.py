@@ -1,16 +1,16 @@
-"""Forms that a chat request requires: stated in the prompt, enforced by the engine, or checked at the end."""
+"""Forms that a chat request requires, and answers that it begins: stated, enforced, or checked at the end."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.errors import InvalidOutput
-from gpt_oss_server.harmony.encoding import load_encoding
-from inference.grammar import Notation, SpelledGrammar
+from gpt_oss_server.errors import ApiError, InvalidOutput
+from gpt_oss_server.harmony.encoding import END, Encoding, load_encoding
+from inference.grammar import GrammarState, Notation, SpelledGrammar
 from tests.doubles.apis.chat_asking import (
     HI,
     TOOL,
@@ -19,9 +19,9 @@ from tests.doubles.apis.chat_asking import (
     completion_of,
     message_of,
     replaying,
-    service_of,
 )
-from tests.doubles.harmony.sampling import allowed
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.harmony.sampling import RandomEngine, allowed
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 OBJECT: dict[str, Any] = {"response_format": {"type": "json_object"}}
@@ -33,12 +33,6 @@ BAD = '<|channel|>final<|message|>{"name": 5}<|return|>'
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": 5}<|call|>'
 STRICT: dict[str, Any] = {"tools": [{"type": "function", "function": {**TOOL["function"], "strict": True}}]}
 NAMED: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [TOOL]}
-
-
-async def test_the_schema_is_in_the_prompt() -> None:
-    service = service_of(replaying(GOOD))
-    prompt = service.served.model.encoding.decode(await service.prompt(LOCAL, {**HI, **FORMAT}))
-    assert "# Response Formats\n\n## city" in prompt
 
 
 @pytest.mark.parametrize("body", [FORMAT, OBJECT, SHAPED], ids=["schema", "object", "object with a schema"])
@@ -58,14 +52,12 @@ async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
 
 
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
-    """The grammar stops the engine from starting one."""
     engine = replaying(GOOD)
     engine.info = replace(engine.info, enforces_grammar=True)
     for body in (FORMAT, {**FORMAT, "tools": [TOOL]}, {}):
         await completion_of(engine, **body)
     preamble = load_encoding().encode_special("<|channel|>commentary<|message|>")
     for sampling, may in zip(engine.samplings, (False, True, True), strict=True):
-        assert sampling.grammar is not None
         state = sampling.grammar.start()
         state.accept(preamble[0])
         assert allowed(state.mask())[preamble[1]] == may
@@ -114,13 +106,11 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
 
 
 async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -> None:
-    """The text may leave a part of the form free."""
     good, bad = replaying(GOOD), replaying(BAD)
     good.info = bad.info = replace(good.info, notation=Notation.GBNF)
     await completion_of(good, **FORMAT)
     await completion_of(good)
     formed, free = (sampling.grammar for sampling in good.samplings)
-    assert isinstance(formed, SpelledGrammar)
     assert isinstance(free, SpelledGrammar)
     assert '"\\"name\\""' in (formed.spelling().rest(Notation.GBNF) or "")
     with pytest.raises(InvalidOutput):
@@ -128,29 +118,122 @@ async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -
 
 
 @pytest.mark.parametrize(
-    ("fields", "answer", "fits"),
+    ("fields", "good", "bad"),
     [
-        ({"guided_regex": "[0-9]+"}, "42", True),
-        ({"guided_regex": "[0-9]+"}, "forty-two", False),
-        ({"guided_choice": ["yes", "no"]}, "no", True),
-        ({"guided_choice": ["yes", "no"]}, "perhaps", False),
-        ({"grammar": 'root ::= "a" "b"?'}, "ab", True),
-        ({"grammar": 'root ::= "a" "b"?'}, "abb", False),
-        ({"json_schema": SCHEMA}, '{"name": "Oslo"}', True),
-        ({"json_schema": SCHEMA}, "Oslo", False),
-        ({"guided_json": '{"enum": ["\\ud800", 1]}'}, "1", True),  # half a character, as JSON can spell it
-        ({"banned_strings": ["oslo"]}, "Bergen", True),
-        ({"banned_strings": ["oslo"]}, "It is Oslo.", False),
-        ({"bad_words": ["zqxjkvb"]}, "a zqxjkvb", False),
+        ({"guided_regex": "[0-9]+"}, "42", "forty-two"),
+        ({"guided_choice": ["yes", "no"]}, "no", "perhaps"),
+        ({"grammar": 'root ::= "a" "b"?'}, "ab", "abb"),
+        ({"json_schema": SCHEMA}, '{"name": "Oslo"}', "Oslo"),
+        ({"guided_json": '{"enum": ["\\ud800", 1]}'}, "1", "2"),  # half a character, as JSON can spell it
+        ({"banned_strings": ["oslo"]}, "Bergen", "It is Oslo."),
+        ({"bad_words": ["zqxjkvb"]}, "a", "a zqxjkvb"),
     ],
     ids=str,
 )
-async def test_an_engine_without_grammars_is_checked_for_each_form(
-    fields: dict[str, Any], answer: str, fits: bool
-) -> None:
-    engine = replaying(f"<|channel|>final<|message|>{answer}<|return|>")
-    if fits:
-        assert message_of(await completion_of(engine, **fields))["content"] == answer
-        return
+async def test_without_grammars_each_form_is_checked(fields: dict[str, Any], good: str, bad: str) -> None:
+    answer = "<|channel|>final<|message|>{}<|return|>"
+    fits = await completion_of(replaying(answer.format(good)), **fields)
+    assert message_of(fits)["content"] == good
     with pytest.raises(InvalidOutput, match=r"does not f|that the request bans"):
-        await completion_of(engine, **fields)
+        await completion_of(replaying(answer.format(bad)), **fields)
+
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+PERSON_FORM = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
+PERSONS: dict[str, Any] = {"response_format": PERSON_FORM}
+TWICE = " a server.<|end|><|start|>assistant<|channel|>final<|message|>I am a server.<|return|>"
+
+
+def continuing(content: str, **more: Any) -> dict[str, Any]:
+    """The same start, in the other way of stating it."""
+    last = {"role": "assistant", "content": content, **more}
+    return {"messages": [*HI["messages"], last], "continue_final_message": True}
+
+
+BOTH = pytest.mark.parametrize(
+    "body", [{"response_prefix": "I am"}, continuing("I am")], ids=["prefix", "continued"]
+)
+
+
+def enforcing(text: str) -> ReplayEngine:
+    engine = replaying(text)
+    engine.info = replace(engine.info, enforces_grammar=True)
+    return engine
+
+
+def may(state: GrammarState, marks: str) -> list[bool]:
+    mask = allowed(state.mask())
+    return [bool(mask[token]) for token in load_encoding().encode_special(marks)]
+
+
+@BOTH
+async def test_the_grammar_allows_the_rest_of_one_message(body: dict[str, Any], encoding: Encoding) -> None:
+    engine = enforcing(" a server.<|return|>")
+    completion = await completion_of(engine, **body)
+    assert message_of(completion)["content"] == " a server."
+    grammar = engine.samplings[0].grammar
+    for text in ("", " a server."):
+        state = grammar.start()
+        for token in encoding.encode(text):
+            state.accept(token)
+        assert may(state, "<|return|><|end|><|call|><|start|><|channel|><|message|>") == [True] + [False] * 5
+
+
+@BOTH
+async def test_without_a_grammar_the_end_of_the_message_ends_the_turn(body: dict[str, Any]) -> None:
+    engine = replaying(TWICE)
+    await completion_of(engine, **body)
+    assert END in engine.samplings[0].stop_token_ids
+    await completion_of(engine)
+    assert END not in engine.samplings[1].stop_token_ids
+
+
+async def test_reasoning_that_is_continued_is_followed_by_an_answer(encoding: Encoding) -> None:
+    rest = " indeed.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>"
+    engine = enforcing(rest)
+    body = continuing("", reasoning="It is so,")
+    completion = await completion_of(engine, **body)
+    assert END not in engine.samplings[0].stop_token_ids
+    assert message_of(completion)["content"] == "Yes."
+    grammar = engine.samplings[0].grammar
+    state = grammar.start()
+    for token in encoding.encode_special(rest):
+        assert allowed(state.mask())[token]
+        state.accept(token)
+
+
+@pytest.mark.parametrize(
+    "start", ["{", '{"na', '{"name": "Jo', '{"name": "Jo", "age": 4', '{"name": "Jo", "age": 4}']
+)
+async def test_a_prefix_and_a_format_bind_the_answer_together(start: str, encoding: Encoding) -> None:
+    for seed in range(3):
+        completion = await completion_of(RandomEngine(encoding, seed), response_prefix=start, **PERSONS)
+        answer = json.loads(start + message_of(completion)["content"])
+        assert list(answer) == ["name", "age"]
+        assert completion["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("start", ["Sure: ", '{"name": 5', '{"age"'])
+async def test_a_prefix_that_does_not_fit_the_format_is_refused(start: str, encoding: Encoding) -> None:
+    for body in ({"response_prefix": start}, continuing(start)):
+        with pytest.raises(ApiError, match="does not fit the form") as refused:
+            await completion_of(RandomEngine(encoding), **body, **PERSONS)
+        assert (refused.value.status, refused.value.param) == (400, list(body)[-1])
+
+
+async def test_without_a_grammar_prefix_and_rest_are_checked_together() -> None:
+    good, bad = replaying('"Jo", "age": 4}<|return|>'), replaying('"Jo"}<|return|>')
+    assert message_of(await completion_of(good, response_prefix='{"name": ', **PERSONS))["content"]
+    with pytest.raises(InvalidOutput):
+        await completion_of(bad, response_prefix='{"name": ', **PERSONS)
+
+
+async def test_a_prefix_may_come_with_strict_tools(encoding: Encoding) -> None:
+    strict = [{"type": "function", "function": {**TOOL["function"], "parameters": PERSON, "strict": True}}]
+    completion = await completion_of(RandomEngine(encoding, 2), tools=strict, response_prefix="I am")
+    assert "tool_calls" not in message_of(completion)

@@ -71,9 +71,6 @@ def test_a_demo_model_that_cannot_edit_is_named_at_the_start() -> None:
     assert chat.stderr.startswith("-a: the embedded demo model was not trained to edit files")
 
 
-# --- its commands ----------------------------------------------------------------------------------
-
-
 def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
     lines = "first line\n/new\nsecond line\n/effort high\nthird\n/effort huge\n/help\n/quit\nnever written\n"
     model = script(tmp_path, REMEMBERS, final("High.", when="Reasoning: high"), ANSWER)
@@ -115,9 +112,6 @@ def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
     [turn] = json.loads(saved.read_text())
     assert turn["input"][0]["content"] == "hi"
     assert turn["response"]["metadata"] == {}
-
-
-# --- tools -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -211,9 +205,6 @@ def test_code_and_its_output_are_shown_and_the_kernel_ends_with_the_chat(tmp_pat
     assert lines[5:] == ["42."]
     with pytest.raises(ProcessLookupError):
         os.kill(int(lines[4]), 0)
-
-
-# --- what is shown of a response ---------------------------------------------------------------------
 
 
 def written(text: str, kind: str = "output_text") -> dict[str, object]:

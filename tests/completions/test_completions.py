@@ -1,15 +1,18 @@
-"""Plain completions, /tokenize and /detokenize."""
+"""Plain completions, /tokenize, /detokenize and /tokenizer_info."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import jinja2
 import openai
 import pytest
 
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import ENDOFTEXT, RETURN, Encoding
+from gpt_oss_server.settings import Settings
 from tests.doubles.apis.chat_asking import HI, TOOL
 from tests.doubles.serving import scripted, serving
 
@@ -37,7 +40,6 @@ def test_a_text_is_continued_without_harmony(client: openai.OpenAI) -> None:
     made = client.completions.create(model="scripted", prompt="Tell:", max_tokens=100)
     assert made.choices[0].text == "Once upon a time, there was a 🧠."
     assert made.choices[0].finish_reason == "stop"
-    assert made.usage is not None
     assert made.usage.prompt_tokens == 2
 
 
@@ -57,15 +59,6 @@ def test_several_prompts_and_choices_have_their_indices(client: openai.OpenAI) -
     for tokens in prompts:
         made = client.completions.create(model="scripted", prompt=tokens, max_tokens=1, echo=True)
         assert made.choices[0].text == "HelloOnce"
-
-
-def test_log_probabilities_in_four_lists(client: openai.OpenAI) -> None:
-    made = client.completions.create(model="scripted", prompt="x", max_tokens=4, logprobs=1)
-    scores = made.choices[0].logprobs
-    assert scores is not None
-    assert scores.tokens == ["Once", " upon", " a", " time"]
-    assert scores.text_offset == [0, 4, 9, 11]
-    assert scores.top_logprobs == [{token: 0.0} for token in scores.tokens]
 
 
 def test_a_stream_equals_the_completion(client: openai.OpenAI) -> None:
@@ -125,9 +118,7 @@ def test_a_text_to_tokens_and_back(url: str, encoding: Encoding) -> None:
         (-1, None, [*range(1, 9)]),
     ],
 )
-def test_a_prompt_is_truncated_as_the_request_wants(
-    url: str, most: int, side: str | None, kept: list[int]
-) -> None:
+def test_a_prompt_is_truncated_as_wanted(url: str, most: int, side: str | None, kept: list[int]) -> None:
     body: dict[str, Any] = {"prompt": list(range(1, 9)), "max_tokens": 1, "return_token_ids": True}
     body |= {"truncate_prompt_tokens": most} | ({} if side is None else {"truncation_side": side})
     made = posted(f"{url}/completions", **body)
@@ -178,3 +169,41 @@ def test_the_tokens_of_messages_are_the_prompt_of_the_chat_request(url: str) -> 
 def test_tokenize_errors_name_the_wrong_field(url: str, path: str, body: Any, param: str) -> None:
     response = httpx.post(f"{url.removesuffix('/v1')}/{path}", json=body)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+
+
+USER = {"role": "user", "content": "Hi\n{{ 'Oslo' }}"}
+CONVERSATIONS: list[list[dict[str, Any]]] = [
+    [USER],
+    [{"role": "system", "content": "Be 'kind'\\.\n\nAlways."}, USER],
+    [{"role": "system", "content": "One"}, {"role": "developer", "content": "Two"}, USER],
+    [USER, {"role": "assistant", "content": "Hello!"}, {"role": "system", "content": "Late"}, USER],
+]
+
+
+def tokens_of(root: str, **body: Any) -> list[int]:
+    return list(httpx.post(f"{root}/tokenize", json=body).json()["tokens"])
+
+
+@pytest.mark.parametrize("identity", [None, "You are {% raw %}'Ada'{% endraw %}."])
+def test_the_template_renders_the_servers_own_prompt(identity: str | None) -> None:
+    settings = Settings(identity=identity, default_reasoning_effort="high")
+    usual = ({}, {"trim_blocks": True, "lstrip_blocks": True})  # as lm-eval and transformers configure Jinja
+    with serving(scripted("x"), settings) as url:
+        root = url.removesuffix("/v1")
+        template = httpx.get(f"{root}/tokenizer_info").json()["chat_template"]
+        for messages, options, cue in itertools.product(CONVERSATIONS, usual, (True, False)):
+            made = jinja2.Environment(undefined=jinja2.StrictUndefined, **options).from_string(template)
+            body: dict[str, Any] = {"messages": messages, "add_generation_prompt": cue}
+            assert tokens_of(root, prompt=made.render(**body)) == tokens_of(root, **body)
+
+
+def test_the_special_tokens_are_single_ids() -> None:
+    with serving(scripted("x")) as url:
+        root = url.removesuffix("/v1")
+        info = httpx.get(f"{root}/tokenizer_info").json()
+        begins, ends, pads = (
+            tokens_of(root, prompt=info[f"{name}_token"], add_special_tokens=False)
+            for name in ("bos", "eos", "pad")
+        )
+    assert (len(begins), ends, pads) == (1, [RETURN], [ENDOFTEXT])
+    assert info["model_max_length"] == 131_072

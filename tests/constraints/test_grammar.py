@@ -179,9 +179,6 @@ def test_an_untrained_model_writes_only_well_formed_turns(
                 json.loads(last.text)
 
 
-# Several calls
-
-
 @pytest.mark.parametrize(
     "end", ["", "<|return|>", "<|start|>functions", "<|start|>browser", "<|start|>python"]
 )
@@ -216,8 +213,6 @@ def test_an_untrained_model_makes_calls_without_a_slip(encoding: Encoding, paral
         several += sum(message.header.recipient is not None for message in messages_of(events)) > 1
     assert several
 
-
-# Bodies that follow grammars of their own
 
 TEXTS: list[tuple[str, str, list[str], list[str]]] = [
     ("regex", r"\d{2,3}(/[a-z]+)?", ["12", "123/ab"], ["1", "12/", "x12", "12 "]),
@@ -257,9 +252,6 @@ def test_a_body_follows_its_own_grammar(
 def test_no_text_can_end_its_message(grammars: Grammars, definition: str) -> None:
     with pytest.raises(GrammarRefused):
         text_grammar(grammars, "lark", definition)
-
-
-# Masks of many states, computed in one call
 
 
 def test_masks_of_many_states_are_those_of_the_single_states(

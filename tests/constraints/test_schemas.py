@@ -194,8 +194,6 @@ def test_a_value_that_is_too_deep_to_check_is_reported(grammars: Grammars) -> No
     assert problem == "it is too deep or too large to be checked"
 
 
-# Schemas that are not strict
-
 LOOK: Schema = {"type": "string", "pattern": "^(?!a).*$"}
 N = INTEGER
 # A schema, values that fit it, and values that must still be refused.

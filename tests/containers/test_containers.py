@@ -236,9 +236,7 @@ BAD_BODIES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "place"), BAD_BODIES, ids=str)
-def test_an_unsupported_field_of_a_container_is_named(
-    client: OpenAI, field: str, value: Any, place: str
-) -> None:
+def test_an_unsupported_field_is_named(client: OpenAI, field: str, value: Any, place: str) -> None:
     path, head, body = "containers", "", {field: value}
     if field == "container":
         tool = {"type": "code_interpreter", **body}

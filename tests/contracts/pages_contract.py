@@ -8,8 +8,7 @@ import pytest
 
 from gpt_oss_server.stores.base import ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.pages import UnknownItem, Wanted
-from tests.doubles.stored import append, conversation, item, known, part, turn
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import append, conversation, counted, item, known, part, turn
 
 _PARTS = [["m0", "m1", "m2"], [], ["m3"], ["m4", "m5", "m6", "m7", "m8"], ["m9"]]
 _ALL = [name for names in _PARTS for name in names]
@@ -25,9 +24,8 @@ class PagesContract:
             await store.append(append("conv_1", part(*names)))
         ordered = _ALL[::-1] if newest_first else _ALL
         for after, most in itertools.product([None, *_ALL], (1, 2, 4, 10, 100)):
-            found = known(
-                await store.conversation_page("conv_1", Wanted(most, after, newest_first=newest_first))
-            )
+            wanted = Wanted(most, after, newest_first=newest_first)
+            found = known(await store.conversation_page("conv_1", wanted))
             rest = ordered[0 if after is None else ordered.index(after) + 1 :]
             assert [each["id"] for each in found.items] == rest[:most]
             assert found.has_more == (len(rest) > most)

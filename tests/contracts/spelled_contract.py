@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,17 +18,14 @@ from gpt_oss_server.harmony.encoding import CALL, STOP_IDS, UNKNOWN_TEXT, Encodi
 from inference.engine import Engine, EngineFailed, Finish, Sampling
 from tests.contracts.engine_contract import generated
 
-WEATHER = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string", "maxLength": 20},
-        "days": {"type": "integer", "minimum": 1, "maximum": 7},
-        "unit": {"enum": ["celsius", "fahrenheit"]},
-        "hours": {"type": "array", "items": {"type": "number"}, "maxItems": 3},
-    },
-    "required": ["city", "unit"],
-    "additionalProperties": False,
+PROPERTIES = {
+    "city": {"type": "string", "maxLength": 20},
+    "days": {"type": "integer", "minimum": 1, "maximum": 7},
+    "unit": {"enum": ["celsius", "fahrenheit"]},
+    "hours": {"type": "array", "items": {"type": "number"}, "maxItems": 3},
 }
+WEATHER: dict[str, Any] = {"type": "object", "properties": PROPERTIES, "required": ["city", "unit"]}
+WEATHER["additionalProperties"] = False
 FREE = {"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]}
 CALLEES = (Callee("functions.weather", JsonBody(WEATHER)), Callee("python", None, ("analysis",), ("code",)))
 NAMES = ("functions.f", "functions.fa", "functions.fab", "functions.weather", "g")
@@ -89,13 +86,9 @@ class SpelledContract:
     ) -> None:
         shape = SHAPES[name]
         stops = STOP_IDS - {CALL} if shape.parallel else STOP_IDS
-        sampling = Sampling(
-            temperature=temperature,
-            seed=3,
-            max_tokens=60,
-            stop_token_ids=stops,
-            grammar=spelled_turn(shape, encoding, is_usual=is_usual),
-        )
+        options: dict[str, Any] = {"temperature": temperature, "seed": 3, "max_tokens": 60}
+        grammar = spelled_turn(shape, encoding, is_usual=is_usual)
+        sampling = Sampling(**options, stop_token_ids=stops, grammar=grammar)
         found = await generated(engine, sampling, prompt_of(encoding, "What is the weather in Rome?"))
         follows(encoding, shape, found.tokens, whole=found.finish is Finish.STOP, any_bytes=self.any_bytes)
 
@@ -111,20 +104,12 @@ class SpelledContract:
         }[name]
         so_far = encoding.encode_special(text)
         prompt = prompt_of(encoding, "What is the weather in Rome?")
-        sampling = Sampling(
-            temperature=1.0, top_p=0.9, seed=5, max_tokens=40, grammar=spelled_turn(shape, encoding)
-        )
+        grammar = spelled_turn(shape, encoding)
+        sampling = Sampling(temperature=1.0, top_p=0.9, seed=5, max_tokens=12, grammar=grammar)
         for end in range(0, len(so_far), 4):
             begun = tuple(so_far[:end])
             if encoding.decode(begun).endswith(UNKNOWN_TEXT):
                 continue  # not every notation can name the rest of a character
-            found = await generated(
-                engine, replace(sampling, continued=begun, max_tokens=12), [*prompt, *begun]
-            )
-            follows(
-                encoding,
-                shape,
-                [*begun, *found.tokens],
-                whole=found.finish is Finish.STOP,
-                any_bytes=self.any_bytes,
-            )
+            found = await generated(engine, replace(sampling, continued=begun), [*prompt, *begun])
+            ended = found.finish is Finish.STOP
+            follows(encoding, shape, [*begun, *found.tokens], whole=ended, any_bytes=self.any_bytes)

@@ -84,8 +84,6 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         await store.delete("resp_1")
         assert await store.item("msg") is None
 
-    # --- chains ------------------------------------------------------------------------------------
-
     async def test_a_history_contains_the_whole_chain_in_order(self, store: Store) -> None:
         parent = None
         for name in ("a", "b", "c"):
@@ -114,14 +112,10 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         await store.put(turn("a", None, approvals={"mcpr_1": call, "mcpr_2": call}))
         await store.put(turn("b", await position(store, "a"), answered=("mcpr_1",)))
         await store.put(turn("c", await position(store, "a"), approvals={"mcpr_3": call}))
-        waiting = {name: await store.history(name) for name in "abc"}
-        assert {name: sorted(found.approvals) for name, found in waiting.items() if found} == {
-            "a": ["mcpr_1", "mcpr_2"],
-            "b": ["mcpr_2"],
-            "c": ["mcpr_1", "mcpr_2", "mcpr_3"],
-        }
-        assert waiting["b"] is not None
-        assert waiting["b"].approvals["mcpr_2"] == call
+        waiting = [known(await store.history(name)).approvals for name in "abc"]
+        assert waiting[0] == {"mcpr_1": call, "mcpr_2": call}
+        assert waiting[1] == {"mcpr_2": call}
+        assert waiting[2] == {**waiting[0], "mcpr_3": call}
 
     async def test_branches_share_their_past(self, store: Store) -> None:
         await put_turns(store, a=None, b="a", c="a", d="b")
@@ -162,8 +156,6 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         await store.put(turn("a", None, segments=[segment("other")]))
         assert await texts(store, "a") == ["other"]
         assert await texts(store, "b") == ["a", "b"]
-
-    # --- conversations -----------------------------------------------------------------------------
 
     async def test_a_conversation_is_kept_whole_until_it_is_deleted(self, store: Store) -> None:
         parts = (part("msg_1"), part("msg_2", "msg_3"))
@@ -215,12 +207,12 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
     async def test_concurrent_appends_are_atomic_and_all_take_effect(self, store: Store) -> None:
         await store.put_conversation(conversation("conv_1"), [part("first")])
         history = known(await store.conversation_history("conv_1"))
-        await asyncio.gather(
-            *(
-                store.put(turn(f"resp_{n}", history.position), append("conv_1", part(f"q{n}"), part(f"a{n}")))
-                for n in range(16)
-            )
-        )
+
+        async def put(n: int) -> None:
+            grows = append("conv_1", part(f"q{n}"), part(f"a{n}"))
+            await store.put(turn(f"resp_{n}", history.position), grows)
+
+        await asyncio.gather(*map(put, range(16)))
         listed = await ids(store, "conv_1")
         pairs = [listed[place : place + 2] for place in range(1, len(listed), 2)]
         assert sorted(pairs) == sorted([f"q{n}", f"a{n}"] for n in range(16))
@@ -234,17 +226,11 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await store.rewrite_conversation("conv_1", found.version, [part("msg_2")]) is True
         assert await ids(store, "conv_1") == ["msg_2"]
         assert await store.item("msg_1") is None
-        assert await texts(store, "a") == [
-            "msg_1",
-            "msg_2",
-            "a",
-        ]  # the conversation at the time of the response
+        # The conversation at the time of the response.
+        assert await texts(store, "a") == ["msg_1", "msg_2", "a"]
         assert await store.rewrite_conversation("conv_1", found.version, []) is False
         assert await store.rewrite_conversation("conv_2", 0, []) is False
-        for change in (
-            store.append(append("conv_1", part("msg_3"))),
-            store.set_metadata("conv_1", {}),
-        ):
+        for change in (store.append(append("conv_1", part("msg_3"))), store.set_metadata("conv_1", {})):
             found = known(await store.get_conversation("conv_1"))
             await change
             assert await store.rewrite_conversation("conv_1", found.version, []) is False
@@ -262,8 +248,6 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
             await store.put(turn("a", None), Append("conv_1", (part("msg_2"), part("msg_1")), fails))
         assert await ids(store, "conv_1") == ["msg_1"]
         assert await store.get("a") is None
-
-    # --- eviction ----------------------------------------------------------------------------------
 
     async def test_the_oldest_responses_are_evicted_and_their_children_continue(self) -> None:
         store = await self.make_small(2)
@@ -305,8 +289,6 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
         assert await texts(store, "a") == ["msg_conv_2", "a"]
         await store.close()
 
-    # --- the cost of a turn ------------------------------------------------------------------------
-
     @pytest.mark.parametrize("of", ["responses", "a conversation"])
     async def test_the_cost_of_a_turn_does_not_grow_with_its_history(self, store: Store, of: str) -> None:
         await store.put_conversation(conversation("conv_1"))
@@ -316,9 +298,8 @@ class StoreContract(OwnersContract, PagesContract, TracesContract):
                 past, grows = await store.history(f"resp_{number - 1}"), None
             else:
                 past = await store.conversation_history("conv_1")
-                grows = append(
-                    "conv_1", ConversationPart((item(f"msg_{number}"),), Addition((own_segment(),)))
-                )
+                added = ConversationPart((item(f"msg_{number}"),), Addition((own_segment(),)))
+                grows = append("conv_1", added)
             given = turn(f"resp_{number}", past and past.position, segments=[own_segment()])
             Visited.visits = 0
             await store.put(given, grows)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.recipients import Recipients
@@ -15,8 +15,7 @@ from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
-from tests.doubles.stored import known, turn
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import counted, known, turn
 
 _HEAD, _CUE = tuple(range(50)), (200_006, 7)
 
@@ -24,11 +23,11 @@ _HEAD, _CUE = tuple(range(50)), (200_006, 7)
 class TracesContract:
     async def test_a_trace_costs_what_its_turn_added(self, store: Store) -> None:
         traces = Traces(enabled=True, most_bytes=2**30)
-        writes, tokens = counted(store), _tokens()
+        writes = counted(store)
         costs: list[tuple[int, int, int]] = []
         for number in range(301):
             before = writes.rows, writes.written
-            record = await self._put(store, traces, number, tokens)
+            record = await self._put(store, traces, number, [])
             costs.append((writes.rows - before[0], writes.written - before[1], record.size))
         for early, late in zip(costs[10], costs[300], strict=True):
             assert late <= 1.03 * early
@@ -37,9 +36,9 @@ class TracesContract:
         self, store: Store
     ) -> None:
         traces = Traces(enabled=True, most_bytes=2**30)
-        tokens, prompts = _tokens(), []
+        prompts: list[list[int]] = []
         for number in range(10):
-            await self._put(store, traces, number, tokens, prompts)
+            await self._put(store, traces, number, prompts)
         for number in range(9):
             await store.delete(f"resp_{number}")
         history = known(await store.history("resp_9"))
@@ -55,9 +54,9 @@ class TracesContract:
     ) -> None:
         """As one whose parent was deleted while it was generated."""
         traces = Traces(enabled=True, most_bytes=2**30)
-        tokens, prompts = _tokens(), []
+        prompts: list[list[int]] = []
         for number in range(3):
-            await self._put(store, traces, number, tokens, prompts, gone=number == 2)
+            await self._put(store, traces, number, prompts, gone=number == 2)
         history = await store.history("resp_2")
         record = traces.get("resp_2")
         assert history is not None
@@ -65,26 +64,14 @@ class TracesContract:
         assert record.tokens.prompt.tokens(history.segments) == prompts[2]
 
     async def _put(
-        self,
-        store: Store,
-        traces: Traces,
-        number: int,
-        tokens: Iterator[int],
-        prompts: list[list[int]] | None = None,
-        *,
-        gone: bool = False,
+        self, store: Store, traces: Traces, number: int, prompts: list[list[int]], *, gone: bool = False
     ) -> TraceRecord:
         """Stores a turn of a user's message, reasoning and an answer, with its trace."""
         past = await store.history(f"resp_{number - 1}") if number else None
-        own = Segment("user", _some(tokens))
+        own, *generated = _segments(number)
         seen = (*(past.segments if past else ()), own)
         prompt = [*_HEAD, *(token for segment in kept(seen) for token in segment.tokens), *_CUE]
-        if prompts is not None:
-            prompts.append(prompt)
-        generated = (
-            Segment("assistant", _some(tokens), "analysis"),
-            Segment("assistant", _some(tokens), "final"),
-        )
+        prompts.append(prompt)
         transcript = Transcript(prompt, tokens=[token for segment in generated for token in segment.tokens])
         name = f"resp_{number}"
         traces.begin(name, TraceRecord({"input": "Hi"}, {"id": name}, Recipients(), transcript))
@@ -103,11 +90,9 @@ class TracesContract:
         return record
 
 
-def _tokens() -> Iterator[int]:
-    source = random.Random(7)
-    while True:
-        yield source.randrange(200_000)
-
-
-def _some(tokens: Iterator[int]) -> tuple[int, ...]:
-    return tuple(next(tokens) for _ in range(40))
+def _segments(number: int) -> list[Segment]:
+    draw = random.Random(number)
+    kinds: Any = (("user", None), ("assistant", "analysis"), ("assistant", "final"))
+    return [
+        Segment(role, tuple(draw.randrange(200_000) for _ in range(40)), channel) for role, channel in kinds
+    ]

@@ -43,10 +43,9 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def _with_ports(text: str, ports: Sequence[int]) -> str:
-    first, second = ports
-    return text.replace("127.0.0.1:8001", f"127.0.0.1:{first}").replace(
-        "127.0.0.1:8002", f"127.0.0.1:{second}"
-    )
+    for shipped, port in zip((8001, 8002), ports, strict=True):
+        text = text.replace(f"127.0.0.1:{shipped}", f"127.0.0.1:{port}")
+    return text
 
 
 @contextmanager
@@ -98,9 +97,8 @@ def nginx(folder: Path, ports: Sequence[int]) -> Iterator[Proxy]:
         assert given in site, f"the shipped file has no {given!r}"
         site = site.replace(given, wanted)
     (folder / "site.conf").write_text(site, encoding="utf-8")
-    places = "".join(
-        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
+    names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{name}_temp_path {folder}/{name};" for name in names)
     main = folder / "nginx.conf"
     main.write_text(
         f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log info;"

@@ -36,6 +36,10 @@ def compose() -> Any:
     return yaml.safe_load(read(DEPLOY / "compose.yaml"))
 
 
+def chart(name: str) -> Any:
+    return yaml.safe_load(read(DEPLOY / "helm" / "gpt-oss-server" / name))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_variable_is_a_setting(path: Path) -> None:
     named = set(re.findall(r"\bGPT_OSS_SERVER_[A-Z_]+\b", read(path)))
@@ -51,13 +55,9 @@ def test_every_flag_in_the_page_on_operations_exists() -> None:
         assert flag in commands, f"docs/operations.md names {flag}"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.suffix in (".yaml", ".yml") and "templates" not in path.parts],
-    ids=lambda path: path.name,
-)
-def test_every_yaml_file_can_be_read(path: Path) -> None:
-    assert isinstance(yaml.safe_load(read(path)), dict)
+def test_every_yaml_file_can_be_read() -> None:
+    paths = [path for path in FILES if path.suffix in (".yaml", ".yml") and "templates" not in path.parts]
+    assert all(isinstance(yaml.safe_load(read(path)), dict) for path in paths)
 
 
 def test_the_image_is_built_from_what_exists() -> None:
@@ -75,9 +75,8 @@ def test_the_image_is_built_from_what_exists() -> None:
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_the_health_check_of_the_image_reaches_the_server(encrypted: bool, tmp_path: Path) -> None:
     """The very command of the Dockerfile, in the environment that the container would have."""
-    [check] = re.findall(
-        r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", read(DEPLOY / "docker" / "Dockerfile"), re.MULTILINE
-    )
+    dockerfile = read(DEPLOY / "docker" / "Dockerfile")
+    [check] = re.findall(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", dockerfile, re.MULTILINE)
     command = [sys.executable, *json.loads(check)[1:]]
     settings = {"GPT_OSS_SERVER_PORT": str(free_port())}
     if encrypted:
@@ -94,8 +93,7 @@ def test_the_health_check_of_the_image_reaches_the_server(encrypted: bool, tmp_p
 def test_the_charts_version_is_the_servers() -> None:
     from gpt_oss_server import __version__
 
-    chart = yaml.safe_load(read(DEPLOY / "helm" / "gpt-oss-server" / "Chart.yaml"))
-    assert chart["appVersion"] == __version__
+    assert chart("Chart.yaml")["appVersion"] == __version__
 
 
 def test_the_containers_of_compose_reach_no_more_than_they_need() -> None:
@@ -124,13 +122,13 @@ def test_a_container_is_given_longer_than_the_server_takes_to_stop() -> None:
     unit = read(DEPLOY / "systemd" / "gpt-oss-server.service")
     assert int(compose()["services"]["server"]["stop_grace_period"].removesuffix("s")) > takes
     assert int(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[0]) > takes
-    chart = yaml.safe_load(read(DEPLOY / "helm" / "gpt-oss-server" / "values.yaml"))
-    stops = chart["drainDelaySeconds"] + chart["shutdownGraceSeconds"]
-    assert chart["terminationGracePeriodSeconds"] > stops
+    values = chart("values.yaml")
+    stops = values["drainDelaySeconds"] + values["shutdownGraceSeconds"]
+    assert values["terminationGracePeriodSeconds"] > stops
 
 
 def test_the_metric_of_the_autoscaler_is_the_servers() -> None:
-    values = yaml.safe_load(read(DEPLOY / "helm" / "gpt-oss-server" / "values.yaml"))
+    values = chart("values.yaml")
     prefix, _, name = values["autoscaling"]["waitingMetric"].partition("gpt_oss_")
     sources = "".join(read(path) for path in (ROOT / "gpt_oss_server" / "observe").rglob("*.py"))
     assert (prefix, f'"{name}"' in sources) == ("", True)

@@ -24,6 +24,7 @@ from tests.deploy.proxies import NAME, Proxy, caddy, nginx
 from tests.doubles.commands import final, script
 from tests.doubles.postgres import running_postgres
 from tests.doubles.replicas import ServerProcess
+from tests.doubles.waiting import until_found
 
 pytestmark = pytest.mark.deploy
 RATE = 40  # tokens per second
@@ -90,9 +91,8 @@ async def setup(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Pat
             await server.ready()
         with start(tmp_path, [server.port for server in servers]) as proxy:
             trust = ssl.create_default_context(cafile=str(proxy.certificate))
-            async with httpx.AsyncClient(
-                base_url=proxy.url, timeout=60, verify=trust, headers={"Host": NAME}
-            ) as client:
+            options: dict[str, Any] = {"base_url": proxy.url, "verify": trust, "headers": {"Host": NAME}}
+            async with httpx.AsyncClient(timeout=60, **options) as client:
                 yield Setup(proxy, servers, client, trust)
     finally:
         for server in servers:
@@ -121,12 +121,7 @@ async def test_a_client_that_leaves_ends_its_generation(setup: Setup) -> None:
     async for event in setup.events("POST", "/responses", json={"input": "Go on", "stream": True}):
         if event["type"] == "response.output_text.delta":
             break
-    for _ in range(100):
-        if sum(each["cancelled"] for each in await setup.counters()) == 1:
-            break
-        await asyncio.sleep(0.05)
-    counters = await setup.counters()
-    assert sum(each["cancelled"] for each in counters) == 1
+    counters = await until_found(setup.counters, lambda found: sum(each["cancelled"] for each in found) == 1)
     assert not any(each["responses"].get("completed") for each in counters)
 
 
@@ -177,38 +172,36 @@ async def test_the_proxy_does_not_publish_the_figures(setup: Setup) -> None:
 
 
 async def test_a_stream_is_resumed_on_the_other_server(setup: Setup) -> None:
-    body = {"input": "Go on", "background": True, "stream": True}
-    first, response_id = await beginning(setup, body, 12)
-    query = {"stream": "true", "starting_after": str(first[-1]["sequence_number"])}
+    first = await beginning(setup)
     for server in setup.servers:  # one of them runs it, and the other does not
-        async with setup.directly(server) as resumed:
-            rest = [event async for event in resumed.events("GET", f"/responses/{response_id}", params=query)]
-        assert_whole(first + rest)
+        async with setup.directly(server) as there:
+            await assert_resumed(there, first)
 
 
 async def test_a_background_response_outlives_its_killed_server(setup: Setup) -> None:
-    body = {"input": "Go on", "background": True, "stream": True}
     async with setup.directly(setup.servers[0]) as there:
-        first, response_id = await beginning(there, body, 12)
+        first = await beginning(there)
     setup.servers[0].kill()
-    query = {"stream": "true", "starting_after": str(first[-1]["sequence_number"])}
-    rest = [event async for event in setup.events("GET", f"/responses/{response_id}", params=query)]
-    assert_whole(first + rest)
-    answer = await setup.client.get(f"/responses/{response_id}")
+    await assert_resumed(setup, first)
+    answer = await setup.client.get(f"/responses/{first[0]['response']['id']}")
     assert answer.json()["status"] == "completed"
 
 
-async def beginning(setup: Setup, body: Event, count: int) -> tuple[list[Event], str]:
-    """The first events of a stream whose client then disconnects, and the response's id."""
+async def beginning(setup: Setup) -> list[Event]:
+    """The first events of a background stream whose client then disconnects."""
     seen: list[Event] = []
+    body = {"input": "Go on", "background": True, "stream": True}
     async for event in setup.events("POST", "/responses", json=body):
         seen.append(event)
-        if len(seen) == count:
+        if len(seen) == 12:
             break
-    return seen, seen[0]["response"]["id"]
+    return seen
 
 
-def assert_whole(events: list[Event]) -> None:
+async def assert_resumed(setup: Setup, first: list[Event]) -> None:
+    path = f"/responses/{first[0]['response']['id']}"
+    query = {"stream": "true", "starting_after": str(first[-1]["sequence_number"])}
+    events = [*first, *[event async for event in setup.events("GET", path, params=query)]]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["type"] == "response.completed"
     deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]

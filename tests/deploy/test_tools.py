@@ -19,34 +19,18 @@ pytestmark = pytest.mark.deploy
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "gpt-oss-server"
 KUBERNETES = ("1.30", "1.33", "1.35")
-EVERYTHING = {
-    "replicas": 3,
-    "postgres": {"existingSecret": "database"},
-    "apiKeys": {"file": "sk-one"},
-    "autoscaling": {"enabled": True, "cpuPercent": 80},
-    "hosts": ["llm.example"],
-    "ingress": {
-        "enabled": True,
-        "className": "nginx",
-        "tls": [{"secretName": "t", "hosts": ["llm.example"]}],
-    },
-    "persistence": {"enabled": True, "accessModes": ["ReadWriteMany"], "storageClass": "fast"},
-    "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
-    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-    "sandbox": {"enabled": True},
-    "podAnnotations": {"a": "b"},
-    "podLabels": {"c": "d"},
-    "extraEnv": [{"name": "HF_TOKEN", "value": "hf"}],
-    "extraVolumes": [{"name": "models", "emptyDir": {}}],
-    "extraVolumeMounts": [{"name": "models", "mountPath": "/models"}],
-    "nodeSelector": {"gpu": "yes"},
-    "tolerations": [{"key": "gpu", "operator": "Exists"}],
-    "affinity": {"podAntiAffinity": {}},
-    "topologySpreadConstraints": [
-        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-    ],
-    "imagePullSecrets": [{"name": "registry"}],
-}
+EVERYTHING: dict[str, Any] = yaml.safe_load("""
+{replicas: 3, postgres: {existingSecret: database}, apiKeys: {file: sk-one}, sandbox: {enabled: true},
+autoscaling: {enabled: true, cpuPercent: 80}, hosts: [llm.example],
+ingress: {enabled: true, className: nginx, tls: [{secretName: t, hosts: [llm.example]}]},
+persistence: {enabled: true, accessModes: [ReadWriteMany], storageClass: fast},
+networkPolicy: {enabled: true, from: [{podSelector: {}}]}, imagePullSecrets: [{name: registry}],
+serviceMonitor: {enabled: true, labels: {release: prometheus}}, podAnnotations: {a: b}, podLabels: {c: d},
+extraEnv: [{name: HF_TOKEN, value: hf}], extraVolumes: [{name: models, emptyDir: {}}],
+extraVolumeMounts: [{name: models, mountPath: /models}], nodeSelector: {gpu: 'yes'},
+tolerations: [{key: gpu, operator: Exists}], affinity: {podAntiAffinity: {}},
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}
+""")
 
 
 def program(name: str) -> str:
@@ -61,10 +45,14 @@ def run(*command: str, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, **more)
 
 
-def rendered(values: dict[str, Any], folder: Path) -> str:
+def template(values: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
     path = folder / "values.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    done = run(program("helm"), "template", "test", str(CHART), "--values", str(path), "--namespace", "llm")
+    return run(program("helm"), "template", "test", str(CHART), "--values", str(path), "--namespace", "llm")
+
+
+def rendered(values: dict[str, Any], folder: Path) -> str:
+    done = template(values, folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -94,12 +82,9 @@ def test_the_chart_passes_helm_lint() -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_the_charts_objects_have_the_schemas_of_kubernetes(
-    values: dict[str, Any], version: str, tmp_path: Path
-) -> None:
-    known = [
-        each for each in yaml.safe_load_all(rendered(values, tmp_path)) if each["kind"] != "ServiceMonitor"
-    ]
+def test_the_objects_have_schemas_of_kubernetes(values: dict[str, Any], version: str, tmp_path: Path) -> None:
+    objects = yaml.safe_load_all(rendered(values, tmp_path))
+    known = [each for each in objects if each["kind"] != "ServiceMonitor"]
     path = tmp_path / "objects.yaml"
     path.write_text(yaml.safe_dump_all(known), encoding="utf-8")
     done = run(program("kubernetes-validate"), "--strict", "--kubernetes-version", version, str(path))
@@ -119,17 +104,13 @@ def test_the_chart_connects_its_parts(tmp_path: Path) -> None:
     monitored = objects["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
     assert monitored.items() <= objects["Service"]["metadata"]["labels"].items()
     assert objects["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == "http"
-    assert (
-        objects["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"]
-        == objects["Deployment"]["metadata"]["name"]
-    )
+    scaled = objects["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"]
+    assert scaled == objects["Deployment"]["metadata"]["name"]
     assert "replicas" not in objects["Deployment"]["spec"]  # the autoscaler's
     container = pod["spec"]["containers"][0]
     environment = {each["name"]: each for each in container["env"]}
-    assert environment["GPT_OSS_SERVER_STORE"]["valueFrom"]["secretKeyRef"] == {
-        "name": "database",
-        "key": "url",
-    }
+    store = environment["GPT_OSS_SERVER_STORE"]["valueFrom"]["secretKeyRef"]
+    assert store == {"name": "database", "key": "url"}
     keys = next(each for each in pod["spec"]["volumes"] if each["name"] == "keys")
     assert keys["secret"]["secretName"] == objects["Secret"]["metadata"]["name"]
     mounted = next(each for each in container["volumeMounts"] if each["name"] == "keys")["mountPath"]
@@ -144,11 +125,11 @@ def test_the_chart_has_no_rights_by_default(tmp_path: Path) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
-    assert pod["containers"][0]["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
+    rights = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+    assert pod["containers"][0]["securityContext"] == {**rights, "capabilities": {"drop": ["ALL"]}}
+
+
+ONE_DISK = {"replicas": 2, "postgres": {"existingSecret": "d"}, "persistence": {"enabled": True}}
 
 
 @pytest.mark.parametrize(
@@ -158,16 +139,11 @@ def test_the_chart_has_no_rights_by_default(tmp_path: Path) -> None:
         ({"autoscaling": {"enabled": True}}, "need a database"),
         ({"terminationGracePeriodSeconds": 30}, "answers are cut off"),
         ({"ingress": {"enabled": True}}, "set hosts"),
-        (
-            {"replicas": 2, "postgres": {"existingSecret": "d"}, "persistence": {"enabled": True}},
-            "ReadWriteMany",
-        ),
+        (ONE_DISK, "ReadWriteMany"),
     ],
 )
 def test_the_chart_refuses_what_cannot_work(values: dict[str, Any], words: str, tmp_path: Path) -> None:
-    path = tmp_path / "values.yaml"
-    path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    done = run(program("helm"), "template", "test", str(CHART), "--values", str(path))
+    done = template(values, tmp_path)
     assert done.returncode != 0
     assert words in done.stderr
 

@@ -243,9 +243,9 @@ class SummaryLint:
         return self.parts
 
 
-def check_stream(events: list[Event], *, ends_cut_calls: bool = True) -> Event:
+def check_stream(events: list[Event], **options: bool) -> Event:
     """Checks a whole stream and returns its final response."""
-    lint = StreamLint(ends_cut_calls=ends_cut_calls)
+    lint = StreamLint(**options)
     for event in events:
         lint.feed(event)
     return lint.close()

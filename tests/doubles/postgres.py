@@ -51,12 +51,10 @@ class Postgres:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c max_connections=300"
         options += " -c fsync=off"  # no test cuts the power
         options += " -c wal_writer_delay=10s"  # a crash loses what no commit has written
-        self._run(
-            "pg_ctl", "-D", str(self.data), "-w", "-l", str(self.folder / "log"), "-o", options, "start"
-        )
+        self._run("pg_ctl", "-D", self.data, "-w", "-l", f"{self.folder}/log", "-o", options, "start")
 
     def stop(self, mode: str = "fast") -> None:
-        self._run("pg_ctl", "-D", str(self.data), "-w", "-m", mode, "stop")
+        self._run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
 
     def new_database(self) -> str:
         """The URL of an empty database. All but the last few are dropped."""
@@ -72,11 +70,8 @@ class Postgres:
         return f"postgres://{_USER}@127.0.0.1:{self.port}/{database}"
 
     @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    def initialize(self) -> None:
-        self._run("initdb", "-D", str(self.data), "-A", "trust", "-U", _USER, "-E", "UTF8", "--no-sync")
+    def data(self) -> str:
+        return f"{self.folder}/data"
 
     def _run(self, program: str, *words: str) -> None:
         folder = programs()
@@ -101,7 +96,7 @@ def running_postgres() -> Iterator[Postgres]:
         if os.geteuid() == 0:
             shutil.chown(folder, _USER)
         server = Postgres(folder, free_port())
-        server.initialize()
+        server._run("initdb", "-D", server.data, "-A", "trust", "-U", _USER, "-E", "UTF8", "--no-sync")
         server.start()
         try:
             yield server

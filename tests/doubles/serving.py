@@ -50,14 +50,9 @@ def serving(
     app = wrap(create_app(engine, settings, **parts))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        http=HttpProtocol.within(limits or ConnectionLimits()),
-        ws=SocketProtocol,
-        timeout_graceful_shutdown=5,
-    )
-    server = uvicorn.Server(config)
+    http: Any = HttpProtocol.within(limits or ConnectionLimits())
+    options: dict[str, Any] = {"http": http, "ws": SocketProtocol, "timeout_graceful_shutdown": 5}
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, **options))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
@@ -88,11 +83,3 @@ async def leave_in_the_middle(
         request.cancel()
         await asyncio.wait({request})
     await until_found(active, lambda count: count == 0)
-
-
-async def cancelled_at(base: str) -> int:
-    """The number of answers that the server counts as cancelled."""
-    async with httpx.AsyncClient() as client:
-        health = (await client.get(f"{base.removesuffix('/v1')}/health")).json()
-    count: int = health["counters"]["cancelled"]
-    return count

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.commands import final, script
 from tests.doubles.postgres import running_postgres
 from tests.doubles.replicas import Client, ServerProcess
 
@@ -31,29 +32,23 @@ LONG = " ".join(f"word-{number}" for number in range(150))
 FLAGS = ("--background-max-attempts", "1000", "--background-max-runs", "1000", "--python", "off")
 
 
-def script(folder: Path) -> str:
+def pages_and_script(folder: Path) -> str:
     """A search, a page, and an answer that cites it; 100 tokens per second."""
     (folder / "pages").mkdir()
     (folder / "pages" / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
     think = f"<|channel|>analysis<|message|>{LONG}<|end|><|start|>assistant"
     search = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
     opens = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
-    answer = f"<|channel|>final<|message|>It is deep【1†L0-L2】. {LONG} 東京🙂<|return|>"
     turns = [
         {"when": r"browser\.search to=" + LAST, "text": think + opens},
-        {"when": r"browser\.open to=" + LAST, "text": answer},
+        final(f"It is deep【1†L0-L2】. {LONG} 東京🙂", when=r"browser\.open to=" + LAST),
         {"when": "search" + LAST, "text": think + search},
-        {"when": "plain", "text": f"<|channel|>final<|message|>{LONG} {LONG}<|return|>"},
+        final(f"{LONG} {LONG}", when="plain"),
     ]
-    path = folder / "script.json"
-    path.write_text(json.dumps({"turns": turns, "tokens_per_second": 100}))
-    return f"scripted:{path}"
+    return script(folder, *turns, tokens_per_second=100)
 
 
-SCRIPTED: list[dict[str, Any]] = [
-    {"input": "search", "tools": [{"type": "web_search"}]},
-    {"input": "plain"},
-]
+SCRIPTED: list[dict[str, Any]] = [{"input": "search", "tools": [{"type": "web_search"}]}, {"input": "plain"}]
 EMBEDDED: list[dict[str, Any]] = [
     {"input": "Tell me a long story about the sea.", "temperature": 0, "max_output_tokens": 300},
     {"input": "Count to fifty.", "temperature": 1, "seed": 7, "max_output_tokens": 300},
@@ -201,11 +196,9 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("engine", ["scripted", "embedded"])
-async def test_two_servers_over_postgres_one_of_which_is_killed(
-    engine: str, postgres_url: str, tmp_path: Path
-) -> None:
+async def test_two_servers_one_of_which_is_killed(engine: str, postgres_url: str, tmp_path: Path) -> None:
     bodies = SCRIPTED if engine == "scripted" else EMBEDDED
-    model = script(tmp_path) if engine == "scripted" else "tiny"
+    model = pages_and_script(tmp_path) if engine == "scripted" else "tiny"
     pages = ("--browser", f"local:{tmp_path / 'pages'}") if engine == "scripted" else ()
     servers = servers_of(tmp_path, 2, "--model", model, "--store", postgres_url, *pages)
     runs = RUNS if engine == "scripted" else RUNS // 5
@@ -215,13 +208,14 @@ async def test_two_servers_over_postgres_one_of_which_is_killed(
 
 async def test_one_server_over_sqlite_that_is_killed(tmp_path: Path) -> None:
     store, pages = f"sqlite:{tmp_path / 'store.sqlite'}", f"local:{tmp_path / 'pages'}"
-    servers = servers_of(tmp_path, 1, "--model", script(tmp_path), "--store", store, "--browser", pages)
+    flags = ("--model", pages_and_script(tmp_path), "--store", store, "--browser", pages)
+    servers = servers_of(tmp_path, 1, *flags)
     outcome = await under_faults(servers, SCRIPTED, kill, seconds=SECONDS, runs=RUNS)
     outcome.report("kill -9, SQLite, scripted", SECONDS)
 
 
 async def test_two_servers_over_postgres_one_of_which_hangs(postgres_url: str, tmp_path: Path) -> None:
     pages, lease = f"local:{tmp_path / 'pages'}", ("--background-lease", str(LEASE))
-    flags = ("--model", script(tmp_path), "--store", postgres_url, "--browser", pages, *lease)
+    flags = ("--model", pages_and_script(tmp_path), "--store", postgres_url, "--browser", pages, *lease)
     outcome = await under_faults(servers_of(tmp_path, 2, *flags), SCRIPTED, pause, seconds=SECONDS, runs=RUNS)
     outcome.report("SIGSTOP for twice the lease, Postgres, scripted", SECONDS)

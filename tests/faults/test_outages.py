@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from collections import Counter
@@ -16,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.doubles.commands import final, script
 from tests.doubles.postgres import running_postgres
 from tests.doubles.replicas import ServerProcess
 
@@ -24,19 +24,11 @@ RATE = float(os.environ.get("RATE", "200"))  # requests per second
 BEFORE, OUTAGE, AFTER = 5.0, 10.0, 15.0
 
 
-def script(folder: Path) -> str:
-    path = folder / "script.json"
-    turn = "<|channel|>final<|message|>" + "word " * 20 + "<|return|>"
-    path.write_text(json.dumps({"turns": [turn], "loop": True}))
-    return f"scripted:{path}"
-
-
 async def test_a_database_that_stops_for_ten_seconds(tmp_path: Path) -> None:
     with running_postgres() as postgres:
-        server = ServerProcess(
-            ("--model", script(tmp_path), "--store", postgres.new_database(), "--python", "off"),
-            tmp_path / "server.log",
-        )
+        model = script(tmp_path, final("word " * 20))
+        flags = ("--model", model, "--store", postgres.new_database(), "--python", "off")
+        server = ServerProcess(flags, tmp_path / "server.log")
         server.start()
         await server.ready()
         seen: Counter[str] = Counter()

@@ -126,9 +126,6 @@ def test_stop_ids_are_those_of_the_library_and_the_end_of_text() -> None:
     assert set(ENCODING.library.stop_tokens_for_assistant_actions()) | {ENDOFTEXT} == STOP_IDS
 
 
-# Characters
-
-
 def in_answer(*tokens: int) -> list[int]:
     return [CHANNEL, *ENCODING.encode("final"), MESSAGE, *tokens]
 
@@ -178,9 +175,6 @@ def test_ids_without_meaning_are_left_out_of_a_text_and_reported(token: int) -> 
     assert str(token) in slips_of(events)[0].detail
 
 
-# Bare text, and the length of headers
-
-
 def test_a_bare_text_is_streamed_not_kept_until_its_end() -> None:
     tokens = ENCODING.encode("I am sorry, but that is something I can not help you with.")
     decoder = Decoder(ENCODING)
@@ -200,9 +194,6 @@ def test_long_names_are_headers() -> None:
     events = decode(ENCODING, ENCODING.encode_special(shape), recipients)
     assert messages_of(events)[0].header.recipient == f"functions.{name}"
     assert slips_of(events) == []
-
-
-# Recipients
 
 
 BOTH = Recipients(frozenset({"python", "search"}), frozenset({"python", "browser.search"}))
@@ -228,9 +219,6 @@ def test_a_recipient_is_known_as(
     assert (recipient, [slip.kind for slip in slips]) == (known_as, [slip] if slip else [])
 
 
-# The life of a decoder
-
-
 def test_a_closed_decoder_takes_no_tokens() -> None:
     decoder = Decoder(ENCODING)
     decoder.close()
@@ -253,8 +241,6 @@ def test_json_too_deep_to_read_is_invalid_not_fatal() -> None:
     assert messages_of(events)[0].text == body
     assert [slip.kind for slip in slips_of(events)] == [SlipKind.INVALID_JSON]
 
-
-# Random completions
 
 FRAMING = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL, ENDOFTEXT)
 SPELT = (
@@ -323,8 +309,6 @@ def test_a_thousand_mutated_shapes(seed: int) -> None:
         tokens = mutated(rng, LONG if rng.random() < 0.05 else rng.choice(BASES))
         check_invariants(ENCODING, tokens, decode(ENCODING, tokens, DECLARED))
 
-
-# Cost
 
 HEADER = [CHANNEL, *ENCODING.encode("final"), MESSAGE]
 PROSE = ENCODING.encode(

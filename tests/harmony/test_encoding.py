@@ -106,9 +106,6 @@ def test_the_tokens_of_a_very_long_message_are_those_of_its_text(encoding: Encod
     assert list(rendered) == [*empty[:-1], *encoding.encode(text), empty[-1]]
 
 
-# Pieces
-
-
 @settings(max_examples=400)
 @given(TEXTS)
 @example("a  \n  1 b")
@@ -187,8 +184,6 @@ def test_another_thread_runs_while_two_million_characters_are_encoded() -> None:
     # The share was 1 when one call encoded the whole text.
     assert any(longest / took < 0.2 for longest, took in waits)
 
-
-# Runs that would take the library's encoder minutes, or crash it
 
 HOSTILE = {
     "letters": "a" * 400_000,

@@ -33,9 +33,6 @@ def text_of(segment: Segment) -> str:
     return ENCODING.decode(segment.tokens)
 
 
-# Against the library
-
-
 @pytest.mark.parametrize("effort", ["low", "medium", "high"])
 @pytest.mark.parametrize("date", [None, "2025-06-28"])
 @pytest.mark.parametrize("tools", ["", "browser", "python", "browser python"])
@@ -120,9 +117,6 @@ def test_a_past_call_reads(form: str, channel: Channel, kind: str | None, expect
     assert (segment.role, segment.recipient) == ("assistant", "functions.f")
 
 
-# Text stays text
-
-
 @settings(max_examples=300)
 @given(st.one_of(texts, st.text(st.characters(min_codepoint=0xD7FF, max_codepoint=0xE001), max_size=5)))
 def test_a_users_text_is_always_text(text: str) -> None:
@@ -159,9 +153,6 @@ def test_rendered_text_decodes_to_itself(text: str) -> None:
     assert [message.text for message in messages] == [text] * len(segments)
     headers = [(message.header.channel, message.header.recipient) for message in messages]
     assert headers == [(segment.channel, segment.recipient) for segment in segments]
-
-
-# Sampled tokens as history
 
 
 def sampled(completion: str) -> tuple[list[int], list[Segment]]:
@@ -214,9 +205,6 @@ def test_slips_do_not_break_history(completion: str, expected: list[str]) -> Non
     assert [text_of(segment) for segment in sampled(completion)[1]] == expected
 
 
-# Which reasoning is shown again
-
-
 def test_reasoning_before_an_answer_is_dropped_and_within_a_tool_loop_kept() -> None:
     old = [
         RENDERER.user("one"),
@@ -251,9 +239,6 @@ def test_sampled_tokens_extend_the_prompt_so_that_its_cache_holds() -> None:
     )
     second = RENDERER.layout(head, [*history, *segments, RENDERER.tool_result("functions.f", "1")]).tokens()
     assert second[: len(first) + len(completion)] == first + completion
-
-
-# The one developer message
 
 
 def test_developer_messages_that_open_a_conversation_join_the_instructions() -> None:

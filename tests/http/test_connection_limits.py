@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -17,13 +17,16 @@ from websockets.sync.client import connect
 from gpt_oss_server.cli.server.http_server import connection_limits
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.room import gives_way
+from gpt_oss_server.http.connections.sub_protocols import GIVES_WAY
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+GET_ONCE = GET[:-2] + b"Connection: close\r\n\r\n"
 BODY = b'{"input": "hi"}'
 POST = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\n"
+CLOSING = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n"
 UNFINISHED = {
     "nothing": b"",
     "a line break": b"\r\n",
@@ -34,16 +37,18 @@ UNFINISHED = {
 }
 
 
+@contextmanager
+def limited(speed: float = 0, **limits: float) -> Iterator[tuple[str, int]]:
+    """The address of a server with these limits."""
+    engine = scripted(HELLO, tokens_per_second=speed)
+    with serving(engine, limits=ConnectionLimits(**limits)) as url:  # type: ignore[arg-type]
+        yield "127.0.0.1", urlsplit(url).port or 0
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, int]]:
-    limits = ConnectionLimits(seconds=0.6, body_rate=10_000)
-    with serving(scripted(HELLO), limits=limits) as url:
-        yield address(url)
-
-
-def address(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    return str(parts.hostname), int(parts.port or 0)
+    with limited(seconds=0.6, body_rate=10_000) as address:
+        yield address
 
 
 def answer_to(server: tuple[str, int], *pieces: bytes, pause: float = 0.0) -> bytes:
@@ -78,10 +83,10 @@ def answer_to(server: tuple[str, int], *pieces: bytes, pause: float = 0.0) -> by
     ids=["one", "a whole request", "many", "a name", "a path", "five megabytes", "a line"],
 )
 def test_a_large_head_is_refused_before_it_is_whole(server: tuple[str, int], head: bytes) -> None:
-    status, _, rest = answer_to(server, head).partition(b"\r\n")
-    assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
-    assert json.loads(rest.partition(b"\r\n\r\n")[2])["error"]["code"] == "headers_too_large"
-    assert b"x-request-id" in rest
+    head, _, body = answer_to(server, head).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert b"x-request-id" in head
+    assert json.loads(body)["error"]["code"] == "headers_too_large"
 
 
 def test_trailers_count_as_a_head(server: tuple[str, int]) -> None:
@@ -93,7 +98,7 @@ def test_trailers_count_as_a_head(server: tuple[str, int]) -> None:
 
 def test_a_head_within_the_limit_is_served(server: tuple[str, int]) -> None:
     large = b"".join(b"X-Large-%d: %s\r\n" % (n, b"a" * 15_000) for n in range(4))
-    head = GET[:-2] + b"Connection: close\r\n" + large + b"\r\n"
+    head = GET_ONCE[:-2] + large + b"\r\n"
     assert answer_to(server, head).startswith(b"HTTP/1.1 200")
     assert answer_to(server, head[:30_000], head[30_000:], pause=0.05).startswith(b"HTTP/1.1 200")
 
@@ -101,8 +106,10 @@ def test_a_head_within_the_limit_is_served(server: tuple[str, int]) -> None:
 @pytest.mark.parametrize("sent", UNFINISHED)
 def test_an_unfinished_request_ends_in_time(server: tuple[str, int], sent: str) -> None:
     answer = answer_to(server, UNFINISHED[sent])
-    assert answer == b"" if sent == "nothing" else answer.startswith(b"HTTP/1.1 408 ")
-    if answer:
+    if sent == "nothing":
+        assert answer == b""
+    else:
+        assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"request_timeout" in answer
 
 
@@ -122,24 +129,20 @@ def test_a_byte_now_and_then_does_not_extend_the_time(server: tuple[str, int]) -
 
 def test_a_steady_body_may_take_longer(server: tuple[str, int]) -> None:
     body = BODY + b" " * 19_985
-    head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     pieces = [body[at : at + 2_000] for at in range(0, len(body), 2_000)]
-    assert answer_to(server, head, *pieces, pause=0.1).startswith(b"HTTP/1.1 200")
+    assert answer_to(server, CLOSING % len(body), *pieces, pause=0.1).startswith(b"HTTP/1.1 200")
 
 
 def test_a_client_that_waits_for_its_answer_is_not_late() -> None:
-    slow = scripted(HELLO, tokens_per_second=4)
-    with serving(slow, limits=ConnectionLimits(seconds=0.3)) as url:
-        head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-        assert answer_to(address(url), head + BODY).startswith(b"HTTP/1.1 200")
+    with limited(speed=4, seconds=0.3) as address:
+        assert answer_to(address, CLOSING % len(BODY) + BODY).startswith(b"HTTP/1.1 200")
 
 
 def test_a_new_connection_takes_the_place_of_the_longest_idle_one() -> None:
-    with serving(scripted(HELLO), limits=ConnectionLimits(count=20)) as url, ExitStack() as stack:
-        server = address(url)
+    with limited(count=20) as address, ExitStack() as stack:
 
         def opened() -> socket.socket:
-            return stack.enter_context(socket.create_connection(server, timeout=20))
+            return stack.enter_context(socket.create_connection(address, timeout=20))
 
         kept = opened()
         kept.sendall(GET)
@@ -156,49 +159,42 @@ def test_a_new_connection_takes_the_place_of_the_longest_idle_one() -> None:
 
 
 def test_connections_at_work_keep_their_places_and_leave_room_for_health() -> None:
-    slow = scripted(HELLO, tokens_per_second=3)
-    head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-    with serving(slow, limits=ConnectionLimits(count=3)) as url, ExitStack() as stack:
-        server = address(url)
-        working = [stack.enter_context(socket.create_connection(server, timeout=20)) for _ in range(3)]
+    with limited(speed=3, count=3) as address, ExitStack() as stack:
+        working = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(3)]
         for connection in working:
-            connection.sendall(head + BODY)
+            connection.sendall(CLOSING % len(BODY) + BODY)
         time.sleep(0.3)
-        refused = answer_to(server, GET)
+        refused = answer_to(address, GET)
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"--max-connections" in refused
         for path in (b"/health", b"/live", b"/ready"):
-            asked = GET.replace(b"/v1/models", path).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-            assert answer_to(server, asked).startswith(b"HTTP/1.1 200")
-        for connection in working:
-            assert connection.recv(4_096).startswith(b"HTTP/1.1 200")
+            assert answer_to(address, GET_ONCE.replace(b"/v1/models", path)).startswith(b"HTTP/1.1 200")
+        assert all(connection.recv(4_096).startswith(b"HTTP/1.1 200") for connection in working)
 
 
 def test_a_body_that_never_ends_gives_its_place_to_a_request() -> None:
-    with serving(scripted(HELLO), limits=ConnectionLimits(count=4)) as url, ExitStack() as stack:
-        server = address(url)
-        unfinished = [stack.enter_context(socket.create_connection(server, timeout=20)) for _ in range(4)]
+    with limited(count=4) as address, ExitStack() as stack:
+        unfinished = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(4)]
         for connection in unfinished:
             connection.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
         time.sleep(1.2)
-        assert answer_to(server, GET[:-2] + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200")
+        assert answer_to(address, GET_ONCE).startswith(b"HTTP/1.1 200")
         assert unfinished[0].recv(100).startswith(b"HTTP/1.1 503 "), "it has waited longest"
 
 
 def test_a_websocket_without_work_gives_its_place_to_a_request() -> None:
-    with serving(scripted(HELLO), limits=ConnectionLimits(count=3)) as url, ExitStack() as stack:
-        socket_url = f"{url.replace('http', 'ws', 1)}/responses"
-        idle = [stack.enter_context(connect(socket_url)) for _ in range(3)]
+    with limited(count=3) as address, ExitStack() as stack:
+        url = f"ws://{address[0]}:{address[1]}/v1/responses"
+        idle = [stack.enter_context(connect(url)) for _ in range(3)]
         time.sleep(1.2)
         idle[0].send('{"type": "response.create", "input": "Hi"}')
         while "response.completed" not in str(idle[0].recv(timeout=20)):
             pass
-        answer = answer_to(address(url), GET[:-2] + b"Connection: close\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 200")
+        assert answer_to(address, GET_ONCE).startswith(b"HTTP/1.1 200")
         with pytest.raises(ConnectionClosed) as closed:
             idle[1].recv(timeout=20)
         assert closed.value.rcvd is not None
-        assert closed.value.rcvd.code == 1013
+        assert closed.value.rcvd.code == GIVES_WAY
 
 
 @dataclass

@@ -32,33 +32,23 @@ def refusal(name: str | None, http_version: str = "1.1", **settings: Any) -> Api
     return Hosts(Settings(**settings)).refusal(headers, http_version)
 
 
-LOCAL = (
-    "localhost",
-    "LOCALHOST:8000",
-    "app.localhost",
-    "127.0.0.1",
-    "127.0.0.1:80",
-    "127.9.9.9",
-    "[::1]:8000",
-)
+SERVED = """
+localhost LOCALHOST:8000 app.localhost localhost. 127.0.0.1 127.0.0.1:80 127.9.9.9 [::1]:8000
+chat.example Chat.Example:443
+"""
+OTHERS = """
+evil.example evil.example:8000 localhost.evil.example 127.0.0.1.evil.example gpu-box 8.8.8.8
+"""
+NONE = (None, "", " ", "localhost|localhost", "localhost, evil.example", "a@evil.example", "a b", "[::1")
+WITHIN = ("192.168.1.5:8000", "[fe80::1]:8000", "gpu-box", "gpu.local", "api.internal", socket.gethostname())
 
 
-@pytest.mark.parametrize("host", [*LOCAL, "localhost.", "chat.example", "Chat.Example:443"])
+@pytest.mark.parametrize("host", SERVED.split())
 def test_names_of_this_machine_and_allowed_ones_are_served(host: str) -> None:
     assert refusal(host, allow_host=("chat.example",)) is None
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example",
-        "evil.example:8000",
-        "localhost.evil.example",
-        "127.0.0.1.evil.example",
-        "gpu-box",
-        "8.8.8.8",
-    ],
-)
+@pytest.mark.parametrize("host", OTHERS.split())
 def test_other_names_are_refused(host: str) -> None:
     refused = refusal(host, allow_host=("chat.example",))
     assert refused is not None
@@ -67,19 +57,7 @@ def test_other_names_are_refused(host: str) -> None:
     assert refusal(host, allow_host=("*",)) is None
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        None,
-        "",
-        " ",
-        "localhost|localhost",
-        "localhost, evil.example",
-        "localhost@evil.example",
-        "a b",
-        "[::1",
-    ],
-)
+@pytest.mark.parametrize("host", NONE)
 def test_a_host_that_is_none_is_a_400(host: str | None) -> None:
     refused = refusal(host, allow_host=("*",))
     assert refused is not None
@@ -93,14 +71,7 @@ def test_http_1_0_has_no_host() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "gpu.corp.example"])
 def test_beyond_this_machine_only_names_that_a_site_can_own_are_refused(host: str) -> None:
-    for name in (
-        "192.168.1.5:8000",
-        "[fe80::1]:8000",
-        "gpu-box",
-        "gpu.local",
-        "api.internal",
-        socket.gethostname(),
-    ):
+    for name in WITHIN:
         assert refusal(name, host=host) is None
     for name in ("evil.example", "local.evil.example", "x.internal.evil.example"):
         assert refusal(name, host=host) is not None
@@ -116,11 +87,11 @@ def test_the_address_at_which_a_request_arrives_is_served() -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/v1/responses/resp_x", "/docs", "/nothing"])
 def test_every_path_is_guarded(url: str, path: str) -> None:
-    base = url.removesuffix("/v1")
-    answer = httpx.get(base + path, headers={"Host": "evil.example"})
+    place = url.removesuffix("/v1") + path
+    answer = httpx.get(place, headers={"Host": "evil.example"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_not_allowed")
     assert answer.headers["x-request-id"]
-    assert httpx.get(base + path, headers={"Host": "chat.example"}).status_code in (200, 404)
+    assert httpx.get(place, headers={"Host": "chat.example"}).status_code in (200, 404)
 
 
 def test_a_forwarded_host_changes_nothing(url: str) -> None:

@@ -1,10 +1,10 @@
-"""Unusual requests of clients and proxies: odd paths, old HTTP, other protocols."""
+"""Unusual requests of clients and proxies: odd paths, old HTTP, other protocols, and labels."""
 
 from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -12,9 +12,13 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.cli.server import http_server
 from gpt_oss_server.cli.server.start import Start
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.http.callers import make_caller
 from gpt_oss_server.settings import Settings
+from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
@@ -23,7 +27,7 @@ BODY = b'{"input": "hi"}'
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with serving(scripted(HELLO, loop=True), Settings(allow_origin=("https://chat.example",))) as base:
+    with serving(scripted(HELLO, loop=True)) as base:
         yield base
 
 
@@ -65,15 +69,11 @@ def test_bytes_that_are_no_request_get_an_error_body(url: str, data: bytes) -> N
     assert "http://" in error["message"]
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_bytes_that_are_no_request_keep_earlier_answers(
-    url: str, times: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_bytes_that_are_no_request_keep_earlier_answers(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """For example a client that counts characters instead of bytes. Nothing is logged as an error."""
     head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n"
-    post = head.encode() + BODY
-    _, _, body = send(url, post * times + b'"}')
-    assert body.count(b'"object":"response"') == times
+    _, _, body = send(url, (head.encode() + BODY) * 3 + b'"}')
+    assert body.count(b'"object":"response"') == 3
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -155,24 +155,10 @@ def test_a_websocket_at_another_path_is_a_404(url: str) -> None:
 
 
 def test_a_websockets_handshake_has_the_request_id(url: str) -> None:
-    with connect(
-        url.replace("http:", "ws:") + "/responses", additional_headers={"x-request-id": "mine"}
-    ) as connection:
+    sent = {"x-request-id": "mine"}
+    with connect(url.replace("http:", "ws:") + "/responses", additional_headers=sent) as connection:
         assert connection.response is not None
         assert connection.response.headers["x-request-id"] == "mine"
-
-
-def test_chrome_may_let_an_allowed_site_access_a_private_network(url: str) -> None:
-    preflight = {
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization",
-        "Access-Control-Request-Private-Network": "true",
-    }
-    answer = httpx.options(f"{url}/responses", headers={**preflight, "Origin": "https://chat.example"})
-    assert answer.status_code == 200
-    assert answer.headers["access-control-allow-private-network"] == "true"
-    other = httpx.options(f"{url}/responses", headers={**preflight, "Origin": "https://evil.example"})
-    assert (other.status_code, other.headers.get("access-control-allow-private-network")) == (403, None)
 
 
 @pytest.mark.parametrize("path", ["/responses", "/chat/completions", "/completions", "/conversations"])
@@ -193,3 +179,37 @@ def test_connections_stay_open_for_longer_than_proxies_keep_theirs(monkeypatch: 
     with socket.socket() as listener:
         http_server.serve_until_stopped(Start(Settings()), listener, Settings())
     assert configs[0].timeout_keep_alive > 60
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_a_requests_labels_reach_the_engine(encoding: Encoding) -> None:
+    engine = ReplayEngine(encoding.encode_special("<|channel|>final<|message|>Hi<|return|>"))
+    chat = {"messages": [{"role": "user", "content": "hi"}]}
+    sent = {"x-request-id": "mine", "x-session-id": "s1", "traceparent": TRACE, "cookie": "secret"}
+    with serving(engine, Settings()) as base:
+        for path, body in (("responses", {"input": "hi"}), ("chat/completions", chat)):
+            httpx.post(f"{base}/{path}", json=body, headers=sent).raise_for_status()
+            answered = httpx.post(f"{base}/{path}", json={**body, "prompt_cache_key": "k"})
+            last = engine.samplings[-1].labels
+            assert last["x-request-id"] == answered.headers["x-request-id"]
+            if path == "responses":
+                assert last["x-session-id"] == "k"
+            assert engine.samplings[-2].labels == {name: sent[name] for name in sent if name != "cookie"}
+
+
+@pytest.mark.parametrize("value", ["", " a", "a\u00e9", "x" * 600, "a\tb"])
+def test_values_that_could_break_a_request_are_left_out(value: str) -> None:
+    scope = {"headers": [(b"x-session-id", value.encode("utf-8")), (b"traceparent", b"ok")]}
+    assert make_caller(scope, "x-request-id", "1").labels == {"x-request-id": "1", "traceparent": "ok"}
+    assert Caller().labels_with(value) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "session", "expected"), [({}, None, None), ({}, "k", "k"), ({"x-session-id": "s"}, "k", "s")]
+)
+def test_a_clients_session_is_first(
+    labels: Mapping[str, str], session: str | None, expected: str | None
+) -> None:
+    assert Caller(labels=labels).labels_with(session).get("x-session-id") == expected

@@ -40,33 +40,18 @@ def socket_status(url: str, origin: str, sock: socket.socket | None = None, **he
         return refused.response.status_code
 
 
-ALLOWED = (
-    CHAT,
-    "HTTPS://Chat.Example",
-    "http://other.example:8080",
-    "http://localhost:3000",
-    "http://127.0.0.1:5173",
-    "http://[::1]:5173",
-    "http://app.localhost",
-    "vscode-webview://0a1b2c",
-    "tauri://localhost",
-    "file://",
-)
-REFUSED = (
-    "https://evil.example",
-    "http://chat.example",
-    "https://chat.example:8443",
-    "https://chat.example.evil.example",
-    "http://localhost.evil.example",
-    "http://127.0.0.1.evil.example",
-    "https://evil.example/https://chat.example",
-    "http://[::1",
-    "null",
-    "",
-)
+ALLOWED = """
+https://chat.example HTTPS://Chat.Example http://other.example:8080 http://localhost:3000 http://127.0.0.1:5173
+http://[::1]:5173 http://app.localhost vscode-webview://0a1b2c tauri://localhost file://
+"""
+REFUSED = """
+https://evil.example http://chat.example https://chat.example:8443 https://chat.example.evil.example
+http://localhost.evil.example http://127.0.0.1.evil.example https://evil.example/https://chat.example
+http://[::1 null
+"""
 
 
-@pytest.mark.parametrize("origin", ALLOWED)
+@pytest.mark.parametrize("origin", ALLOWED.split())
 def test_allowed_pages_are_answered_and_can_read_the_answer(url: str, origin: str) -> None:
     answer = post(url, origin)
     assert answer.status_code == 200
@@ -75,7 +60,7 @@ def test_allowed_pages_are_answered_and_can_read_the_answer(url: str, origin: st
     assert socket_status(url, origin) == 101
 
 
-@pytest.mark.parametrize("origin", REFUSED)
+@pytest.mark.parametrize("origin", [*REFUSED.split(), ""])
 def test_other_pages_are_refused_before_anything_runs(url: str, origin: str) -> None:
     answer = post(url, origin)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin_not_allowed")
@@ -86,18 +71,18 @@ def test_other_pages_are_refused_before_anything_runs(url: str, origin: str) -> 
 
 
 def test_a_preflight_request_is_answered(url: str) -> None:
-    preflight = {
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization,x-own",
-    }
+    asked = {"Method": "POST", "Headers": "authorization,x-own", "Private-Network": "true"}
+    preflight = {f"Access-Control-Request-{name}": value for name, value in asked.items()}
     answer = httpx.options(f"{url}/chat/completions", headers={"Origin": CHAT, **preflight})
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] in (CHAT, "*")
     assert "POST" in answer.headers["access-control-allow-methods"]
     assert "authorization" in answer.headers["access-control-allow-headers"].lower()
+    assert answer.headers["access-control-allow-private-network"] == "true", "as Chrome asks"
     evil = {"Origin": "https://evil.example", **preflight}
     refused = httpx.options(f"{url}/chat/completions", headers=evil)
     assert refused.status_code == 403
+    assert "access-control-allow-private-network" not in refused.headers
 
 
 def test_a_stream_and_an_error_can_be_read_by_a_page(url: str) -> None:

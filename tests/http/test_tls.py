@@ -11,6 +11,8 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,16 +28,22 @@ from tests.doubles.ops.certificates import DAY, write_certificate
 from tests.doubles.server_process import Served, serving
 
 
+@contextmanager
+def serving_tls(folder: Path, *flags: str) -> Iterator[tuple[Served, str]]:
+    """A server, and the path of its certificate."""
+    cert, key = write_certificate(folder)
+    given = ("--model", script(folder, ANSWER), "--tls-cert", cert, "--tls-key", key, *flags)
+    with serving(*given) as served:
+        yield served, cert
+
+
 def test_the_sdk_and_websockets_speak_https(tmp_path: Path) -> None:
-    cert, key = write_certificate(tmp_path)
-    flags = ("--model", script(tmp_path, ANSWER), "--tls-cert", cert, "--tls-key", key)
-    with serving(*flags) as served:
+    with serving_tls(tmp_path) as (served, cert):
         assert served.api.startswith("https://127.0.0.1:")
         assert f"curl --cacert {cert} {served.api}/responses" in served.greeting
         trusting = ssl.create_default_context(cafile=cert)
-        with openai.OpenAI(
-            base_url=served.api, api_key="x", http_client=httpx.Client(verify=trusting)
-        ) as client:
+        http = httpx.Client(verify=trusting)
+        with openai.OpenAI(base_url=served.api, api_key="x", http_client=http) as client:
             assert client.responses.create(model="scripted", input="Hi").output_text == "Hello!"
             with client.responses.stream(model="scripted", input="Hi") as stream:
                 assert stream.get_final_response().output_text == "Hello!"
@@ -46,16 +54,13 @@ def test_the_sdk_and_websockets_speak_https(tmp_path: Path) -> None:
             httpx.get(f"{served.url}/live")
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{served.url}/live".replace("https", "http"))
-        assert httpx.get(f"{served.url}/live", verify=trusting).status_code == 200
         if shutil.which("curl"):
             command = ["curl", "-s", "--cacert", cert, f"{served.url}/live"]
             assert subprocess.run(command, capture_output=True, text=True).stdout == '{"status":"alive"}'
 
 
 def test_an_idle_client_does_not_hold_up_the_end_of_the_server(tmp_path: Path) -> None:
-    cert, key = write_certificate(tmp_path)
-    flags = ("--model", script(tmp_path, ANSWER), "--tls-cert", cert, "--tls-key", key)
-    with serving(*flags, "--shutdown-grace", "300") as served:
+    with serving_tls(tmp_path, "--shutdown-grace", "300") as (served, cert):
         trusting = ssl.create_default_context(cafile=cert)
         with httpx.Client(verify=trusting) as client:
             assert client.get(f"{served.url}/live").status_code == 200  # its connection stays open
@@ -77,9 +82,7 @@ def serial(served: Served) -> str:
 
 
 def test_a_renewed_certificate_serves_new_connections(tmp_path: Path) -> None:
-    cert, key = write_certificate(tmp_path)
-    flags = ("--model", script(tmp_path, ANSWER), "--tls-cert", cert, "--tls-key", key)
-    with serving(*flags) as served:
+    with serving_tls(tmp_path) as (served, _):
         first = serial(served)
         write_certificate(tmp_path)
         deadline = time.monotonic() + 30
@@ -88,9 +91,7 @@ def test_a_renewed_certificate_serves_new_connections(tmp_path: Path) -> None:
             time.sleep(0.2)
 
 
-def test_files_that_cannot_serve_do_not_replace_a_certificate(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_broken_files_do_not_replace_a_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cert, key = write_certificate(tmp_path)
     tls, context = Tls(Path(cert), Path(key)), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
@@ -127,12 +128,9 @@ def test_a_certificate_that_goes_while_it_is_looked_at_does_not_end_the_server(
 def make(folder: Path, kind: str) -> Settings:
     cert, key = write_certificate(folder)
     match kind:
-        case "missing":
-            cert = str(folder / "gone.crt")
-        case "name too long":
-            cert = str(folder / ("x" * 300))
-        case "unreadable":  # for root too
-            cert = "/proc/self/mem"
+        case "missing" | "name too long" | "unreadable":
+            names = {"missing": "gone.crt", "name too long": "x" * 300, "unreadable": "/proc/self/mem"}
+            cert = str(folder / names[kind])  # the last one for root too
         case "no certificate":
             (folder / "server.crt").write_text("hello")
         case "no key":
@@ -204,11 +202,9 @@ def test_a_certificate_that_ends_soon_is_a_warning(tmp_path: Path, caplog: pytes
 
 
 def test_the_start_fails_before_a_model_is_loaded(tmp_path: Path) -> None:
-    done = run("serve", "--model", "no/such", "--port", "0", "--tls-cert", str(tmp_path / "gone"))
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"There is no file {tmp_path / 'gone'} (--tls-cert, --tls-key).\n",
-    )
+    gone = tmp_path / "gone"
+    done = run("serve", "--model", "no/such", "--port", "0", "--tls-cert", str(gone))
+    assert (done.returncode, done.stderr) == (1, f"There is no file {gone} (--tls-cert, --tls-key).\n")
 
 
 async def test_handshakes_that_never_end_are_counted_and_end_in_time(tmp_path: Path) -> None:

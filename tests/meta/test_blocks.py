@@ -25,14 +25,13 @@ from gpt_oss_server.settings.sources import variables_of
 from tests.doubles.pages.blocks import ROOT, RUN_ELSEWHERE, SHELLS, Block, blocks, commands, words_of
 
 BLOCKS = list(blocks())
-CONFIGURATIONS = ("docs/configuration.md", "docs/operations.md")
 VARIABLES = {name for option in OPTIONS for name in variables_of(option, OPTIONS)}
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])
 INSTALLED_BY_CLIENTS = re.compile(r"(pip|npm) install (-g )?[\w@/.'\[\]=-]+(==|@)\d")  # see test_versions
 
 
-def of(*languages: str) -> pytest.MarkDecorator:
-    found = [block for block in BLOCKS if block.language in languages]
+def of(*languages: str, pages: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    found = [b for b in BLOCKS if b.language in languages and (not pages or b.page in pages)]
     assert found, f"no page has a block of {languages}"
     return pytest.mark.parametrize("block", found, ids=str)
 
@@ -45,9 +44,8 @@ def test_every_block_has_a_language_that_is_checked() -> None:
 def test_each_reason_is_of_a_block_that_would_run() -> None:
     needless = [str(b) for b in BLOCKS if b.reason and b.language not in (*SHELLS, "python", "js")]
     assert needless == []
-    comments = sum(
-        (ROOT / page).read_text("utf-8").count("<!-- not run:") for page in {b.page for b in BLOCKS}
-    )
+    pages = {block.page for block in BLOCKS}
+    comments = sum((ROOT / page).read_text("utf-8").count("<!-- not run:") for page in pages)
     assert comments == sum(b.reason is not None for b in BLOCKS), "a comment is not directly before a block"
 
 
@@ -76,16 +74,13 @@ def json_values(text: str) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize(
-    "block", [b for b in BLOCKS if b.language == "toml" and b.page in CONFIGURATIONS], ids=str
-)
+@of("toml", pages=("docs/configuration.md", "docs/operations.md"))
 def test_configurations_have_settings_with_valid_values(block: Block, tmp_path: Path) -> None:
-    rows = [line for line in block.code.splitlines() if "_file = " not in line]  # they name files to read
+    lines = block.code.splitlines()
+    rows = [line for line in lines if "_file = " not in line]  # they name files to read
     (tmp_path / "server.toml").write_text("\n".join(rows), encoding="utf-8")
     read_configuration({"config": str(tmp_path / "server.toml")}, {})
-    files = {
-        line.split(" = ")[0].removesuffix("_file") for line in block.code.splitlines() if "_file = " in line
-    }
+    files = {line.split(" = ")[0].removesuffix("_file") for line in lines if "_file = " in line}
     assert files <= {name for option in OPTIONS for name in (option.name, option.name.removesuffix("_file"))}
 
 

@@ -35,15 +35,14 @@ class Watched(ReplayEngine):
         """As the project's engines have it; the server counts the failures of others itself."""
 
 
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "way"),
     [
         ("/responses", {"input": "Hi"}, [*TURN, "Run.events"]),
-        (
-            "/chat/completions",
-            {"messages": [{"role": "user", "content": "Hi"}]},
-            [*TURN, "ChatRun._generate", "ChatRun.chunks"],
-        ),
+        ("/chat/completions", {"messages": MESSAGES}, [*TURN, "ChatRun._generate", "ChatRun.chunks"]),
         ("/completions", {"prompt": "Hi"}, ["CompletionRun._generate", "CompletionRun.chunks"]),
     ],
 )

@@ -23,17 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"gpt_oss_server", "inference", "tools"}
 MUST_HOLD = {f"{package}/py.typed" for package in PACKAGES}
 # The wheel contains the embedded model's weights and the code that loads them, nothing else.
-TINY = {
-    f"inference/tiny/{name}"
-    for name in (
-        "__init__.py",
-        "codes.py",
-        "expand.py",
-        "config.json",
-        "generation_config.json",
-        "tiny.safetensors",
-    )
-}
+_FILES = ("__init__.py", "codes.py", "expand.py", "config.json", "generation_config.json", "tiny.safetensors")
+TINY = {f"inference/tiny/{name}" for name in _FILES}
 NOT_INSTALLED = {"inference/tiny/README.md"}
 LARGEST = 16 * 1024**2
 
@@ -102,9 +93,8 @@ def main() -> None:
         (Path(scratch) / "empty").mkdir()
         status = serve_and_request(commands, Path(scratch) / "empty")
     assert status in ("completed", "incomplete"), status
-    sys.stdout.write(
-        f"{wheel.name}: {wheel.stat().st_size:,} bytes, installs alone, serves, answers ({status}).\n"
-    )
+    size = f"{wheel.stat().st_size:,} bytes"
+    sys.stdout.write(f"{wheel.name}: {size}, installs alone, serves, answers ({status}).\n")
 
 
 if __name__ == "__main__":

@@ -17,15 +17,8 @@ from tests.doubles.serving import serving
 from tests.tools.python.conftest import bubblewrap
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+QUIET = ("gpu", "quic", "background-networking", "component-update", "sync")
+FLAGS = ["--no-sandbox", "--no-first-run", *(f"--disable-{part}" for part in QUIET)]
 
 
 @pytest.fixture(scope="session")
@@ -132,6 +125,11 @@ Opened = Callable[..., Visit]
 
 def press(page: Any, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
+
+
+def answers_over(page: Any, way: str) -> None:
+    press(page, "Setup")
+    page.get_by_label("Answers come over").select_option(way)
 
 
 def choose_file(page: Any, button: str, path: Path) -> None:

@@ -30,9 +30,8 @@ AGAIN = "<|channel|>final<|message|>Once more.<|return|>"
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pages = tmp_path_factory.mktemp("pages")
     (pages / "harbour.md").write_text("# The harbour\n\nHarbour depth is forty metres.\n\nShips come.\n")
-    with serving(
-        inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}", python=sandbox_of_servers())
-    ) as url:
+    settings = Settings(model="tiny", browser=f"local:{pages}", python=sandbox_of_servers())
+    with serving(inference.load("tiny"), settings) as url:
         yield url
 
 
@@ -45,8 +44,7 @@ def use(page: Any, *, temperature: str = "0", tools: tuple[str, ...] = ()) -> No
 
 
 def test_a_question_is_answered_and_every_token_shown(tiny: str, opened: Opened) -> None:
-    found = opened(tiny)
-    page = found.page
+    page = (found := opened(tiny)).page
     use(page)
     answer = found.asked("Who are you?")
     assert "demonstration" in answer.inner_text()
@@ -60,8 +58,7 @@ def test_a_question_is_answered_and_every_token_shown(tiny: str, opened: Opened)
 
 
 def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, opened: Opened) -> None:
-    found = opened(tiny)
-    page = found.page
+    page = (found := opened(tiny)).page
     use(page)
     press(page, "Setup")
     press(page, "Add a function")
@@ -77,13 +74,10 @@ def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, opened: Opened) -> Non
 
 def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opened) -> None:
     def call(city: str) -> str:
-        arguments = f'{{"city": "{city}"}}'
-        return (
-            f"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{arguments}<|call|>"
-        )
+        head = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+        return f'{head}{{"city": "{city}"}}<|call|>'
 
-    found = opened(scripted(call("Oslo"), HELLO, call("Rome"), AGAIN, call("Bern")))
-    page = found.page
+    page = (found := opened(scripted(call("Oslo"), HELLO, call("Rome"), AGAIN, call("Bern")))).page
     press(page, "Setup")
     press(page, "Add a function")
     for place, result in (("oslo", "4 degrees"), ("rome", "20 degrees")):
@@ -103,8 +97,7 @@ def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opene
 
 @pytest.mark.usefixtures("sandboxed")
 def test_python_calculates(tiny: str, opened: Opened) -> None:
-    found = opened(tiny)
-    page = found.page
+    page = (found := opened(tiny)).page
     use(page, tools=("Python",))
     answer = found.asked("What is 17 times 23?")
     answer.get_by_text("Ran Python").click()
@@ -114,8 +107,7 @@ def test_python_calculates(tiny: str, opened: Opened) -> None:
 
 
 def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
-    found = opened(tiny)
-    page = found.page
+    page = (found := opened(tiny)).page
     use(page, tools=("Browser",))
     answer = found.asked("Search for the harbour depth.")
     assert answer.get_by_text("Searched").count() >= 1
@@ -126,8 +118,7 @@ def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
 
 
 def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
-    found = opened(scripted(HELLO, AGAIN, "<|channel|>final<|message|>Third.<|return|>"))
-    page = found.page
+    page = (found := opened(scripted(HELLO, AGAIN, "<|channel|>final<|message|>Third.<|return|>"))).page
     found.ask("Hi")
     assert found.answered().locator("strong").inner_text() == "there"
     page.get_by_label("Regenerate").click()
@@ -147,8 +138,7 @@ def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
 
 
 def test_a_reload_in_mid_answer_reads_on_and_stop_stops(opened: Opened) -> None:
-    found = opened(scripted(NUMBERS, tokens_per_second=40))
-    page = found.page
+    page = (found := opened(scripted(NUMBERS, tokens_per_second=40))).page
     found.ask("Count.")
     page.locator(".answer", has_text="10 11 12").wait_for()
     page.reload()
@@ -162,8 +152,7 @@ def test_a_reload_in_mid_answer_reads_on_and_stop_stops(opened: Opened) -> None:
 
 
 def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened) -> None:
-    found = opened(scripted(NUMBERS, tokens_per_second=40))
-    page = found.page
+    page = (found := opened(scripted(NUMBERS, tokens_per_second=40))).page
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     found.context.set_offline(True)
@@ -218,8 +207,7 @@ def test_at_any_width_a_message_can_be_written(visit: Visiting) -> None:
 
 
 def test_a_conversation_is_exported_and_imported(opened: Opened, tmp_path: Path) -> None:
-    found = opened(scripted(HELLO))
-    page = found.page
+    page = (found := opened(scripted(HELLO))).page
     found.asked("Remember the albatross")
     with page.expect_download() as saved:
         page.get_by_label("Export").click()
@@ -237,12 +225,8 @@ def test_a_conversation_is_exported_and_imported(opened: Opened, tmp_path: Path)
 
 @pytest.mark.usefixtures("sandboxed")
 def test_the_picture_shows_an_answer_with_its_tokens(opened: Opened, shots: Path) -> None:
-    found = opened(
-        inference.load("tiny"),
-        Settings(python=sandbox_of_servers()),
-        viewport={"width": 1360, "height": 850},
-        color_scheme="light",
-    )
+    look = {"viewport": {"width": 1360, "height": 850}, "color_scheme": "light"}
+    found = opened(inference.load("tiny"), Settings(python=sandbox_of_servers()), **look)
     page = found.page
     use(page, tools=("Python",))
     answer = found.asked("What is 17 times 23?")
@@ -255,8 +239,6 @@ def test_the_picture_shows_an_answer_with_its_tokens(opened: Opened, shots: Path
     assert "391" in answer.inner_text()
     assert (shots / "playground.png").stat().st_size < 300_000
 
-
-# The form of an answer
 
 SCHEMA = {
     "type": "object",
@@ -273,8 +255,7 @@ def enforce(page: Any, schema: str) -> None:
 
 
 def test_an_answer_of_the_model_follows_the_schema(opened: Opened) -> None:
-    found = opened(inference.load("tiny"))
-    page = found.page
+    page = (found := opened(inference.load("tiny"))).page
     enforce(page, json.dumps(SCHEMA))
     page.get_by_text("The server enforces it").wait_for()
     found.asked("Which colours?")
@@ -284,8 +265,7 @@ def test_an_answer_of_the_model_follows_the_schema(opened: Opened) -> None:
 
 def test_an_answer_that_breaks_it_is_shown_with_the_place(opened: Opened) -> None:
     wrong = json.dumps({"tags": ["red", "blue"]})
-    found = opened(scripted(f"<|channel|>final<|message|>{wrong}<|return|>"))
-    page = found.page
+    page = (found := opened(scripted(f"<|channel|>final<|message|>{wrong}<|return|>"))).page
     enforce(page, json.dumps(SCHEMA))
     found.asked("Which colours?")
     page.get_by_text("Does not follow the schema, at /tags/1").wait_for()
@@ -293,8 +273,7 @@ def test_an_answer_that_breaks_it_is_shown_with_the_place(opened: Opened) -> Non
 
 
 def test_a_schema_that_cannot_be_enforced_is_explained_before_anything_is_sent(opened: Opened) -> None:
-    found = opened(scripted("<|channel|>final<|message|>1<|return|>"))
-    page = found.page
+    page = (found := opened(scripted("<|channel|>final<|message|>1<|return|>"))).page
     enforce(page, '{"type": "string", "pattern": "(?=a)b"}')
     page.get_by_text("look-ahead").wait_for()
     page.get_by_label("JSON schema, enforced").fill("{")

@@ -21,8 +21,7 @@ SLIPS = f"<|channel|>opinion<|message|>Well.{NEXT}<|channel|>final json<|message
 
 
 def test_slips_are_marked_and_explained(opened: Opened) -> None:
-    found = opened(scripted(SLIPS))
-    page = found.page
+    page = (found := opened(scripted(SLIPS))).page
     found.asked("Hi")
     card = page.locator(".slip-card").first
     card.wait_for()
@@ -35,8 +34,7 @@ def test_slips_are_marked_and_explained(opened: Opened) -> None:
 
 
 def test_the_library_s_error_is_shown(opened: Opened) -> None:
-    found = opened(scripted("<|channel|>final<|message|>One.<|end|>Two.<|return|>"))
-    page = found.page
+    page = (found := opened(scripted("<|channel|>final<|message|>One.<|end|>Two.<|return|>"))).page
     found.asked("Hi")
     page.locator(".row.differs", has_text="stops at token").wait_for()
     found.shot("library-error")
@@ -46,8 +44,7 @@ def test_a_trace_is_saved_opened_elsewhere_and_replayed(
     visit: Visiting, opened: Opened, tmp_path: Path
 ) -> None:
     path = tmp_path / "trace.json"
-    found = opened(scripted(HELLO))
-    page = found.page
+    page = (found := opened(scripted(HELLO))).page
     found.asked("Hi")
     page.locator(".row.same").wait_for()
     with page.expect_download() as saved:

@@ -49,8 +49,7 @@ def test_a_link_opens_the_trace_of_a_response(visit: Visiting) -> None:
 
 
 def test_the_page_copies_such_a_link(visit: Visiting, opened: Opened) -> None:
-    found = opened(scripted(GREETING))
-    page = found.page
+    page = (found := opened(scripted(GREETING))).page
     found.context.grant_permissions(["clipboard-read", "clipboard-write"])
     found.asked("Hi")
     press(page, "Copy link")
@@ -80,8 +79,7 @@ def test_other_links_open_nothing(visit: Visiting, place: str, says: str) -> Non
 
 
 def test_dropped_files_are_traces_conversations_or_attachments(opened: Opened) -> None:
-    found = opened(scripted(GREETING, GREETING, GREETING))
-    page = found.page
+    page = (found := opened(scripted(GREETING, GREETING, GREETING))).page
     id_ = answered(found.url)
     trace = httpx.get(f"{found.url}/responses/{id_}/trace").text
     page.evaluate(DROP, ["kept.json", trace])
@@ -95,17 +93,13 @@ def test_dropped_files_are_traces_conversations_or_attachments(opened: Opened) -
     with page.expect_download() as saved:
         page.get_by_label("Export").click()
     conversation = json.loads(saved.value.path().read_text())
-    conversation["conversation"]["id"] = "imported"
-    conversation["conversation"]["title"] = "Imported"
+    conversation["conversation"] |= {"id": "imported", "title": "Imported"}
     page.evaluate(DROP, ["conversation.json", json.dumps(conversation)])
     page.get_by_role("heading", name="Imported").wait_for()
     page.evaluate(DROP, ["data.json", '{"a": 1}'])  # some other JSON is a text
     page.locator(".files", has_text="data.json").wait_for()
     page.evaluate(DROP, ["image.bin", "\0\1"])
     page.get_by_role("alert").get_by_text("image.bin is not a text file").wait_for()
-
-
-# What the server stores
 
 
 def open_stored(page: Any, id_: str) -> None:
@@ -115,8 +109,7 @@ def open_stored(page: Any, id_: str) -> None:
 
 
 def test_a_response_opens_with_all_before_it_and_continues(opened: Opened) -> None:
-    found = opened(scripted(HELLO, CALL, DONE, MORE))
-    page = found.page
+    page = (found := opened(scripted(HELLO, CALL, DONE, MORE))).page
     with httpx.Client(base_url=found.url) as ask:
         first = ask.post("responses", json={"input": "Greet me"}).json()["id"]
         again: dict[str, Any] = {"previous_response_id": first, "input": "What time?", "tools": [TOOL]}
@@ -140,8 +133,7 @@ def test_a_response_opens_with_all_before_it_and_continues(opened: Opened) -> No
 
 
 def test_a_running_response_is_read_on(opened: Opened) -> None:
-    found = opened(scripted(NUMBERS, tokens_per_second=40))
-    page = found.page
+    page = (found := opened(scripted(NUMBERS, tokens_per_second=40))).page
     body = {"input": "Count", "background": True}
     id_ = httpx.post(f"{found.url}/responses", json=body).json()["id"]
     open_stored(page, id_)
@@ -150,8 +142,7 @@ def test_a_running_response_is_read_on(opened: Opened) -> None:
 
 
 def test_a_conversation_opens_and_grows(opened: Opened) -> None:
-    found = opened(scripted(HELLO, MORE, DONE))
-    page = found.page
+    page = (found := opened(scripted(HELLO, MORE, DONE))).page
     with httpx.Client(base_url=found.url) as ask:
         items = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Earlier"}]
         id_ = ask.post("conversations", json={"items": items}).json()["id"]
@@ -161,9 +152,7 @@ def test_a_conversation_opens_and_grows(opened: Opened) -> None:
         assert "And more." in found.asked("Go on", 2).inner_text()
         texts = _texts(ask, id_)
         assert texts == ["Be brief.", "Earlier", "Greet me", "Hello.", "Go on", "And more."]
-        page.get_by_label(
-            "Edit", exact=True
-        ).last.click()  # a branch leaves the server's conversation as it is
+        page.get_by_label("Edit", exact=True).last.click()  # a branch leaves the server's as it is
         page.get_by_label("Edit the message").fill("Or else")
         press(page, "Send as a new branch")
         page.locator(".answer", has_text="It is seven.").wait_for()
@@ -176,8 +165,7 @@ def _texts(ask: httpx.Client, id_: str) -> list[str]:
 
 
 def test_a_stored_chat_completion_is_in_the_list(opened: Opened) -> None:
-    found = opened(scripted(HELLO, MORE))
-    page = found.page
+    page = (found := opened(scripted(HELLO, MORE))).page
     body = {"messages": [{"role": "user", "content": "Greet me"}], "store": True}
     httpx.post(f"{found.url}/chat/completions", json=body).raise_for_status()
     press(page, "Open by id")
@@ -188,8 +176,7 @@ def test_a_stored_chat_completion_is_in_the_list(opened: Opened) -> None:
 
 
 def test_unknown_ids_are_explained(opened: Opened) -> None:
-    found = opened(scripted(HELLO))
-    page = found.page
+    page = (found := opened(scripted(HELLO))).page
     open_stored(page, "resp_none")
     page.get_by_role("alert").get_by_text("No response with id 'resp_none' is stored").wait_for()
     page.get_by_label("Id of a response").fill("something")

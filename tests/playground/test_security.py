@@ -48,8 +48,7 @@ HOSTILE = (
 
 def test_a_corpus_of_attacks_renders_inert(opened: Opened) -> None:
     answers = [f"<|channel|>final<|message|>{attack}\n\nafter<|return|>" for attack in ATTACKS]
-    found = opened(scripted(*answers))
-    page = found.page
+    page = (found := opened(scripted(*answers))).page
     for number, _ in enumerate(ATTACKS, 1):
         found.ask(f"Number {number}")
         found.answered(number)

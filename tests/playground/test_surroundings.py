@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, press
+from tests.playground.conftest import Opened, Visiting, answers_over, press
 
 pytestmark = pytest.mark.browser
 
@@ -60,6 +60,11 @@ def give_key(page: Any, key: str = "sesame") -> None:
     press(page, "Use this key")
 
 
+def come_in(page: Any) -> None:
+    give_key(page)
+    page.get_by_text("Chat with scripted").wait_for()
+
+
 def without_refusals(found: Any) -> None:
     """Without a key, requests are refused, which the browser itself writes to its console."""
     found.ignore("401")
@@ -67,27 +72,22 @@ def without_refusals(found: Any) -> None:
 
 def test_behind_a_path_prefix(visit: Visiting) -> None:
     with serving(scripted(HELLO, HELLO), wrap=behind_prefix) as url:
-        found = visit(url.removesuffix("/v1") + "/box/v1")
-        page = found.open()
+        page = (found := visit(url.removesuffix("/v1") + "/box/v1")).open()
         assert "Hello." in found.asked("Hi").inner_text()
         page.locator(".row.same").wait_for()
-        press(page, "Setup")
-        page.get_by_label("Answers come over").select_option("WebSocket")
+        answers_over(page, "WebSocket")
         assert "Hello." in found.asked("Hi again", 2).inner_text()
 
 
 def test_with_a_key_that_stays_in_the_tab(opened: Opened) -> None:
-    found = opened(scripted(HELLO), wrap=Guard())
-    page = found.page
+    page = (found := opened(scripted(HELLO), wrap=Guard())).page
     page.get_by_role("status").get_by_text("Enter a key of this server").wait_for()
     page.wait_for_function("document.activeElement.type === 'password'")
     give_key(page, "wrong")
     page.get_by_role("status").get_by_text("A key is missing.").wait_for()
-    give_key(page)
-    page.get_by_text("Chat with scripted").wait_for()
+    come_in(page)
     assert "Hello." in found.asked("Hi").inner_text()
-    stored = "JSON.stringify(localStorage) + document.cookie"
-    assert "sesame" not in page.evaluate(stored)
+    assert "sesame" not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
     assert "sesame" in page.evaluate("JSON.stringify(sessionStorage)")
     press(page, "Setup")
     press(page, "Forget the key")
@@ -109,12 +109,9 @@ def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
 
 
 def test_with_a_key_over_websocket(opened: Opened) -> None:
-    found = opened(scripted(HELLO, HELLO), Settings(api_key=("sesame",)))
-    page = found.page
-    give_key(page)
-    page.get_by_text("Chat with scripted").wait_for()
-    press(page, "Setup")
-    page.get_by_label("Answers come over").select_option("WebSocket")
+    page = (found := opened(scripted(HELLO, HELLO), Settings(api_key=("sesame",)))).page
+    come_in(page)
+    answers_over(page, "WebSocket")
     with page.expect_websocket() as socket:
         found.ask("Hi")
     assert "sesame" not in socket.value.url
@@ -124,10 +121,8 @@ def test_with_a_key_over_websocket(opened: Opened) -> None:
 
 def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(opened: Opened) -> None:
     guard = Guard()
-    found = opened(scripted(HELLO, HELLO), wrap=guard)
-    page = found.page
-    give_key(page)
-    page.get_by_text("Chat with scripted").wait_for()
+    page = (found := opened(scripted(HELLO, HELLO), wrap=guard)).page
+    come_in(page)
     guard.key = "another"
     found.ask("Hi")
     give_key(page, "another")
@@ -140,10 +135,8 @@ def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(opened: Opened)
 def test_files_that_python_wrote_are_saved_with_the_key(opened: Opened) -> None:
     code = "open('/mnt/data/tides \u00e4.csv', 'w').write('a,b')"
     python = f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
-    found = opened(scripted(python, HELLO), Settings(python="bubblewrap"), wrap=Guard())
-    page = found.page
-    give_key(page)
-    page.get_by_text("Chat with scripted").wait_for()
+    page = (found := opened(scripted(python, HELLO), Settings(python="bubblewrap"), wrap=Guard())).page
+    come_in(page)
     press(page, "Setup")
     page.get_by_label("Python").check()
     found.asked("Write it")
@@ -174,8 +167,7 @@ OLDER = """() => {
 
 
 def test_with_the_event_names_of_open_responses(opened: Opened) -> None:
-    found = opened(scripted(HELLO), Settings(event_names="open-responses"))
-    page = found.page
+    page = (found := opened(scripted(HELLO), Settings(event_names="open-responses"))).page
     answer = found.asked("Hi")
     answer.get_by_text("Reasoning").click()
     assert page.locator(".fold.analysis .plain").inner_text() == "Be kind."
@@ -195,7 +187,6 @@ def test_a_tool_that_the_server_lacks_is_explained_where_it_is_switched_on(opene
 
 
 def test_the_embedded_model_is_asked_what_it_can_answer(opened: Opened) -> None:
-    found = opened(inference.load("tiny"))
-    page = found.page
+    page = (found := opened(inference.load("tiny"))).page
     press(page, "What can you do?")
     assert "I can chat a little" in found.answered().inner_text()

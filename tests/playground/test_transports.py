@@ -8,7 +8,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted
-from tests.playground.conftest import Opened, Visit, press
+from tests.playground.conftest import Opened, Visit, answers_over, press
 
 pytestmark = pytest.mark.browser
 
@@ -18,17 +18,14 @@ AGAIN = "<|channel|>final<|message|>Once more.<|return|>"
 
 
 def over_socket(found: Visit) -> Visit:
-    press(found.page, "Setup")
-    found.page.get_by_label("Answers come over").select_option("WebSocket")
+    answers_over(found.page, "WebSocket")
     press(found.page, "Tokens")
     return found
 
 
 def test_one_connection_carries_all_turns_of_a_conversation(opened: Opened) -> None:
-    found = over_socket(opened(inference.load("tiny")))
-    page = found.page
-    sockets: list[str] = []
-    frames: list[str] = []
+    page = (found := over_socket(opened(inference.load("tiny")))).page
+    sockets, frames = list[str](), list[str]()
     page.on("websocket", lambda one: sockets.append(one.url))
     page.on("websocket", lambda one: one.on("framesent", lambda text: frames.append(text)))
     assert "demonstration" in found.asked("Who are you?").inner_text()
@@ -48,8 +45,7 @@ def test_one_connection_carries_all_turns_of_a_conversation(opened: Opened) -> N
 
 
 def test_stop_and_reload_end_an_answer_and_the_conversation_continues(opened: Opened) -> None:
-    found = over_socket(opened(scripted(NUMBERS, NUMBERS, HELLO, tokens_per_second=40)))
-    page = found.page
+    page = (found := over_socket(opened(scripted(NUMBERS, NUMBERS, HELLO, tokens_per_second=40)))).page
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     page.get_by_label("Stop").click()
@@ -65,8 +61,7 @@ def test_stop_and_reload_end_an_answer_and_the_conversation_continues(opened: Op
 
 
 def test_a_response_that_the_server_forgot_is_sent_again(opened: Opened) -> None:
-    found = over_socket(opened(scripted(HELLO, AGAIN)))
-    page = found.page
+    page = (found := over_socket(opened(scripted(HELLO, AGAIN)))).page
     found.asked("Hi")
     id_ = found.response_id()
     assert httpx.delete(f"{found.url}/responses/{id_}").status_code == 200
@@ -81,13 +76,11 @@ def test_a_response_that_the_server_forgot_is_sent_again(opened: Opened) -> None
 
 
 def test_where_websocket_is_off_the_page_says_so(opened: Opened) -> None:
-    found = over_socket(opened(scripted(HELLO), Settings(websocket=False)))
-    page = found.page
+    page = (found := over_socket(opened(scripted(HELLO), Settings(websocket=False)))).page
     found.ask("Hi")
     page.get_by_role("alert").get_by_text("switched off on this server").wait_for()
     found.ignore("WebSocket connection to")  # refused, as the browser itself writes
     found.ignore("405")
-    press(page, "Setup")
-    page.get_by_label("Answers come over").select_option("HTTP, in the background")
+    answers_over(page, "HTTP, in the background")
     page.get_by_label("Regenerate").click()
     page.get_by_text("Hello there.").wait_for()

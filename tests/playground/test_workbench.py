@@ -14,8 +14,7 @@ HELLO = "<|channel|>final<|message|>Hello.<|return|>"
 
 
 def test_the_workbench_runs_and_compares(opened: Opened) -> None:
-    found = opened(inference.load("tiny"))
-    page = found.page
+    page = (found := opened(inference.load("tiny"))).page
     press(page, "Workbench")
     page.get_by_label("A request: JSON, curl or Python").fill(
         "client.responses.create(\n    input='Who are you?',  # so\n    reasoning={'effort': 'low'},\n)"
@@ -35,8 +34,7 @@ def test_the_workbench_runs_and_compares(opened: Opened) -> None:
 
 
 def test_the_model_continues_from_any_token_of_an_answer(opened: Opened) -> None:
-    found = opened(inference.load("tiny"))
-    page = found.page
+    page = (found := opened(inference.load("tiny"))).page
     found.asked("Who are you?")
     page.locator(".row.same").wait_for()
     page.locator(".t.final.text", has_text="tiny").click()

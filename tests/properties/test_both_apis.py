@@ -27,10 +27,8 @@ async def response_to(engine: ReplayEngine, encoding: Encoding, limit: int | Non
 
 
 async def completion_to(engine: ReplayEngine, limit: int | None = None) -> dict[str, Any]:
-    chunks = await chunks_of(
-        engine, tools=[TOOL], max_completion_tokens=limit, stream_options={"include_usage": True}
-    )
-    return check_chunks(chunks, sdk_types=False)
+    options: dict[str, Any] = {"max_completion_tokens": limit, "stream_options": {"include_usage": True}}
+    return check_chunks(await chunks_of(engine, tools=[TOOL], **options), sdk_types=False)
 
 
 def texts(response: dict[str, Any], kind: str) -> str:
@@ -46,17 +44,16 @@ def check_same(response: dict[str, Any], completion: dict[str, Any]) -> None:
     assert message.get("reasoning", "") == texts(response, "reasoning")
     calls = [item for item in response["output"] if item["type"] == "function_call"]
     functions = [call["function"] for call in message.get("tool_calls", ())]
-    assert [(call["name"], call["arguments"]) for call in functions] == [
-        (item["name"], item["arguments"]) for item in calls
-    ]
+    made, expected = ([(each["name"], each["arguments"]) for each in side] for side in (functions, calls))
+    assert made == expected
     reason = "tool_calls" if calls else "stop"
     assert choice["finish_reason"] == ("length" if response["status"] == "incomplete" else reason)
-    expected, usage = response["usage"], completion["usage"]
-    assert usage["prompt_tokens"] == expected["input_tokens"]
-    assert usage["completion_tokens"] == expected["output_tokens"]
-    assert usage["total_tokens"] == expected["total_tokens"]
+    wanted, usage = response["usage"], completion["usage"]
+    assert usage["prompt_tokens"] == wanted["input_tokens"]
+    assert usage["completion_tokens"] == wanted["output_tokens"]
+    assert usage["total_tokens"] == wanted["total_tokens"]
     details = usage["completion_tokens_details"]
-    assert details["reasoning_tokens"] == expected["output_tokens_details"]["reasoning_tokens"]
+    assert details["reasoning_tokens"] == wanted["output_tokens_details"]["reasoning_tokens"]
 
 
 @pytest.mark.parametrize("seed", seeds(4, proofs=20))

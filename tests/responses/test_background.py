@@ -1,19 +1,26 @@
-"""Background responses: they outlive their connection and can be reread, cancelled and deleted."""
+"""Background responses and those whose client disconnects: continued, reread, cancelled and deleted."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
+import httpx
+import pytest
 from openai.types.responses import ResponseErrorEvent
 from starlette.types import Message
 
 from gpt_oss_server.caller.caller import LOCAL
-from inference.engine import EngineFailed
+from gpt_oss_server.settings import Settings
+from inference.backends.scripted import ScriptedEngine
 from tests.doubles.apis.api_client import events_in
-from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.pages import reference
-from tests.doubles.serving import scripted
+from tests.doubles.serving import scripted, serving
+from tests.doubles.waiting import until_found
 from tests.responses.conftest import Make
 
 THINKS = "<|channel|>analysis<|message|>Short.<|end|><|start|>assistant"
@@ -97,22 +104,6 @@ async def test_cancelling_frees_the_engine_and_ends_every_reader(api: Make) -> N
     assert cancelled == await here.get(path)
     assert check_stream(await asyncio.wait_for(reader, 5)) == cancelled
     assert await here.post(f"{path}/cancel") == cancelled
-
-
-async def test_cancelling_before_anything_was_generated(api: Make) -> None:
-    here = api(scripted(LONG, tokens_per_second=1))
-    response = await here.create(background=True)
-    cancelled = await here.post(f"/responses/{response['id']}/cancel")
-    assert (cancelled["status"], cancelled["output"]) == ("cancelled", [])
-    assert check_stream(await here.replayed(response["id"])) == cancelled
-
-
-async def test_a_failure_ends_the_replay_too(api: Make) -> None:
-    here = api(ReplayEngine([1, 2, 3], fails_after=0, error=EngineFailed("out of memory")))
-    response = await here.create(background=True)
-    failed = check_stream(await here.replayed(response["id"]))
-    assert failed["status"] == "failed"
-    assert failed == await here.ended(response["id"])
 
 
 async def test_a_foreground_response_cannot_be_cancelled_or_replayed(api: Make) -> None:
@@ -208,3 +199,91 @@ async def test_a_reader_that_is_too_slow_gets_an_error_event(api: Make) -> None:
     reference.check_event(error)
     assert (error["type"], error["code"], error["error"]["code"]) == ("error", *["events_not_kept"] * 2)
     assert "Retrieve the response without `stream`" in error["message"]
+
+
+SLOW = "<|channel|>final<|message|>" + "word " * 300 + "<|return|>"
+WHOLE = "word " * 300
+Client = httpx.AsyncClient
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return scripted(SLOW, tokens_per_second=300, loop=True)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    store = "memory" if request.param == "memory" else f"sqlite:{tmp_path / 'store.sqlite'}"
+    return {"store": store, "python": "off"}
+
+
+@pytest.fixture
+async def continuing(engine: ScriptedEngine, settings: dict[str, Any]) -> AsyncIterator[Client]:
+    with serving(engine, Settings(on_disconnect="continue", **settings)) as url:
+        async with Client(base_url=url, timeout=30) as client:
+            yield client
+
+
+async def idle(engine: ScriptedEngine) -> None:
+    async def active() -> int:
+        return engine.active
+
+    await until_found(active, lambda count: count == 0)
+
+
+async def begun_by(client: Client, **body: Any) -> tuple[str, list[dict[str, Any]]]:
+    """The path of a response and its first events, after which its reader leaves."""
+    events: list[dict[str, Any]] = []
+    async with client.stream("POST", "/responses", json={"input": "Hi", "stream": True, **body}) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line[6:]))
+            if len(events) == 12:
+                return f"/responses/{events[0]['response']['id']}", events
+    raise AssertionError("the stream ended early")
+
+
+async def rest_of(client: Client, path: str, after: int) -> list[dict[str, Any]]:
+    answer = await client.get(path, params={"stream": "true", "starting_after": after})
+    assert answer.status_code == 200, answer.text
+    return events_in(answer.text)
+
+
+async def test_it_continues_and_its_rest_can_be_read(continuing: Client) -> None:
+    path, begun = await begun_by(continuing)
+    response = check_stream(begun + await rest_of(continuing, path, begun[-1]["sequence_number"]))
+    assert (response["status"], response["background"]) == ("completed", False)
+    assert response["output"][0]["content"][0]["text"] == WHOLE
+    assert (await continuing.get(path)).json() == response
+
+
+@pytest.mark.parametrize("body", [{"on_disconnect": "cancel"}, {"store": False}])
+async def test_unless_wished_it_is_cancelled(continuing: Client, engine: ScriptedEngine, body: Any) -> None:
+    path, _ = await begun_by(continuing, **body)
+    await idle(engine)
+    assert (await continuing.get(path)).status_code == 404
+
+
+async def test_a_request_may_choose_it(engine: ScriptedEngine, settings: dict[str, Any]) -> None:
+    with serving(engine, Settings(**settings)) as url:
+        async with Client(base_url=url, timeout=30) as client:
+            path, begun = await begun_by(client, on_disconnect="continue")
+            rest = await rest_of(client, path, begun[-1]["sequence_number"])
+    assert check_stream(begun + rest)["status"] == "completed"
+
+
+async def test_it_can_be_cancelled(continuing: Client, engine: ScriptedEngine) -> None:
+    path, _ = await begun_by(continuing)
+    cancelled = await continuing.post(f"{path}/cancel")
+    assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
+    await idle(engine)
+    again = await continuing.post(f"{path}/cancel")
+    assert again.status_code == 400  # it has ended, and is no background response
+
+
+async def test_its_answers_have_the_headers_and_errors_of_any(continuing: Client) -> None:
+    body = {"input": "Hi", "stream": True}
+    answer = await continuing.post("/responses", json={**body, "tmperature": 1})
+    assert answer.headers["x-unknown-fields"] == "tmperature (did you mean temperature?)"
+    refused = await continuing.post("/responses", json={**body, "on_disconnect": "wait"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "on_disconnect")

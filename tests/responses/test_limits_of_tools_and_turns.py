@@ -9,11 +9,16 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.models.limits import least_context
+from gpt_oss_server.settings import Settings
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
 from tests.doubles.apis.api_client import Api, events_in
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
 from tests.doubles.apis.services import conversations_of
 from tests.doubles.lints import check_stream
+from tests.doubles.serving import VOCABULARY
 from tests.doubles.turns import TurnsEngine
 from tests.responses.conftest import Echoes
 
@@ -108,9 +113,7 @@ async def test_the_model_follows_the_unenforceable_part_of_a_schema_that_is_not_
         await response("{}", schema={"type": "objekt"})
 
 
-async def test_a_response_that_fails_before_the_call_does_not_use_up_its_approval(
-    echoes: Echoes, url: str
-) -> None:
+async def test_a_response_that_fails_before_the_call_keeps_its_approval(echoes: Echoes, url: str) -> None:
     ask = echoes(call("echo", text="a"), "<|channel|>final<|message|><|return|>", ANSWER, **MCP)
     body: dict[str, Any] = {"tools": [tool(url, require_approval="always")]}
     body["conversation"] = (await conversations_of(ask.service).create({}))["id"]
@@ -119,3 +122,16 @@ async def test_a_response_that_fails_before_the_call_does_not_use_up_its_approva
     assert (await ask(**body, input=consent(request), context_management=shorter))["status"] == "failed"
     answered = await ask(**body, input=consent(request))
     assert [item["type"] for item in answered["output"]][-2:] == ["mcp_call", "message"]
+
+
+TURN = "<|channel|>analysis<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>Hi<|return|>"
+
+
+@pytest.mark.parametrize("identity", [None, "You are a lighthouse keeper, and answer as one."])
+@pytest.mark.parametrize(("missing", "status"), [(0, "completed"), (1, "incomplete")])
+async def test_the_least_context_is_just_enough(identity: str | None, missing: int, status: str) -> None:
+    settings = Settings(identity=identity)
+    context = least_context(settings) - missing
+    engine = ScriptedEngine(parse_script({"turns": [TURN]}, VOCABULARY), context=context)
+    response = await Api(engine, settings).create(input="Hi")
+    assert response["status"] == status

@@ -39,9 +39,7 @@ def reasoning_of(response: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("per_step", [1, 7, 100])
 @pytest.mark.parametrize("budget", [0, 1, 2, 3, 4, 5, 8, 11, 30])
-async def test_reasoning_ends_when_its_budget_is_spent(
-    encoding: Encoding, budget: int, per_step: int
-) -> None:
+async def test_reasoning_ends_with_its_budget(encoding: Encoding, budget: int, per_step: int) -> None:
     more = () if budget >= len(encoding.encode(REASONING)) else (ANSWER,)
     engine = TurnsEngine(encoding, THINKS + ANSWER, *more, per_step=per_step)
     response = await Asking(engine=engine)(reasoning={"max_tokens": budget})
@@ -69,9 +67,7 @@ async def test_the_closing_tokens_are_output_and_count_against_the_limit(encodin
 
 
 @pytest.mark.parametrize("limit", range(1, 17))
-async def test_the_output_limit_holds_wherever_the_reasoning_is_closed(
-    encoding: Encoding, limit: int
-) -> None:
+async def test_the_output_limit_holds_while_reasoning_is_closed(encoding: Encoding, limit: int) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER, ANSWER)
     response = await Asking(engine=engine)(**BUDGET, max_output_tokens=limit)
     needed = 3 + 2 + 3 + len(encoding.encode_special(ANSWER))
@@ -134,9 +130,7 @@ EFFORTS = [
 
 @pytest.mark.parametrize(("effort", "shown", "budget"), EFFORTS)
 @pytest.mark.parametrize("api", ["responses", "chat"])
-async def test_every_effort_maps_to_harmonys_and_the_lowest_two_have_a_budget(
-    encoding: Encoding, api: str, effort: str, shown: str, budget: int | None
-) -> None:
+async def test_every_effort_maps(encoding: Encoding, api: str, effort: str, shown: str, budget: Any) -> None:
     long = THINKS.replace(REASONING, "so " * 500)
     engine = TurnsEngine(encoding, long + ANSWER, *([] if budget is None else [ANSWER]), per_step=64)
     if api == "chat":
@@ -162,9 +156,7 @@ async def test_every_effort_maps_to_harmonys_and_the_lowest_two_have_a_budget(
         ({}, {"effort": "none", "max_tokens": 5}, 5),
     ],
 )
-async def test_the_requests_budget_overrides_the_operators(
-    encoding: Encoding, settings: dict[str, Any], options: dict[str, Any], budget: int
-) -> None:
+async def test_the_requests_budget_wins(encoding: Encoding, settings: Any, options: Any, budget: int) -> None:
     engine = TurnsEngine(encoding, THINKS.replace(REASONING, "so " * 20) + ANSWER, ANSWER)
     response = await Asking(engine=engine, settings=Settings(**settings))(reasoning=options)
     assert len(encoding.encode(reasoning_of(response))) == budget

@@ -146,9 +146,7 @@ async def test_the_operator_sets_the_limit(loops: bool, limit: Any, most: int) -
     ("loops", "setting", "expected"),
     [(True, "auto", 16_384), (False, "auto", None), (True, None, None), (False, 77, 77)],
 )
-async def test_the_default_output_limit_is_the_context_but_for_models_that_loop(
-    loops: bool, setting: Any, expected: int | None
-) -> None:
+async def test_a_model_that_loops_has_an_output_limit(loops: bool, setting: Any, expected: Any) -> None:
     engine = looping(FINAL.format("x"), loops)
     await Asking(engine=engine, settings=Settings(default_max_output_tokens=setting))()
     rest = engine.info.context_length - len(engine.prompts[0])

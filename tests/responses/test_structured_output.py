@@ -1,14 +1,11 @@
-"""Structured output end to end: enforced by engines that take grammars, checked afterwards otherwise."""
+"""Structured output and forbidden calls: enforced where grammars are, checked afterwards otherwise."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from openai import OpenAI
-from pydantic import BaseModel
 
 from gpt_oss_server.apis.responses.request import parse_request
 from gpt_oss_server.constraints import binding
@@ -16,16 +13,16 @@ from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import answer_format
-from gpt_oss_server.errors import ApiError
-from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
+from gpt_oss_server.errors import ApiError, InvalidOutput
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.toolset.bound import HostedTools, ServerTools
 from gpt_oss_server.toolset.choice import wanted_of
-from inference.local.engine import load_local
-from tests.doubles.apis.asking import FINAL, Asking, call
-from tests.doubles.harmony.sampling import RandomEngine, allowed, closing_tokens
-from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
-from tests.doubles.serving import serving
+from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
+from tests.doubles.apis.chat_asking import TOOL as CHAT_TOOL
+from tests.doubles.apis.chat_asking import chunks_of, completion_of, message_of, replaying
+from tests.doubles.harmony.sampling import RandomEngine, allowed
+from tests.doubles.serving import scripted
 from tools.tool import Declaration, Function
 
 CITY = {
@@ -63,10 +60,11 @@ def calls_in(response: dict[str, Any]) -> list[dict[str, Any]]:
 async def test_an_answer_is_bound_to_its_schema(random_ask: Asking, strict: bool | None) -> None:
     form = {**FORMAT, "strict": strict}
     for _ in range(5):
-        response = await random_ask(text={"format": form})
+        response = await random_ask(text={"format": form}, metadata={"__debug": True})
         assert response["status"] == "completed"
         assert response["text"]["format"] == form, "echoed as it was sent"
         assert set(answer_in(response)) == {"name", "size"}
+        assert response["metadata"]["__debug_warnings"] == "[]", "its turn has no slip"
 
 
 async def test_json_object_is_an_object(random_ask: Asking) -> None:
@@ -88,9 +86,7 @@ CHOICES: list[tuple[Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("choice", "names"), CHOICES, ids=["required", "named", "allowed_tools"])
-async def test_a_required_call_is_made_and_fits_a_strict_schema(
-    random_ask: Asking, choice: Any, names: set[str]
-) -> None:
+async def test_a_required_call_is_made_and_fits(random_ask: Asking, choice: Any, names: set[str]) -> None:
     for _ in range(10):
         response = await random_ask(tools=[TOOL, LOOSE], tool_choice=choice, max_output_tokens=2_000)
         assert response["tool_choice"] == choice
@@ -211,7 +207,6 @@ def test_after_a_hosted_call_the_model_may_answer(encoding: Encoding) -> None:
     bound = bind(wanted, encoding, enforces=True)
     channel, final = encoding.encode_special("<|channel|>final")
     for grammar, may_answer in ((bound.grammar, False), (bound.later, True)):
-        assert grammar is not None
         state = grammar.start()
         state.accept(channel)
         assert allowed(state.mask())[final] == may_answer
@@ -241,31 +236,60 @@ def test_the_lack_of_llguidance_is_logged_once(caplog: pytest.LogCaptureFixture,
     assert [record.getMessage().rpartition(". ")[2] for record in caplog.records] == ["Install it."]
 
 
-class City(BaseModel):
-    name: str
-    size: int
-    kind: Literal["town", "city"] | None
+THINKS = f"<|channel|>analysis<|message|>I could look.<|end|>{NEXT}"
+CALL = call("functions.f", '{"city": "Oslo"}')
+ANSWER = FINAL.format("Hello!")
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}} for name in "fg"
+]
+ONLY_G = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_random_checkpoint(tmp_path_factory.mktemp("random"), SMALLEST, seed=5)
+@pytest.mark.parametrize(
+    ("tools", "choice"),
+    [(TOOLS, "none"), (None, "none"), (TOOLS, ONLY_G)],
+    ids=["none", "no tools", "allowed tools"],
+)
+async def test_a_response_fails_before_it_shows_the_call(tools: Any, choice: Any) -> None:
+    response = await Asking(THINKS + CALL)(tools=tools, tool_choice=choice)
+    assert response["status"] == "failed"
+    (reasoning,) = response["output"]
+    assert (reasoning["type"], reasoning["content"][0]["text"]) == ("reasoning", "I could look.")
+    assert "'functions.f', which tool_choice does not allow" in response["error"]["message"]
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["random weights", "random tokens"])
-def test_the_sdk_parses_an_answer_of_any_engine(weights: Path, encoding: Encoding, own: bool) -> None:
-    ends = [*closing_tokens(encoding), *encoding.encode("final"), MESSAGE]
-    likely = {str(token): 30.0 for token in ends}  # so that reasoning and texts end
-    engine = load_local(weights, name="random") if own else RandomEngine(encoding)
-    with serving(engine) as url, OpenAI(base_url=url, api_key="any", max_retries=0) as client:
-        for seed in range(3):
-            parsed = client.responses.parse(
-                model="random",
-                input="Hi",
-                text_format=City,
-                extra_body={"logit_bias": likely, "seed": seed} if own else {},
-                metadata={"__debug": "1"},
-            )
-            assert isinstance(parsed.output_parsed, City)
-            assert parsed.metadata is not None
-            assert json.loads(parsed.metadata["__debug_warnings"]) == [], "its turn has no slip"
+async def test_an_answer_is_free_even_one_that_the_request_begins() -> None:
+    response = await Asking(THINKS + ANSWER)(tools=TOOLS, tool_choice="none")
+    assert (response["status"], response["output"][-1]["content"][0]["text"]) == ("completed", "Hello!")
+    body: dict[str, Any] = {"tools": [CHAT_TOOL], "tool_choice": "none", "response_prefix": "Hello,"}
+    completion = await completion_of(scripted(" world!<|return|>"), **body)
+    assert message_of(completion)["content"] == " world!"
+
+
+async def test_a_cut_header_of_a_forbidden_call_shows_nothing() -> None:
+    ask = Asking(THINKS + CALL)
+    for limit in range(9, 22):
+        response = await ask(tools=TOOLS, tool_choice="none", max_output_tokens=limit)
+        assert {item["type"] for item in response["output"]} <= {"reasoning"}
+
+
+@pytest.mark.parametrize("forbidden", [call("functions.f", "{}"), CALL], ids=["whole", "begun"])
+async def test_the_next_turn_reads_no_call_without_a_result(forbidden: str) -> None:
+    ask = Asking(forbidden, ANSWER)
+    failed = await ask(tools=TOOLS, tool_choice="none")
+    prompt = await ask.prompt(previous_response_id=failed["id"], input="And now?", tools=TOOLS)
+    assert prompt.count("<|start|>functions.f to=assistant") == prompt.count("to=functions.f")
+
+
+@pytest.mark.parametrize("per_step", [1, 3, 100])
+async def test_a_chat_completion_fails_before_it_shows_the_call(per_step: int) -> None:
+    engine = replaying(THINKS + CALL, per_step=per_step)
+    body: dict[str, Any] = {"tools": [CHAT_TOOL], "tool_choice": "none"}
+    chunks = await chunks_of(engine, **body)
+    assert chunks[-1]["error"]["code"] == "invalid_output"
+    deltas = [choice["delta"] for chunk in chunks[:-1] for choice in chunk["choices"]]
+    assert not any("tool_calls" in delta for delta in deltas)
+    assert "".join(delta.get("reasoning", "") for delta in deltas) == "I could look."
+    for request in (body, {"functions": [CHAT_TOOL["function"]], "function_call": "none"}):
+        with pytest.raises(InvalidOutput, match="does not allow"):
+            await completion_of(engine, **request)

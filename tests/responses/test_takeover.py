@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,110 @@ import pytest
 
 import inference.backends.scripted
 from gpt_oss_server.apis.responses.continuing import Blueprint
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, StoredResponse
-from tests.doubles.apis.services import conversations_of
+from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Records
+from gpt_oss_server.stores.keep import Stores
+from gpt_oss_server.stores.sql.completions import SqlCompletions
+from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.replicas import Replica
+from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sqlite.database import SqliteDatabase
+from gpt_oss_server.toolset.offered import ToolsetMaker
+from tests.doubles.apis.services import conversations_of, responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
-from tests.doubles.takeovers import Appended, Making, Process
-from tests.doubles.waiting import until
+from tests.doubles.waiting import until, until_found
+
+NOW = 1_800_000_000.0
+
+
+@dataclass
+class Appended:
+    """What a run wrote to its log, append by append."""
+
+    run_id: str = ""
+    continuation: Continuation | None = None
+    batches: list[tuple[int, list[bytes], Records]] = field(default_factory=list)
+
+
+class RecordingLogs(SqlEventLogs):
+    """Logs without linger that also show what is written to them: one append for each batch of events."""
+
+    linger = 0.0
+    appended = Appended()
+
+    async def begin(
+        self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
+    ) -> EventLog:
+        self.appended = Appended(run_id, continuation)
+        return await super().begin(run_id, continuation, most=most)
+
+    async def append(
+        self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
+    ) -> bool:
+        kept = Records(records.first, list(records.added))
+        self.appended.batches.append((first, list(events), kept))
+        return await super().append(run_id, first, events, records)
+
+
+class Process:
+    """A server over a file of SQLite, in this process but with a name of its own."""
+
+    def __init__(self, path: Path, engine: Any, encoding: Encoding, name: str, **settings: Any) -> None:
+        database, held = SqliteDatabase(path), Held()
+        self.logs = RecordingLogs(database, held, Replica("elsewhere", 1, name), lease=600)
+        self.stores = Stores(
+            SqlStore(database, guard=held.guard), self.logs, SqlCompletions(database), claims=self.logs
+        )
+        given = Settings(python="off", **settings)
+        self.service: ResponsesService = responses_service(
+            engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)
+        )
+
+    async def run_to_its_end(self, **body: Any) -> tuple[Appended, list[dict[str, Any]]]:
+        run = await self.service.start(LOCAL, {"input": "Hi", "background": True, **body})
+        log = await self.service.run_in_background(run)
+        events = [event async for batch in log.read() for event in batch]
+        return self.logs.appended, parsed(events)
+
+    async def dies_after(self, appended: Appended, batches: int) -> None:
+        """Leaves a run as a process leaves it that dies after so many appends."""
+        await SqlEventLogs.begin(self.logs, appended.run_id, appended.continuation)
+        for batch in appended.batches[:batches]:
+            await SqlEventLogs.append(self.logs, appended.run_id, *batch)
+        await self.logs.database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
+
+    async def events(self, run_id: str) -> list[dict[str, Any]]:
+        log = await self.logs.open(run_id)
+        return parsed([event async for batch in log.read() for event in batch])
+
+    async def takes_over(self) -> None:
+        """Continues what can be claimed, to its end."""
+        service = self.service
+        service.continuing.start()
+        takeover = service.continuing._takeover
+        assert takeover is not None
+
+        async def running() -> int:
+            return len(service.background._running)
+
+        await takeover.look()
+        await until_found(running, lambda count: not count)
+
+    async def close(self) -> None:
+        await self.service.close()
+
+
+def parsed(events: Sequence[bytes]) -> list[dict[str, Any]]:
+    return [json.loads(event.partition(b"data: ")[2]) for event in events]
+
+
+Making = Callable[..., Process]
+
 
 LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"  # the prompt's last message begins with …
 SEARCH = (
@@ -47,12 +145,14 @@ def _one_token_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference.backends.scripted, "TOKENS_PER_STEP", 1)
 
 
-async def died_after(making: Making, file: str, appended: Appended, batches: int | None = None) -> Process:
-    """The process that continues a run, which stopped after these appends or before the last one."""
-    if batches is None:
-        batches = len(appended.batches) - 1
+async def continued(
+    making: Making, appended: Appended, batches: int, file: str = "second", **settings: Any
+) -> Process:
+    """The process that has continued a run whose own stopped after these appends."""
     await making(file, "dead").dies_after(appended, batches)
-    return making(file, "second")
+    process = making(file, "second", **settings)
+    await process.takes_over()
+    return process
 
 
 async def forget_runs(process: Process) -> None:
@@ -95,14 +195,11 @@ async def test_it_is_continued_from_every_point(making: Making, kind: str) -> No
     assert count > 4
     undisturbed = await first.stores.responses.history(appended.run_id)
     for at in range(count + 1):
-        second = await died_after(making, f"second-{at}", appended, at)
-        await second.takes_over()
+        second = await continued(making, appended, at, f"second-{at}")
         assert await second.events(appended.run_id) == events, f"after {at} of {count} appends"
         assert (await second.service.stored(LOCAL).retrieve(appended.run_id)).response == response
         if not at % 5:
             history = await second.stores.responses.history(appended.run_id)
-            assert history is not None
-            assert undisturbed is not None
             assert history.segments == undisturbed.segments
 
 
@@ -112,7 +209,6 @@ async def test_it_is_continued_again_and_again(making: Making) -> None:
     for attempt in range(2):
         process = making("again", f"attempt-{attempt}")
         claimed = await process.logs.claim()
-        assert claimed is not None
         run = await process.service.continuing.build(claimed)
         process.service.background.go_on(run, claimed)
         await asyncio.sleep(0)
@@ -129,8 +225,7 @@ async def test_a_turn_of_a_conversation_joins_it_once(making: Making) -> None:
     appended, events = await first.run_to_its_end(conversation=made["id"])
     before = await conversations_of(first.service).items(made["id"], {})
     await forget_runs(first)
-    second = await died_after(making, "shared", appended)
-    await second.takes_over()
+    second = await continued(making, appended, len(appended.batches) - 1, "shared")
     assert await second.events(appended.run_id) == events
     assert await conversations_of(second.service).items(made["id"], {}) == before
     assert len(before["data"]) == 2
@@ -148,8 +243,7 @@ async def test_one_that_is_stored_and_not_yet_logged_repeats_all_of_its_text(mak
     first.stores.responses.put = counting  # type: ignore[method-assign]
     appended, events = await first.run_to_its_end()
     await forget_runs(first)
-    second = await died_after(making, "shared", appended, logged[0])
-    await second.takes_over()
+    second = await continued(making, appended, logged[0], "shared")
     assert await second.events(appended.run_id) == events
     assert check_stream(events)["status"] == "completed"
 
@@ -182,9 +276,7 @@ async def test_a_process_that_lost_its_run_changes_nothing(making: Making) -> No
 
 async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) -> None:
     appended, events = await making("first", "first").run_to_its_end()
-    await making("second", "dead").dies_after(appended, 6)
-    second = making("second", "second", background_max_attempts=1)
-    await second.takes_over()
+    second = await continued(making, appended, 6, background_max_attempts=1)
     got = await second.events(appended.run_id)
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     logged = [event for _, batch, _ in appended.batches[:6] for event in batch]
@@ -200,7 +292,8 @@ async def test_too_many_attempts_end_it_as_failed_with_its_text(making: Making) 
 
 async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelled(making: Making) -> None:
     appended, events = await making("first", "first").run_to_its_end()
-    second = await died_after(making, "second", appended, 6)
+    await making("second", "dead").dies_after(appended, 6)
+    second = making("second", "second")
     await second.logs.request_cancel(appended.run_id)
     await second.takes_over()
     got = await second.events(appended.run_id)
@@ -211,9 +304,7 @@ async def test_a_run_that_was_cancelled_while_no_process_had_it_ends_as_cancelle
 
 async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> None:
     appended, events = await making("first", "first").run_to_its_end(**SEARCHES)
-    await making("second", "dead").dies_after(appended, 20)
-    second = making("second", "second", browser="off")  # it does not offer the tool
-    await second.takes_over()
+    second = await continued(making, appended, 20, browser="off")  # it does not offer the tool
     *got, failed = await second.events(appended.run_id)
     assert got == events[: len(got)]
     assert (failed["type"], failed["sequence_number"]) == ("response.failed", len(got))
@@ -223,13 +314,11 @@ async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> Non
 
 
 async def test_a_look_at_a_run_elsewhere_that_ends_meanwhile_has_the_whole_response(making: Making) -> None:
-    """A status that says it has ended, beside a response without its usage, would be half a truth."""
+    """An ended status, with a response that lacks its usage, would be half a truth."""
     process = making("a.sqlite", "a")
     appended, events = await process.run_to_its_end()
-    assert appended.continuation is not None
     blueprint = Blueprint.read(appended.continuation.request)
     stored = await process.stores.responses.get(appended.run_id)
-    assert stored is not None
     assert blueprint.snapshot(events).response == stored.response
     for count in range(len(events)):
         assert blueprint.snapshot(events[:count]).response["status"] in ("queued", "in_progress")

@@ -1,4 +1,4 @@
-"""What clients rely on beyond the published schemas: statuses, codes, keys that are absent, and bounds."""
+"""Requests and errors on the wire: what is refused, statuses, codes, absent keys, and bounds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.errors import InvalidOutput, every_error
+from gpt_oss_server.apis.responses.request import check_included, parse_request
+from gpt_oss_server.errors import ApiError, InvalidOutput, InvalidRequest, every_error
+from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.items.table import Kinds
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import ScriptedEngine
+from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.chat_asking import HI, replaying
-from tests.doubles.serving import scripted
+from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.serving import VOCABULARY, scripted
 from tests.responses.conftest import Make
 
 ANSWER = FINAL.format("Hello!")
@@ -56,11 +63,6 @@ async def test_salt_and_priority_reach_the_engine(api: Make, path: str, body: An
     assert sampling.priority == fields.get("priority", 0)
 
 
-async def test_the_requests_of_smg_are_served(api: Make) -> None:
-    body = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "priority": 0, "top_p": 1.0}
-    assert (await api(scripted(ANSWER)).create(**body))["status"] == "completed"
-
-
 @pytest.mark.parametrize(
     ("path", "body", "options"),
     [
@@ -105,16 +107,15 @@ METADATA: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("path", "body"), [("/responses", {"input": "Hi"}), ("/chat/completions", HI), ("/conversations", {})]
 )
-async def test_metadata_has_openais_bounds(
-    api: Make, path: str, body: Any, metadata: Any, param: str
-) -> None:
+async def test_metadata_has_bounds(api: Make, path: str, body: Any, metadata: Any, param: str) -> None:
     error = await api(scripted(ANSWER)).refused(path, **body, metadata=metadata)
     assert (error["status"], error["param"]) == (400, param)
 
 
-async def test_metadata_within_the_bounds_is_kept(api: Make) -> None:
+async def test_metadata_within_the_bounds_is_kept_and_smg_is_served(api: Make) -> None:
     largest = {f"{number:064}": "x" * 512 for number in range(16)}
-    response = await api(scripted(ANSWER)).create(metadata={**largest, "__debug": True})
+    smg = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "priority": 0, "top_p": 1.0}
+    response = await api(scripted(ANSWER)).create(metadata={**largest, "__debug": True}, **smg)
     assert {key: response["metadata"][key] for key in largest} == largest
 
 
@@ -122,3 +123,117 @@ async def test_usage_counts_the_results_of_tools_that_ran_here() -> None:
     ask = Asking(call("functions.f", "{}"), ANSWER)
     usage = (await ask(tools=[TOOL]))["usage"]
     assert usage["output_tokens_details"]["tool_output_tokens"] == 0, "the client runs its functions itself"
+
+
+OUTPUT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>One two three"
+BROKEN: list[tuple[Exception, str, str]] = [
+    (EngineClosed("closed"), "server_is_overloaded", "again"),
+    (EngineBusy(9, 1.0), "server_is_overloaded", "again"),
+    (ContextOverflow(9_000, 8_192), "context_length_exceeded", "9000"),
+    (EngineFailed("the card fell out"), "server_error", "the card fell out"),
+    (RuntimeError("a defect of the server"), "server_error", "log"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "part"), BROKEN, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("after", [0, 2, 5, 9, 12])
+async def test_an_error_in_mid_stream_fails_the_response_with_its_code(
+    encoding: Encoding, error: Exception, code: str, part: str, after: int
+) -> None:
+    ask = Asking(engine=ReplayEngine(encoding.encode_special(OUTPUT), fails_after=after, error=error))
+    response = await ask(include=["reasoning.encrypted_content"], reasoning={"summary": "auto"})
+    kinds = [event["type"] for event in ask.events]
+    assert (kinds.count("response.failed"), kinds[-1]) == (1, "response.failed")
+    assert "error" not in kinds
+    assert response["error"]["code"] == code
+    assert part in response["error"]["message"]
+    assert "a defect" not in response["error"]["message"]
+    assert response["usage"]["output_tokens"] == after
+
+
+async def test_a_prompt_that_is_too_long_is_refused_before_generation(api: Make) -> None:
+    script = parse_script({"turns": ["<|channel|>final<|message|>Hi<|return|>"]}, VOCABULARY)
+    here = api(ScriptedEngine(script, context=200))
+    refused = await here.refused("/responses", input="word " * 300)
+    assert (refused["status"], refused["code"], refused["param"]) == (400, "context_length_exceeded", "input")
+    # In a stream the response fails instead: agents read its code and shorten the conversation.
+    events = await here.streamed(input="word " * 300)
+    kinds = ["response.created", "response.in_progress", "response.failed"]
+    assert [event["type"] for event in events] == kinds
+    failed = events[-1]["response"]
+    assert (failed["error"]["code"], failed["output"]) == ("context_length_exceeded", [])
+    assert "context" in failed["error"]["message"]
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"temperature": "1"}, "temperature", "expected a number, but got a string"),
+    ({"temperature": 2.5}, "temperature", "at most 2"),
+    ({"temperature": True}, "temperature", "boolean"),
+    ({"input": 5}, "input", "expected a string"),
+    ({"max_output_tokens": 0}, "max_output_tokens", "at least 1"),
+    ({"max_output_tokens": 1.5}, "max_output_tokens", "expected an integer"),
+    ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "'minimal'"),
+    ({"reasoning": "low"}, "reasoning", "expected an object"),
+    ({"tools": [1]}, "tools[0]", "expected an object"),
+    ({"stream": "yes"}, "stream", "expected a boolean"),
+    ({"metadata": {"a": 1}}, "metadata.a", "must be a string"),
+    ({"logit_bias": {"1": 200}}, "logit_bias.1", "at most 100"),
+    ({"input": None}, "input", "is missing"),
+    ({"top_logprobs": 21}, "top_logprobs", "at most 20"),
+    ({"top_logprobs": 1.5}, "top_logprobs", "expected an integer"),
+    ({"cache_salt": ""}, "cache_salt", "at least 1"),
+    ({"cache_salt": 5}, "cache_salt", "string"),
+    ({"priority": 1.5}, "priority", "integer"),
+    ({"priority": 2**31}, "priority", "below"),
+    *(({"reasoning": {"max_tokens": wrong}}, "reasoning.max_tokens", "") for wrong in (-1, 1.5, "5", True)),
+]
+
+NOT_SERVED: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+    ({"messages": []}, "messages"),
+    ({"stop": "x"}, "stop"),
+    ({"previous_input_messages": [{}]}, "previous_input_messages"),
+    ({"multi_agent": True}, "multi_agent"),
+    ({"system": "Be brief."}, "system"),
+    ({"conversation_id": "conv_1"}, "conversation_id"),
+    ({"thinking": {"type": "enabled"}}, "thinking"),
+    ({"enable_thinking": False}, "enable_thinking"),
+    ({"functions": [{"name": "f"}]}, "functions"),
+]
+
+
+@pytest.mark.parametrize(("change", "param", "part"), WRONG, ids=lambda value: str(value)[:30])
+def test_an_error_names_the_wrong_field_and_the_expected_value(change: Any, param: str, part: str) -> None:
+    with pytest.raises(ApiError) as raised:
+        parse_request({"input": "hi", **change})
+    assert (raised.value.status, raised.value.param) == (400, param)
+    assert part in raised.value.message
+    assert set(raised.value.body()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_an_unknown_value_of_include_is_refused_with_the_known_ones() -> None:
+    known = r"does not know 'everything'\. .*web_search_call\.results"
+    with pytest.raises(InvalidRequest, match=known) as raised:
+        check_included(["everything"], Kinds.of())
+    assert raised.value.param == "include"
+
+
+@pytest.mark.parametrize(("change", "param"), NOT_SERVED, ids=lambda value: str(value)[:30])
+def test_a_field_that_would_change_the_answer_is_refused_by_name(change: Any, param: str) -> None:
+    with pytest.raises(ApiError, match=param) as raised:
+        parse_request({"input": "hi", **change})
+    assert (raised.value.status, raised.value.code) == (400, "unsupported_parameter")
+    assert raised.value.param == param
+
+
+def test_neutral_values_unknown_fields_and_nulls_are_accepted() -> None:
+    neutral = {"background": False, "top_logprobs": 0, "text": {"format": {"type": "text"}}, "n": 1}
+    unset = dict.fromkeys(("temperature", "tools", "metadata"))
+    request = parse_request({"input": "hi", "brand_new": {"x": 1}, "tool_choice": "auto", **neutral, **unset})
+    assert (request.input, request.tool_choice) == ("hi", "auto")
+    for truthy in (True, 1, "yes", {"a": 1}):
+        assert parse_request({"input": "hi", "metadata": {"__debug": truthy}}).debug
+    assert not parse_request({"input": "hi", "metadata": {"__debug": False}}).debug
+    for body in (None, [], "text", 3):
+        with pytest.raises(ApiError, match="JSON object"):
+            parse_request(body)

@@ -43,9 +43,7 @@ class Model:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("path", "body"), PATHS, ids=[path for path, _ in PATHS])
-def test_fields_without_effect_are_named_in_a_header(
-    encoding: Encoding, path: str, body: dict[str, Any], stream: bool
-) -> None:
+def test_fields_without_effect_are_named(encoding: Encoding, path: str, body: Any, stream: bool) -> None:
     neutral = {"temperature": 0.5, "top_p": 1.0, "top_k": -1, "logprobs": None, "top_logprobs": None}
     with serving(Model(encoding)) as url:
         answer = httpx.post(f"{url}{path}", json={**body, **SENT, "stream": stream}, timeout=60)

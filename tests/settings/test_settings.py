@@ -169,13 +169,10 @@ def test_a_switch_takes_the_next_word_only_if_it_is_a_value(line: str, model: st
     assert (read.model, read.speculation) == (model, value)
 
 
-@pytest.mark.parametrize("word", ["eagle:", "medusa:/heads/a"])
-def test_a_wrong_value_of_a_switch_is_not_taken_for_the_model(word: str) -> None:
-    assert whole_switches(["--speculation", word]) == [f"--speculation={word}"]
+def test_a_wrong_value_of_a_switch_is_not_taken_for_the_model() -> None:
+    for word in ("eagle:", "medusa:/heads/a"):
+        assert whole_switches(["--speculation", word]) == [f"--speculation={word}"]
     assert whole_switches(["--speculation", "llama:http://x"]) == ["--speculation=on", "llama:http://x"]
-
-
-# --- files -------------------------------------------------------------------------------------------
 
 
 def test_a_flag_wins_over_a_variable_and_both_over_the_file(tmp_path: Path) -> None:
@@ -274,9 +271,6 @@ def test_only_settings_that_may_be_secret_are_read_from_files() -> None:
     key = ROWS["engine_key"]
     own = Option("engine_key_file", None, key.kind, "Model", "")
     assert not reads_file(key, (key, own)), "a setting of that name comes before the file of a secret"
-
-
-# --- what is shown -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.doubles.stored import append, conversation, item, known, part, position, put_turns, texts
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import append, conversation, counted, item, known, part, position, put_turns, texts
 
 # --- items -------------------------------------------------------------------------------------------
 
@@ -63,9 +62,6 @@ async def test_the_items_of_other_owners_cost_nothing(store: SqlStore) -> None:
         assert await store.conversation_item("conv_1", name) == item(name)
         costs.append(reads.rows_read - before)
     assert costs[0] == costs[1]
-
-
-# --- histories ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -125,9 +121,6 @@ ADDITIONS = st.builds(
 @given(ADDITIONS)
 def test_an_addition_is_the_same_after_a_round_trip_through_bytes(added: Addition) -> None:
     assert decode_addition(encode_addition(added)) == added
-
-
-# --- processes ---------------------------------------------------------------------------------------
 
 
 async def test_a_look_for_runs_to_continue_writes_only_where_one_is_free(database: SqliteDatabase) -> None:

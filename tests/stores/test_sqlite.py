@@ -59,9 +59,6 @@ async def test_sqlite_without_a_path_is_in_the_state_folder(
     await stores.close()
 
 
-# --- problems --------------------------------------------------------------------------------------
-
-
 async def test_a_newer_schema_is_refused_with_a_sentence(path: Path) -> None:
     await SqliteDatabase(path).close()
     with sqlite3.connect(path) as connection:

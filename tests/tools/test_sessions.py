@@ -42,17 +42,15 @@ async def test_sessions_end_when_idle_when_old_and_when_forgotten() -> None:
     assert tool.closed_sessions == 4
 
 
-@pytest.mark.parametrize("by", ["a call", "its opening"])
-async def test_sessions_end_in_a_quiet_server_too(by: str) -> None:
-    tool = Scripted(echoes)
-    box = Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))])
-    if by == "a call":
-        await box.run("c", "notes.add", "{}")
-    else:
-        box.open("c", "notes")
+async def test_sessions_end_in_a_quiet_server_too() -> None:
+    called, opened = Scripted(echoes), Scripted(echoes)
+    boxes = [Toolbox([Offer(tool, sessions=SessionLimits(idle=0.01))]) for tool in (called, opened)]
+    await boxes[0].run("c", "notes.add", "{}")
+    boxes[1].open("c", "notes")
     await asyncio.sleep(1.2)
-    assert tool.closed_sessions == 1
-    await box.close()
+    assert (called.closed_sessions, opened.closed_sessions) == (1, 1)
+    for box in boxes:
+        await box.close()
 
 
 async def test_peeking_neither_creates_a_session_nor_keeps_it_alive() -> None:
@@ -109,41 +107,30 @@ async def test_no_session_is_opened_beyond_the_limit_in_a_closed_toolbox_or_with
 
 
 async def test_owners_keep_their_sessions_and_each_has_a_bound() -> None:
-    clock, tool = Clock(), Scripted(echoes)
-    limits = SessionLimits(idle=100, count=3, per_owner=2, spared=10)
-    box = Toolbox([Offer(tool, sessions=limits)], clock=clock)
-    first = box.open("a1", "notes", Client("a"))
-    box.open("a2", "notes", Client("a"))
-    with pytest.raises(TooManySessions) as refused:
-        box.open("a3", "notes", Client("a"))
-    assert refused.value.of_owner
+    clock, limits = Clock(), SessionLimits(idle=100, count=3, per_owner=2, spared=10)
+    box = Toolbox([Offer(Scripted(echoes), sessions=limits)], clock=clock)
+
+    async def called(name: str) -> ToolOutput:
+        return await box.run(name, "notes.add", "{}", client=Client(name[0]))
+
+    def no_room(name: str) -> TooManySessions:
+        with pytest.raises(TooManySessions) as refused:
+            box.open(name, "notes", Client(name[0]))
+        return refused.value
+
+    first, _ = (box.open(name, "notes", Client("a")) for name in ("a1", "a2"))
+    assert no_room("a3").of_owner
     box.open("b1", "notes", Client("b"))
-    with pytest.raises(TooManySessions) as refused:
-        box.open("b2", "notes", Client("b"))
-    assert not refused.value.of_owner
-    assert not (
-        await box.run("b2", "notes.add", "{}", client=Client("b"))
-    ).failed  # a call replaces the owner's own
+    assert not no_room("b2").of_owner
+    assert not (await called("b2")).failed, "a call replaces the owner's own"
     assert box.session("b1", "notes") is None
-    assert "Too many conversations" in (await box.run("c1", "notes.add", "{}", client=Client("c"))).text
+    assert "Too many conversations" in (await called("c1")).text
     assert box.session("a1", "notes") is first
-    clock.now = 11  # nobody used those for a while
-    with pytest.raises(TooManySessions):
-        box.open("c1", "notes", Client("c"))
-    assert not (await box.run("c1", "notes.add", "{}", client=Client("c"))).failed
+    clock.now = 11  # those were unused for a while
+    assert not no_room("c1").of_owner
+    assert not (await called("c1")).failed
     assert box.session("a1", "notes") is None
-    assert box.open("a2", "notes", Client("a")) is not None  # also beyond the bound: it exists
-    await box.close()
-
-
-async def test_a_call_replaces_the_own_oldest_session_of_an_owner_at_its_bound() -> None:
-    clock, tool = Clock(), Scripted(echoes)
-    box = Toolbox([Offer(tool, sessions=SessionLimits(per_owner=2, spared=10))], clock=clock)
-    for at, name in enumerate(("one", "two", "three")):
-        clock.now = at
-        assert not (await box.run(name, "notes.add", "{}")).failed
-    assert box.session("one", "notes") is None
-    assert box.sessions == {"notes": 2}
+    assert box.open("a2", "notes", Client("a")) is not None, "also beyond the bound: it exists"
     await box.close()
 
 
@@ -193,9 +180,7 @@ async def test_the_conversation_unused_for_longest_makes_room_and_one_in_use_nev
     await box.close()
 
 
-async def test_a_session_that_cannot_close_is_logged_and_the_rest_closes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_session_that_cannot_close_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Stuck(ScriptedSession):
         async def close(self) -> None:
             raise OSError("stuck")

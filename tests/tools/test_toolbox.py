@@ -37,34 +37,42 @@ async def test_a_recipient_reaches_its_function_with_arguments_and_options() -> 
     await box.close()
 
 
-@pytest.mark.parametrize("recipient", ["notes.remove", "notes", "notes.", "notes.add.twice", "notes. add"])
-async def test_an_unknown_function_is_answered_with_the_known_ones(recipient: str) -> None:
-    box = Toolbox([Offer(Scripted(echoes, functions=("add", "list")))])
+WRONG = ("notes.remove", "notes", "notes.", "notes.add.twice", "notes. add")
+
+
+@pytest.mark.parametrize(
+    ("recipient", "words"),
+    [
+        *((word, "notes.add, notes.list") for word in WRONG),
+        ("python.exec", "bare name"),
+        ("browser.search", "no tool called 'browser'"),
+    ],
+)
+async def test_a_wrong_recipient_is_answered_with_the_known_ones(recipient: str, words: str) -> None:
+    notes = Scripted(echoes, functions=("add", "list"))
+    box = Toolbox([Offer(notes), Offer(Scripted(echoes, "python", ()))])
     output = await box.run("c", recipient, "{}")
     assert output.failed
-    assert "notes.add, notes.list" in output.text
+    assert words in output.text
     await box.close()
 
 
-async def test_a_tool_without_functions_is_called_by_its_bare_name_and_a_missing_one_fails() -> None:
-    box = Toolbox([Offer(Scripted(echoes, "python", ()))])
-    output = await box.run("c", "python.exec", "1")
-    assert output.failed
-    assert "bare name" in output.text
-    assert (await box.run("c", "browser.search", "{}")).failed
-    await box.close()
+def notices(stopped: asyncio.Event) -> Scripted:
+    """A tool that stops a little after it has been cancelled."""
+
+    async def behaviour(call: ToolCall) -> ToolOutput:
+        try:
+            return await sleeps(call)
+        finally:
+            await asyncio.sleep(0.02)
+            stopped.set()
+
+    return Scripted(behaviour)
 
 
 async def test_a_call_that_takes_too_long_is_stopped_and_the_model_learns_of_it() -> None:
     stopped = asyncio.Event()
-
-    async def notices(call: ToolCall) -> ToolOutput:
-        try:
-            return await sleeps(call)
-        finally:
-            stopped.set()
-
-    box = Toolbox([Offer(Scripted(notices), timeout=0.05)])
+    box = Toolbox([Offer(notices(stopped), timeout=0.05)])
     output = await box.run("c", "notes.add", "{}")
     assert output.failed
     assert "longer than 0.05 seconds" in output.text
@@ -73,26 +81,9 @@ async def test_a_call_that_takes_too_long_is_stopped_and_the_model_learns_of_it(
     await box.close()
 
 
-@pytest.mark.parametrize(
-    "error",
-    [ZeroDivisionError("secret"), TimeoutError(), ValueError(), ExceptionGroup("many", [OSError("secret")])],
-)
-async def test_an_exception_is_a_sentence_for_the_model_and_a_traceback_for_the_log(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    box = Toolbox([Offer(Scripted(fails_with(error)))])
-    output = await box.run("c", "notes.add", "{}")
-    assert output.failed
-    assert "secret" not in output.text
-    assert any(record.exc_info for record in caplog.records)
-    assert box.counters["notes"].failures == 1
-    assert box.counters["notes"].timeouts == 0
-    await box.close()
-
-
 class Shut(Scripted):
     def open(self) -> ScriptedSession:
-        raise OSError("no room")
+        raise OSError("secret")
 
 
 def returns(value: Any) -> Scripted:
@@ -102,37 +93,37 @@ def returns(value: Any) -> Scripted:
     return Scripted(behaviour)
 
 
+ERRORS = (ZeroDivisionError("secret"), TimeoutError(), ExceptionGroup("many", [OSError("secret")]))
+
+
 @pytest.mark.parametrize(
     "tool",
     [
-        *(returns(value) for value in (None, "text", 5, b"bytes")),
-        *(Scripted(fails_with(asyncio.CancelledError())), Shut(echoes)),
+        *(Scripted(fails_with(error)) for error in (*ERRORS, asyncio.CancelledError())),
+        *(returns(None), returns("text"), Shut(echoes)),
     ],
-    ids=["nothing", "text", "a number", "bytes", "cancels itself", "opens no session"],
+    ids=["an error", "a time-out", "errors", "cancels itself", "nothing", "text", "opens no session"],
 )
-async def test_a_tool_that_breaks_its_contract_fails_the_call_and_not_the_turn(tool: Scripted) -> None:
+async def test_what_a_tool_does_wrong_is_a_sentence_for_the_model_and_a_traceback_for_the_log(
+    tool: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
     box = Toolbox([Offer(tool)])
-    assert (await box.run("c", "notes.add", "{}")).failed
+    output = await box.run("c", "notes.add", "{}")
+    assert output.failed
+    assert "secret" not in output.text
+    assert any(record.exc_info for record in caplog.records)
+    assert (box.counters["notes"].failures, box.counters["notes"].timeouts) == (1, 0)
     await box.close()
 
 
 async def test_cancelling_the_caller_stops_the_work_before_it_returns() -> None:
     stopped = asyncio.Event()
-
-    async def notices(call: ToolCall) -> ToolOutput:
-        try:
-            return await sleeps(call)
-        finally:
-            await asyncio.sleep(0.02)
-            stopped.set()
-
-    box = Toolbox([Offer(Scripted(notices))])
+    box = Toolbox([Offer(notices(stopped))])
     with anyio.move_on_after(0.05) as scope:
         await box.run("c", "notes.add", "{}")
     assert scope.cancelled_caught
     assert stopped.is_set()
-    assert box.counters["notes"].cancelled == 1
-    assert box.counters["notes"].failures == 0
+    assert (box.counters["notes"].cancelled, box.counters["notes"].failures) == (1, 0)
     await box.close()
 
 

@@ -136,9 +136,7 @@ def test_only_stored_responses_have_a_trace_until_they_are_deleted(url: str) -> 
         ("127.0.0.1", {"debug_api": "off"}, False),
     ],
 )
-def test_debugging_is_for_this_machine_unless_the_operator_decides(
-    host: str, debug: dict[str, Any], allowed: bool
-) -> None:
+def test_debugging_is_for_this_machine_unless_configured(host: str, debug: Any, allowed: bool) -> None:
     with serving(scripted(HELLO), Settings(host=host, **debug)) as url:
         answer = httpx.get(f"{url}/responses/{created(url)['id']}/trace")
     assert answer.status_code == (200 if allowed else 404)

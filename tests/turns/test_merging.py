@@ -33,9 +33,7 @@ class Sources:
 
 
 @pytest.mark.parametrize(("count", "limit", "most"), [(50, 4, 4), (3, 4, 3), (50, None, 50), (1, 4, 1)])
-async def test_all_items_arrive_and_at_most_limit_streams_run(
-    count: int, limit: int | None, most: int
-) -> None:
+async def test_all_items_arrive_and_few_streams_run(count: int, limit: int | None, most: int) -> None:
     sources = Sources(count)
     items = [item async for item in merged(sources.all, limit)]
     assert sorted(items) == sorted([*range(count), *range(count)])

@@ -1,9 +1,7 @@
 """Patches in the form that gpt-oss was trained to write: parsed, planned, shown as a diff, applied.
 
-    parse(text) → file patches;  plan(patches, root) → each file before and after;  apply(planned, root)
-
-Only `apply` writes files, and it writes all or none. Every error is a `PatchError` whose message lets the
-model correct its patch. It knows neither the server nor its caller.
+Only `apply` writes files, all or none. Every error is a `PatchError` whose message lets the model correct its
+patch. It knows neither the server nor its caller.
 """
 
 from tools.apply_patch.apply import apply
@@ -11,14 +9,5 @@ from tools.apply_patch.declaration import DECLARATION, NAME, read_patch
 from tools.apply_patch.parse import PatchError, parse
 from tools.apply_patch.plan import FileChange, plan, unified_diff
 
-__all__ = [
-    "DECLARATION",
-    "NAME",
-    "FileChange",
-    "PatchError",
-    "apply",
-    "parse",
-    "plan",
-    "read_patch",
-    "unified_diff",
-]
+__all__ = ["DECLARATION", "NAME", "FileChange", "PatchError"]
+__all__ += ["apply", "parse", "plan", "read_patch", "unified_diff"]

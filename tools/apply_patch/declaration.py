@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tools.apply_patch.parse import PatchError
+from tools.apply_patch.parse import BEGIN, END, PatchError
 
 NAME = "apply_patch"
 
@@ -47,11 +47,9 @@ def read_patch(arguments: str) -> str:
     try:
         value = json.loads(bare, strict=False)  # line breaks inside the string are a harmless slip
     except (ValueError, RecursionError) as error:
-        raise PatchError(
-            f"The argument is neither a patch nor JSON that holds one ({error}). Send the bare patch, from "
-            "'*** Begin Patch' to '*** End Patch'."
-        ) from error
+        wrong = f"The argument is neither a patch nor JSON that holds one ({error})"
+        raise PatchError(f"{wrong}. Send the bare patch, from {BEGIN!r} to {END!r}.") from error
     texts = [value] if isinstance(value, str) else [v for v in value.values() if isinstance(v, str)]
     if len(texts) != 1:
-        raise PatchError("The argument must be one patch, from '*** Begin Patch' to '*** End Patch'.")
+        raise PatchError(f"The argument must be one patch, from {BEGIN!r} to {END!r}.")
     return texts[0].strip()

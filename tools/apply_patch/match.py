@@ -1,7 +1,6 @@
 """Applies hunks to a text: finds them by their lines, exactly or except for spaces at line ends.
 
-Lines that a hunk keeps stay unchanged, line ends included. New lines end like most of the file's lines, and a
-file without a line break at its end stays so.
+Kept lines stay unchanged, line ends included. New lines end like most of the file's lines.
 """
 
 from __future__ import annotations
@@ -86,9 +85,8 @@ def _after_header(lines: Sequence[str], header: str, start: int, path: str) -> i
                 return at + 1
     if any(line.strip() == header.strip() for line in lines[:start]):
         return start  # another change under the same header
-    raise PatchError(
-        f"{path} has no line {header.strip()!r}, after which a change should be. Give a whole line."
-    )
+    missing = f"{path} has no line {header.strip()!r}, after which a change should be"
+    raise PatchError(f"{missing}. Give a whole line.")
 
 
 def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:

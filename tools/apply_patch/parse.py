@@ -1,7 +1,7 @@
-"""Parses a patch: which files it adds, updates, moves and deletes, and by which lines.
+"""Parses a patch: which files it adds, updates, moves and deletes, and by which lines. It reads no files.
 
-It reads no files. It accepts slips whose meaning is clear: a fence around the patch, blank lines between its
-parts, line numbers after `@@`. Anything else is a `PatchError` that names the line.
+Slips whose meaning is clear are accepted: a fence around the patch, blank lines between its parts, line
+numbers after `@@`. Anything else is a `PatchError` that names the line.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ class Hunk:
 
 @dataclass(slots=True)
 class FilePatch:
-    """The changes of one file."""
-
     kind: Literal["Add", "Update", "Delete"]
     path: str
     move_to: str | None = None
@@ -94,9 +92,8 @@ def _part(kind: str, path: str, body: Numbered, number: int) -> FilePatch:
             return FilePatch("Add", path, lines=[_added(*line) for line in body])
         case "Delete":
             if body:
-                raise PatchError(
-                    f"'*** Delete File: {path}' takes no lines, but line {body[0][0]} is {body[0][1][:80]!r}."
-                )
+                line = f"line {body[0][0]} is {body[0][1][:80]!r}"
+                raise PatchError(f"'*** Delete File: {path}' takes no lines, but {line}.")
             return FilePatch("Delete", path)
         case _:
             return _update(path, body, number)
@@ -104,9 +101,8 @@ def _part(kind: str, path: str, body: Numbered, number: int) -> FilePatch:
 
 def _added(number: int, line: str) -> str:
     if line and not line.startswith("+"):
-        raise PatchError(
-            f"Line {number} of the patch, {line[:80]!r}: every line of an added file begins with '+'."
-        )
+        where = f"Line {number} of the patch, {line[:80]!r}"
+        raise PatchError(f"{where}: every line of an added file begins with '+'.")
     return line[1:]
 
 

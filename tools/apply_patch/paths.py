@@ -18,9 +18,8 @@ def relative(path: str) -> str:
     if plain.is_absolute() or windows.drive or windows.root or path.startswith("~"):
         raise PatchError(f"{path!r}: only paths relative to the current folder can be patched.")
     if ".." in plain.parts or ".." in windows.parts:
-        raise PatchError(
-            f"{path!r}: '..' is not allowed; only files under the current folder can be patched."
-        )
+        under = "only files under the current folder can be patched"
+        raise PatchError(f"{path!r}: '..' is not allowed; {under}.")
     # Git runs files in there: writing them would run code.
     if any(part.lower() == ".git" for part in (*plain.parts, *windows.parts)):
         raise PatchError(f"{path!r}: the files of git itself cannot be patched.")

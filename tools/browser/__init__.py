@@ -7,13 +7,5 @@ from tools.browser.backends import default_backend, parse_backend
 from tools.browser.citations import Citation, CitationRewriter, Piece, Text
 from tools.browser.session import BrowserSession, BrowserTool
 
-__all__ = [
-    "BrowserSession",
-    "BrowserTool",
-    "Citation",
-    "CitationRewriter",
-    "Piece",
-    "Text",
-    "default_backend",
-    "parse_backend",
-]
+__all__ = ["BrowserSession", "BrowserTool", "Citation", "CitationRewriter", "Piece", "Text"]
+__all__ += ["default_backend", "parse_backend"]

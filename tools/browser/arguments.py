@@ -1,7 +1,7 @@
 """Reads the model's arguments leniently: takes JSON text and returns one of three frozen requests.
 
-Numbers may be strings or floats, and null or a missing field means the default. Unreadable arguments raise a
-`UsageError`. It must not know pages or how a request is served.
+Numbers may be strings or floats; null or a missing field means the default. Unreadable arguments raise a
+`UsageError`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Citations in the answer: 【4†L12-L15】 becomes ` ([title](url))` while the text streams.
 
-Takes pieces of text, cut anywhere. Returns pieces of text, and citations whose indices count characters (code
-points) of the output text. Pure: `Resolve` looks up cursors. It must not know pages, events or items.
+Takes pieces of text, cut anywhere. Returns pieces of text, and citations whose indices count characters of
+the output. Pure: `Resolve` looks up cursors. It must not know pages, events or items.
 
 A marker is 【, a cursor, †, a locator (`L12`, `L12-L15`, `source`, a title), perhaps † and more, and 】. Text
-is held back only while all of it, from a 【 on, can still become a marker. A marker with an unknown cursor
-stays unchanged. In a JSON answer a marker is inside a string, and so is its link.
+is held back only while all of it, from a 【 on, can still become a marker. One with an unknown cursor stays
+unchanged. In a JSON answer a marker is inside a string, and so is its link.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ _FIRST_LINE: Final = re.compile(r"\s*L([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text of the answer as the model wrote it."""
-
     text: str
 
 

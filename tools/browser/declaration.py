@@ -1,8 +1,4 @@
-"""The browser's declaration for the model.
-
-The wording is Harmony's own built-in declaration, on which gpt-oss was trained. It is data, and a test
-compares it with the library's. Backends do not change it: `source` always names the web.
-"""
+"""The browser's declaration for the model: Harmony's own, as in gpt-oss's training. A test compares them."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ Details = Mapping[str, Any]
 
 def search_details(query: str, hits: Sequence[SearchHit] = ()) -> Details:
     sources = [{"type": "url", "url": hit.url} for hit in hits]
+    queries = [query] if query else []
+    results = [{"title": clean(hit.title), "url": hit.url, "snippet": clean(hit.snippet)} for hit in hits]
     return {
-        "action": {"type": "search", "query": query, "queries": [query] if query else [], "sources": sources},
-        "results": [
-            {"title": clean(hit.title), "url": hit.url, "snippet": clean(hit.snippet)} for hit in hits
-        ],
+        "action": {"type": "search", "query": query, "queries": queries, "sources": sources},
+        "results": results,
     }
 
 
@@ -40,12 +40,5 @@ def find_details(pattern: str, url: str) -> Details:
 
 def unread_details(function: str) -> Details:
     """The details of a call with unreadable arguments; {} if even the function is unknown."""
-    match function:
-        case "search":
-            return search_details("")
-        case "open":
-            return open_details(None)
-        case "find":
-            return find_details("", "")
-        case _:
-            return {}
+    known = {"search": search_details(""), "open": open_details(None), "find": find_details("", "")}
+    return known.get(function, {})

@@ -1,13 +1,9 @@
 """The pages that one conversation has viewed, by cursor, counted from 0 or from an earlier session's end.
 
-Takes pages and returns cursors, and pages for cursors. Texts of old pages are dropped when together they grow
-too large. Their URLs and titles are kept, so that citations resolve as long as the conversation lives. Pages
-of earlier sessions, which may have been on another machine, take the places that the model knows them by. It
-must not know calls or networks.
-
-A page is kept as a plain record, for conversations that outlive their sessions or continue on another
-machine. Search results are kept whole, as no request brings them again; other pages by address and title:
-their text is read again where the model looks at it.
+Texts of old pages are dropped when together they grow too large; their URLs and titles stay, so that
+citations resolve. Pages of earlier sessions, perhaps of another machine, take the places that the model knows
+them by. They are kept as plain records: search results whole, as no request brings them again; other pages by
+address and title, to be read again when the model looks at them. It must not know calls or networks.
 """
 
 from __future__ import annotations
@@ -41,10 +37,9 @@ class PageHistory:
         self._chars: dict[int, int] = {}  # of each kept page, by its identity, because views share pages
 
     def continue_from(self, cursor: int, kept: Mapping[int, Page]) -> None:
-        """Reserves all lower cursors: the model has seen them, and they must not name other pages.
+        """Reserves all lower cursors, which the model has seen. `kept` are the conversation's pages so far.
 
-        `kept` are the pages of this conversation so far. Another page in the place of one of them belongs to
-        another branch of the conversation, which brings it again.
+        Another page in the place of one of them belongs to another branch, which brings it again.
         """
         self.next_cursor = max(self.next_cursor, cursor)
         for number, page in kept.items():
@@ -87,9 +82,8 @@ class PageHistory:
         number = self.next_cursor - 1 if cursor is None else cursor
         if number >= self.next_cursor or number < 0:
             first = min(self._entries)
-            raise UsageError(
-                f"There is no cursor {cursor}: the cursors are {first} to {self.next_cursor - 1}."
-            )
+            known = f"the cursors are {first} to {self.next_cursor - 1}"
+            raise UsageError(f"There is no cursor {cursor}: {known}.")
         entry = self._entries.get(number)
         if entry is None:
             raise UsageError(f"The page at cursor {number} is no longer kept: search again, or open its URL.")
@@ -149,10 +143,7 @@ def _record(cursor: int, page: Page) -> Record:
 
 
 def kept_pages(records: Iterable[Any]) -> dict[int, Page]:
-    """The newest pages by cursor. Those without lines have yet to be read again.
-
-    What cannot be read is left out: records may come from anywhere.
-    """
+    """The newest pages by cursor; those without lines have yet to be read. Skips unreadable records."""
     pages: dict[int, Page] = {}
     for record in records:
         try:
@@ -164,9 +155,7 @@ def kept_pages(records: Iterable[Any]) -> dict[int, Page]:
 
 def _page(record: Mapping[str, Any]) -> Page:
     if record["kind"] == "results":
-        links = tuple(
-            Link(str(url), str(title), passage=str(passage)) for url, title, passage in record["links"]
-        )
+        links = tuple(Link(str(url), str(title), passage=str(at)) for url, title, at in record["links"])
         lines, starts = tuple(map(str, record["lines"])), tuple(map(int, record["link_lines"]))
         if len(starts) != len(links):
             raise ValueError("each link has a line")

@@ -1,8 +1,6 @@
-"""The settings of a request's web_search tool.
-
-Takes the mapping that comes with the call (`filters.allowed_domains`, `user_location`, `search_context_size`,
-and the server's `first_cursor` and `pages`). Returns the browser's options. It is lenient and treats what it
-cannot read as absent, because the server validates requests.
+"""The settings of a request's web_search tool: takes the mapping that comes with the call
+(`filters.allowed_domains`, `user_location`, `search_context_size`, and the server's `first_cursor` and
+`pages`). What it cannot read is absent, because the server validates requests.
 """
 
 from __future__ import annotations

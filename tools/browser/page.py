@@ -1,7 +1,6 @@
 """Pages, the targets of cursors: numbered, wrapped lines with links and their origin.
 
-Takes documents, search hits and matches, and returns frozen `Page`s. It must not know cursors, budgets or
-networks.
+Takes documents, search hits and matches. It must not know cursors, budgets or networks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The browser as a tool, and one conversation's use of it, which holds pages and cursors between calls.
 
-Takes `ToolCall`s. Returns the text that the model reads and the details that the API shows. Every error in
-the call, the network or a backend becomes an output with `failed` set; only cancellation propagates. It must
-not know the server, how a backend searches, or how a page is fetched.
+Returns the text that the model reads and the details that the API shows. Every error becomes an output with
+`failed` set; only cancellation propagates. It must not know the server, or how pages are found and fetched.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ _LINES_OF_A_PASSAGE = 8  # including those above it
 
 
 class BrowserTool:
-    """`search`, `open` and `find` over one backend, which it closes. It owns the fetcher, the only way to
-    untrusted addresses.
+    """`search`, `open` and `find` over one backend. It owns the fetcher, the only way to untrusted addresses.
 
     `view_tokens` limits what one call shows, `timeout` (seconds) how long it takes. `count_tokens` counts as
     the model does; the default is an estimate. `allow_private_hosts` is for tests and lab networks.
@@ -95,11 +93,7 @@ class BrowserSession:
                 assert_never(request)
 
     def resolve(self, cursor: int, line: int | None = None) -> tuple[str, str] | None:
-        """The (url, title) that a citation of this cursor names.
-
-        For search results it depends on the cited line: it is the result on that line, and None without a
-        line.
-        """
+        """The (url, title) that a citation names; for search results, those of the result on the line."""
         return self._history.resolve(cursor, line)
 
     def records_since(self, cursor: int) -> list[Record]:

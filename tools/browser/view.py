@@ -49,7 +49,6 @@ def show(
 
 
 def reaches(page: Page, line: int, budget: int, count_tokens: CountTokens) -> bool:
-    """Whether a view from the page's start contains this line."""
     return len(_numbered(page.lines[: line + 1], 0, budget, count_tokens)) > line
 
 

@@ -1,7 +1,7 @@
 """Calls of MCP: the arguments that the model wrote, and the results as text and as data for the API's item.
 
-Takes the arguments' text, or a `CallToolResult`. Returns a JSON object; or text (text parts joined, other
-parts noted), whether it is an error, and the images. It must not know connections.
+Returns a JSON object for the arguments' text; for a `CallToolResult` text (other parts are noted), whether it
+is an error, and the images. It must not know connections.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tools.tool import ToolOutput
 
 OUTPUT_CHARS = 1_000_000  # of one result's text, of which the model may read less
 _IMAGE_CHARS = 8_000_000  # of base64, for all images of one result together
+_NO_TEXT = "it cannot be shown as text"
 
 
 def read_arguments(text: str) -> dict[str, Any]:
@@ -58,13 +59,10 @@ def read_result(result: CallToolResult) -> ToolOutput:
     parts = [_part(block) for block in result.content]
     if not any(parts) and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False, default=str)]
-    text = "\n".join(part for part in parts if part)
-    if not text:
-        text = (
-            "The tool failed without giving a reason."
-            if result.is_error
-            else "(the tool answered with nothing)"
-        )
+    nothing = "(the tool answered with nothing)"
+    if result.is_error:
+        nothing = "The tool failed without giving a reason."
+    text = "\n".join(part for part in parts if part) or nothing
     images = _images(result)
     return ToolOutput(cut(text, OUTPUT_CHARS), result.is_error, {"images": images} if images else {})
 
@@ -74,19 +72,17 @@ def _part(block: Any) -> str:
         case TextContent(text=text):
             return text
         case ImageContent(mime_type=kind, data=data):
-            return f"[a picture, {kind}, {_bytes(data)} bytes: it cannot be shown as text]"
+            return f"[a picture, {kind}, {_bytes(data)} bytes: {_NO_TEXT}]"
         case AudioContent(mime_type=kind, data=data):
-            return f"[a sound, {kind}, {_bytes(data)} bytes: it cannot be shown as text]"
+            return f"[a sound, {kind}, {_bytes(data)} bytes: {_NO_TEXT}]"
         case ResourceLink(name=name, uri=uri):
             return f"[a resource: {name} at {uri}]"
         case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
             return f"[the resource {uri}]\n{text}"
-        case EmbeddedResource(resource=BlobResourceContents(uri=uri, blob=blob, mime_type=kind)):
-            return (
-                f"[the resource {uri}, {kind or 'binary'}, {_bytes(blob)} bytes: it cannot be shown as text]"
-            )
+        case EmbeddedResource(resource=BlobResourceContents(uri=uri, blob=data, mime_type=kind)):
+            return f"[the resource {uri}, {kind or 'binary'}, {_bytes(data)} bytes: {_NO_TEXT}]"
         case _:
-            return f"[content of the kind {type(block).__name__}: it cannot be shown as text]"
+            return f"[content of the kind {type(block).__name__}: {_NO_TEXT}]"
 
 
 def _bytes(base64_text: str) -> int:

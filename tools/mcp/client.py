@@ -1,10 +1,9 @@
 """The tools of an MCP server as one Tool: `label.tool` for the model, `tools/call` for the server.
 
-Takes the server's endpoint and credentials, and the permissions of a request. Returns a Tool whose
-declaration holds the server's functions once they are listed, and outputs whose `details` are the data of an
-mcp_call item: `{"server_label", "name", "arguments", "output", "error", "images"}` (`output` or `error` is
-None; `images` only if there are any). None of it contains credentials. It must not know items, events or
-requests.
+Takes the server's endpoint and credentials, and the permissions of a request. The declaration holds the
+server's functions once they are listed; outputs' `details` are the data of an mcp_call item:
+`{"server_label", "name", "arguments", "output", "error", "images"}` (`output` or `error` is None). None of it
+contains credentials. It must not know items, events or requests.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class _Permitted:
         return Declaration(self._server.namespace, about, functions)
 
     def needs_approval(self, tool_name: str) -> bool:
-        """Takes the server's name of a tool, or its word in a recipient.
-
-        Judges a tool that was not listed by its name alone.
-        """
+        """Takes a tool's name or its word. One that was not listed is judged by its name alone."""
         listing = self._server.fetched
         listed = (listing.by_word(tool_name) or listing.by_name(tool_name)) if listing is not None else None
         if listed is None:
@@ -75,10 +71,7 @@ class _Permitted:
 
 
 class McpTool(_Permitted):
-    """One server. A request creates its own for a client's server; an operator's server serves all requests.
-
-    A `Narrowed` view applies one request's `allowed_tools` and `require_approval` to an operator's server.
-    """
+    """One server: a client's, for its request alone, or an operator's for all, `Narrowed` for each."""
 
     def __init__(
         self,
@@ -108,9 +101,6 @@ class McpTool(_Permitted):
         self._spare: McpConnection | None = None
         self._connections: set[McpConnection] = set()
         self._closed = False
-
-    def __repr__(self) -> str:
-        return f"McpTool({self.label!r}, {self._endpoint!r})"
 
     def narrowed(self, permissions: Permissions) -> Narrowed:
         return Narrowed(self, permissions)
@@ -205,10 +195,8 @@ class McpSession:
         listed = allowed.by_word(call.function)
         if listed is None:
             words = ", ".join(f"{self._tool.namespace}.{tool.word}" for tool in allowed.tools) or "none"
-            message = (
-                f"{self._tool.namespace} has no function {call.function[:80]!r}. Its functions are: {words}."
-            )
-            raise McpFailure(message, lost=False)
+            mistake = f"{self._tool.namespace} has no function {call.function[:80]!r}."
+            raise McpFailure(f"{mistake} Its functions are: {words}.", lost=False)
         return listed
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:

@@ -1,9 +1,9 @@
 """One connection to an MCP server, opened and closed in a task of its own.
 
-Takes a dialler and requests. Returns answers, or raises `McpFailure`. The transports of the `mcp` package
+Takes a dialler and requests; returns answers, or raises `McpFailure`. The transports of the `mcp` package
 hold cancel scopes that must be left in the task that entered them, but calls come from many tasks and are
-cancelled there. So an owner task holds the connection, and cancelling a call cancels only its own request. A
-lost connection stays lost; its holder creates a new one. It must not know the names of tools, or the model.
+cancelled there. So an owner task holds the connection. A lost connection stays lost. It must not know the
+names of tools, or the model.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class McpConnection:
                 await asyncio.wait({owner}, timeout=_LEAVE_SECONDS)
 
     async def _answer(self, send: Callable[[Client], Awaitable[_T]]) -> _T:
-        """Waits for the answer or for the connection's end, whichever comes first."""
         client, owner = await self._client()
         work = asyncio.ensure_future(send(client))
         try:
@@ -160,9 +159,8 @@ class McpConnection:
         if self._lost is None:
             self._lost = failure
             # A server may forget a session at any time; the next call opens another.
-            _log.log(
-                logging.INFO if failure.gone else logging.WARNING, "An MCP connection ended: %s", failure
-            )
+            level = logging.INFO if failure.gone else logging.WARNING
+            _log.log(level, "An MCP connection ended: %s", failure)
         self._stop.set()
 
     def _end(self) -> McpFailure:

@@ -1,9 +1,8 @@
 """Where an MCP server is, and the credentials for it.
 
-Takes what a request or the operator wrote. Returns values that can be passed around and printed without
-revealing a secret: no repr contains a header's value, a token or a URL. It must not know the protocol, nor
-import MCP's packages: every request with a tool of type `mcp` passes here, on the event loop, and their first
-import takes more than a second.
+Takes what a request or the operator wrote. Returns values whose repr reveals no header's value, token or URL.
+It must not know the protocol, nor import MCP's packages: every request with a tool of type `mcp` passes here,
+on the event loop, and their first import takes more than a second.
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ class Credentials:
     __slots__ = ("_headers", "_secrets")
 
     def __init__(self, headers: Mapping[str, str] | None = None, authorization: str | None = None) -> None:
-        self._headers = {
-            name: checked_value(checked_name(name), value) for name, value in (headers or {}).items()
-        }
+        pairs = (headers or {}).items()
+        self._headers = {name: checked_value(checked_name(name), value) for name, value in pairs}
         if authorization is not None:
             token = checked_value("authorization", authorization.strip(), param="authorization")
             self._headers = {n: v for n, v in self._headers.items() if n.lower() != "authorization"}
@@ -100,9 +98,8 @@ def http_endpoint(
     except (ValueError, httpx2.InvalidURL) as error:
         raise McpSettingsError("The URL of the MCP server is not a URL.", param=param) from error
     if parts.scheme not in ("http", "https") or not read.host or port == 0:
-        raise McpSettingsError(
-            "The URL of an MCP server must start with http:// or https:// and a host.", param=param
-        )
+        form = "http:// or https:// and a host"
+        raise McpSettingsError(f"The URL of an MCP server must start with {form}.", param=param)
     if len(url) > _URL_CHARS or " " in url or "\\" in url or not url.isprintable():
         raise McpSettingsError("The URL of the MCP server is too long or has odd characters.", param=param)
     user, at, host = parts.netloc.rpartition("@")
@@ -112,10 +109,7 @@ def http_endpoint(
 
 
 def public_form(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A request's tool without its secrets, as it may be stored and echoed.
-
-    They include the `user:password@` of a URL.
-    """
+    """A request's tool as it may be stored and echoed: without secrets, also those of its URL."""
     shown = {name: value for name, value in tool.items() if name not in SECRET_FIELDS}
     url = shown.get("server_url")
     if isinstance(url, str):
@@ -136,9 +130,8 @@ def checked_name(name: object) -> str:
 
 def checked_value(name: str, value: object, *, param: str = "headers") -> str:
     if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-        raise McpSettingsError(
-            f"The value of the header {name!r} is not text that a header can hold.", param=param
-        )
+        message = f"The value of the header {name!r} is not text that a header can hold."
+        raise McpSettingsError(message, param=param)
     return value
 
 

@@ -1,10 +1,9 @@
 """The browser, python or container of another MCP server in place of this project's: `--tool-server URL`.
 
-Takes the server's address. Returns Tools whose declarations have the namespaces that the model knows, built
-from the server's listing: `search`, `open` and `find` are the browser, a tool `python` is python, and
-everything else of a server named `container` (or with an `exec`) is the container. Calls are forwarded over
-one connection for each conversation; `details["images"]` holds images. It must not know this project's own
-browser and python.
+Returns Tools with the namespaces that the model knows, built from the server's listing: `search`, `open` and
+`find` are the browser, a tool `python` is python, and everything else of a server named `container` (or with
+an `exec`) is the container. Each conversation has a connection. It must not know this project's own browser
+and python.
 """
 
 from __future__ import annotations
@@ -32,9 +31,6 @@ class ExternalTool:
         self._server = server
         self.declaration = declaration
         self._words = words  # the model's function → the word of the server's tool
-
-    def __repr__(self) -> str:
-        return f"ExternalTool({self.declaration.namespace!r}, {self._server!r})"
 
     def open(self) -> Session:
         return _ExternalSession(self._server.open(), self._words)

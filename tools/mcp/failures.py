@@ -1,8 +1,8 @@
 """Failures of MCP servers as sentences that a model and a person can read.
 
-Takes exceptions of the `mcp` package, of its HTTP client and of the address check. Returns an `McpFailure`.
-It never contains foreign texts that may repeat a request (a URL with a token in its query, headers). It does
-contain a server's own error message, after the caller has redacted its secrets.
+Takes exceptions of the `mcp` package, of its HTTP client and of the address check. An `McpFailure` never
+contains foreign texts that may repeat a request (a URL's query, headers), but may contain the server's own
+error message, from which the caller removes secrets.
 """
 
 from __future__ import annotations
@@ -92,11 +92,7 @@ def _protocol_error(error: MCPError, server: str, status: int | None) -> McpFail
         return McpFailure(f"{server} closed the connection before it answered.", lost=True)
     if _forgot_the_session(error, status):
         return McpFailure(f"{server} ended the session.", lost=True, gone=True)
-    if (
-        status is not None
-        and status >= 400
-        and error.message in ("Not Found", "Server returned an error response")
-    ):
+    if (status or 0) >= 400 and error.message in ("Not Found", "Server returned an error response"):
         return McpFailure(f"{server} answered with status {status}.", lost=True)
     if error.message.startswith(_NOT_MCP):
         return McpFailure(f"{server} {_NO_PROTOCOL}", lost=True)

@@ -1,7 +1,5 @@
-"""HTTP for MCP with checked addresses and limited bodies.
-
-Takes requests of the `mcp` package's transports and returns their responses. Every request and every redirect
-connects to exactly the addresses that were checked. It must not know MCP's messages.
+"""HTTP for MCP: every request and every redirect connects to exactly the addresses that were checked, and
+bodies are limited. It must not know MCP's messages.
 """
 
 from __future__ import annotations
@@ -24,10 +22,7 @@ class AnswerTooLarge(Exception):
 
 
 class PinnedTransport(httpx2.AsyncBaseTransport):
-    """Resolves and checks a host, then connects to the checked address.
-
-    The Host header and the TLS handshake still use the name, so certificates are verified against it.
-    """
+    """Connects to a host's checked address; the Host header and the TLS handshake use its name."""
 
     def __init__(self, *, allow_private: bool, resolver: Resolver = system_resolver) -> None:
         self._allow_private = allow_private
@@ -41,9 +36,8 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         if url.scheme not in ("http", "https"):
             raise httpx2.UnsupportedProtocol("Only http and https are supported for MCP servers.")
         port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = await resolve_allowed(
-            url.host, port, resolver=self._resolver, allow_private=self._allow_private
-        )
+        resolver, private = self._resolver, self._allow_private
+        addresses = await resolve_allowed(url.host, port, resolver=resolver, allow_private=private)
         response = await self._first_that_answers(request, addresses[:_ADDRESSES_TRIED])
         self.last_status = response.status_code
         if request.method == "POST" and response.status_code >= 400:
@@ -88,11 +82,7 @@ class _Capped(httpx2.AsyncByteStream):
 def http_client(
     transport: PinnedTransport, headers: dict[str, str], read_seconds: float
 ) -> httpx2.AsyncClient:
-    """A client for one server. It uses no proxy and no netrc from the environment.
-
-    It requests and accepts only uncompressed bodies, so that the limit on bytes holds for the decoded body
-    too.
-    """
+    """A client without the environment's proxies. The limit on bytes is for uncompressed bodies."""
     return httpx2.AsyncClient(
         transport=transport,
         headers={"Accept-Encoding": "identity", **headers},

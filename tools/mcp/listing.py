@@ -1,8 +1,7 @@
 """The listing of an MCP server, prepared for declaration to the model.
 
 Takes the pages of `tools/list`. Returns an `McpListing`, in the server's order, with a recipient-safe word
-for each tool. It has limits, because a server may list anything. It must know permissions only through their
-methods.
+for each tool, within limits. It must know permissions only through their methods.
 """
 
 from __future__ import annotations
@@ -66,14 +65,9 @@ class McpListing:
                 case _:
                     return value
 
+        shown = ("description", "input_schema", "annotations")
         tools = tuple(
-            replace(
-                tool,
-                description=clean(tool.description),
-                input_schema=clean(tool.input_schema),
-                annotations=clean(tool.annotations),
-            )
-            for tool in self.tools
+            replace(tool, **{name: clean(getattr(tool, name)) for name in shown}) for tool in self.tools
         )
         return replace(self, tools=tools, instructions=clean(self.instructions))
 

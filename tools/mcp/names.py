@@ -1,8 +1,4 @@
-"""Recipient-safe words for names that MCP servers and clients choose.
-
-Takes any names. Returns words (letters, digits, `_` and `-`; no dot, which separates the label from the
-tool). Pure; it must not know connections.
-"""
+"""Recipient-safe words (letters, digits, `_` and `-`) for names that MCP servers and clients choose. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """MCP servers that the operator configures: `--mcp name=URL` and `--mcp name="command arguments"`.
 
-Takes the text of a flag. Returns a label and the server's endpoint, or an error that shows how to write the
-flag. The operator's servers are trusted: their addresses are not checked. This module starts and connects
-nothing.
+Returns a label and the server's endpoint, or an error that shows how to write the flag. The operator's
+servers are trusted: their addresses are not checked. It starts and connects nothing.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ def parse_mcp_flag(text: str) -> OperatorServer:
             param="--mcp",
         )
     if label.lower() in RESERVED_NAMESPACES:
-        raise McpSettingsError(
-            f"The name {label!r} means something else to the model. Choose another.", param="--mcp"
-        )
+        message = f"The name {label!r} means something else to the model. Choose another."
+        raise McpSettingsError(message, param="--mcp")
     if not target:
         raise McpSettingsError(f"The MCP server {label!r} has neither URL nor command. {_HOW}", param="--mcp")
     if "://" in target.split()[0]:
@@ -72,7 +70,6 @@ def _stdio(label: str, command: str) -> StdioEndpoint:
         message = f"The command of the MCP server {label!r} cannot be split into words: {error}."
         raise McpSettingsError(message, param="--mcp") from error
     if not words or shutil.which(words[0]) is None:
-        raise McpSettingsError(
-            f"The command of the MCP server {label!r} was not found. {_HOW}", param="--mcp"
-        )
+        message = f"The command of the MCP server {label!r} was not found. {_HOW}"
+        raise McpSettingsError(message, param="--mcp")
     return StdioEndpoint(words[0], tuple(words[1:]))

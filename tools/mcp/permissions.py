@@ -1,8 +1,7 @@
 """Which of a server's tools a request may call, and which calls a person must approve.
 
-Takes `allowed_tools` and `require_approval` as the Responses API writes them. Decides by a tool's name and
-its annotations. Pure. A tool that the request does not mention needs approval: the careful reading is the
-default.
+Takes `allowed_tools` and `require_approval` as the Responses API writes them; decides by a tool's name and
+its annotations. Pure. A tool that the request does not mention needs approval.
 """
 
 from __future__ import annotations
@@ -77,10 +76,8 @@ def _approval(value: object) -> Approval:
                 _filter(value.get("never"), "require_approval.never"),
             )
         case _:
-            message = (
-                "require_approval must be 'always', 'never', or an object with tool filters of these names."
-            )
-            raise McpSettingsError(message, param="require_approval")
+            form = "'always', 'never', or an object with tool filters of these names"
+            raise McpSettingsError(f"require_approval must be {form}.", param="require_approval")
 
 
 def _filter(value: object, param: str) -> ToolFilter:

@@ -1,9 +1,8 @@
 """Reads a request's tool of type `mcp`.
 
-Takes the tool as the client wrote it, and the operator's servers by label. Returns an `McpTool` of the
-request's own if it names a `server_url`, otherwise a narrowed view of the operator's server with that label.
-Wrong settings raise an `McpSettingsError` whose `param` is the field within the tool. The caller must not
-store the original object, but may store and echo its public form (see endpoints.py).
+Returns an `McpTool` of the request's own if it names a `server_url`, otherwise a narrowed view of the
+operator's server with that label. Wrong settings raise an `McpSettingsError` whose `param` is the field
+within the tool. The caller may store and echo only the tool's public form (see endpoints.py).
 """
 
 from __future__ import annotations
@@ -59,15 +58,11 @@ def _operators_server(label: str, operators: Mapping[str, McpTool], tool: Mappin
     server = operators.get(label)
     if server is None:
         known = ", ".join(sorted(operators)) or "none"
-        message = (
-            f"The MCP tool {label!r} has no server_url, and no such server is configured here ({known})."
-        )
-        raise McpSettingsError(message, param="server_url")
-    secrets = [name for name in SECRET_FIELDS if tool.get(name)]
-    if secrets:
-        message = (
-            f"The MCP server {label!r} is the operator's: {' and '.join(secrets)} cannot be given to it."
-        )
+        wrong = f"The MCP tool {label!r} has no server_url, and no such server is configured here ({known})."
+        raise McpSettingsError(wrong, param="server_url")
+    if secrets := [name for name in SECRET_FIELDS if tool.get(name)]:
+        words = " and ".join(secrets)
+        message = f"The MCP server {label!r} is the operator's: {words} cannot be given to it."
         raise McpSettingsError(message, param=secrets[0])
     return server
 

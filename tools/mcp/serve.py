@@ -1,9 +1,8 @@
 """Serves one of this project's tools over MCP: `gpt-oss-server mcp browser|python`.
 
-Takes a Tool. Runs an MCP server with one tool for each of its functions (one with a `code` argument for a
-tool that is called by its bare name), and one session of the tool for each session of MCP. Text is returned
-as text, images as images: those in `details["images"]` (`mime_type`, `data`) and in `details["outputs"]`
-(`url`, a data URL). It must not know any particular tool.
+An MCP server has one tool for each function (one with a `code` argument for a tool that is called by its bare
+name), and each session of MCP is a session of the tool. Images stay images: those in `details["images"]`
+(`mime_type`, `data`) and in `details["outputs"]` (`url`, a data URL). It must not know any particular tool.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tools.sessions import SessionLimits
-from tools.tool import Declaration, Tool, ToolOutput
+from tools.tool import Declaration, Function, Tool, ToolOutput
 from tools.toolbox import Offer, Toolbox
 
 _log = logging.getLogger(__name__)
@@ -100,10 +99,9 @@ class ServedTool:
 
 
 class HandshakeOnly:
-    """Admits only the protocol versions that have sessions, as a tool has state.
+    """Admits only the protocol versions that have sessions, as a tool has state. Reports their ends.
 
-    A version without sessions gets a refusal that lists the versions with them, so that clients fall back.
-    Each ended session is reported to a callback.
+    A version without them gets a refusal that lists the versions with them, so that clients fall back.
     """
 
     def __init__(self, app: ASGIApp, on_session_end: Callable[[str], None]) -> None:
@@ -141,18 +139,15 @@ def _conversation(context: ServerRequestContext[Any]) -> str:
 
 
 def _declared(declaration: Declaration) -> list[McpDeclaration]:
-    if not declaration.functions:
-        bare = McpDeclaration(
-            name=declaration.namespace, description=declaration.description, input_schema=dict(_CODE)
-        )
-        return [bare]
+    bare = Function(declaration.namespace, declaration.description, _CODE)
+    nothing = {"type": "object", "properties": {}}
     return [
         McpDeclaration(
             name=function.name,
             description=function.description,
-            input_schema=dict(function.parameters or {"type": "object", "properties": {}}),
+            input_schema=dict(function.parameters or nothing),
         )
-        for function in declaration.functions
+        for function in declaration.functions or (bare,)
     ]
 
 
@@ -214,9 +209,8 @@ async def _http(tool: Tool, host: str, port: int, listener: socket.socket | None
         _log.warning("Anyone who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
     served = ServedTool(tool)
     # Of uvicorn's two protocols, h11 keeps the body of a request that offers HTTP/2, as Java's client does.
-    config = uvicorn.Config(
-        served.app(host), http="h11", host=host, port=port, log_level="info", log_config=None
-    )
+    options: dict[str, Any] = {"http": "h11", "log_level": "info", "log_config": None}
+    config = uvicorn.Config(served.app(host), host=host, port=port, **options)
     try:
         await uvicorn.Server(config).serve([listener] if listener is not None else None)
     finally:

@@ -1,9 +1,8 @@
 """MCP over the standard input and output of an operator's command.
 
-Takes a command. Returns the two streams of messages that a client of the `mcp` package uses. The package's
-own transport starts the process in the event loop's thread, which blocks until the new process has become its
-program; here a thread starts it. It ends as the protocol prescribes: its input is closed, and if it does not
-exit by itself, it is killed with everything that it started.
+Returns the two streams of messages that a client of the `mcp` package uses. The package's own transport
+starts the process in the event loop's thread, which blocks meanwhile; here a thread starts it. At its end its
+input is closed, and if it does not exit by itself, it is killed with everything that it started.
 """
 
 from __future__ import annotations
@@ -110,8 +109,7 @@ async def _take(reader: asyncio.StreamReader, incoming: MemoryObjectSendStream[I
             async for line in _lines(reader):
                 await incoming.send(_message(line))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # The session has ended. A server that still writes must not block on a full pipe before it can
-            # exit.
+            # The session has ended. A server that still writes must not block before it can exit.
             while await reader.read(_CHUNK):
                 pass
 
@@ -126,9 +124,8 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
             del buffer[: end + 1]
             searched = 0
         if len(buffer) > _MOST_BYTES:
-            _log.error(
-                "An MCP server wrote a message of more than %d bytes; its connection is closed.", _MOST_BYTES
-            )
+            message = "An MCP server wrote a message of more than %d bytes; its connection is closed."
+            _log.error(message, _MOST_BYTES)
             return
 
 

@@ -1,8 +1,8 @@
 """How to reach an MCP server: over which transport, and with which version of the protocol.
 
 Takes an endpoint and credentials. Returns a connected client of the `mcp` package, entered on the caller's
-exit stack. It tries Streamable HTTP first, and HTTP+SSE if a server refuses that (the other attempt round for
-a URL that ends in /sse). It must not know tools or calls.
+exit stack. It tries Streamable HTTP first, then HTTP+SSE (the other way round for a URL that ends in /sse).
+It must not know tools or calls.
 """
 
 from __future__ import annotations
@@ -29,13 +29,10 @@ from tools.mcp.stdio import stdio_streams
 # At lower levels these loggers show whole messages, URLs with their queries, and sessions: confidential data
 # of clients and servers; and the package's own logs each server that does not keep to the protocol with a
 # traceback, which `connection` reports in a sentence. To read it, set their levels by name.
-for _verbose, _level in (
-    ("mcp.client", logging.CRITICAL),
-    ("httpx2", logging.WARNING),
-    ("httpcore2", logging.WARNING),
-):
-    if logging.getLogger(_verbose).level == logging.NOTSET:
-        logging.getLogger(_verbose).setLevel(_level)
+_LEVELS = {"mcp.client": logging.CRITICAL, "httpx2": logging.WARNING, "httpcore2": logging.WARNING}
+for _verbose in map(logging.getLogger, _LEVELS):
+    if _verbose.level == logging.NOTSET:
+        _verbose.setLevel(_LEVELS[_verbose.name])
 
 _SILENCE_SECONDS = 900.0  # the longest silence of an event stream, unless a call may last longer
 _EVENT_BYTES = 16_000_000
@@ -105,9 +102,8 @@ class Dialler:
         if isinstance(self.endpoint, StdioEndpoint):
             return await self._entered(stack, stdio_streams(self.endpoint), mode)
         if kind == "sse":
-            streams = sse_client(
-                self.endpoint.url, sse_read_timeout=self._silence, httpx_client_factory=self._http
-            )
+            url, silence = self.endpoint.url, self._silence
+            streams = sse_client(url, sse_read_timeout=silence, httpx_client_factory=self._http)
             return await self._entered(stack, streams, mode)
         http = await stack.enter_async_context(self._http())
         over_http = streamable_http_client(
@@ -131,15 +127,12 @@ class Dialler:
     ) -> httpx2.AsyncClient:
         """The factory that `sse_client` calls; this method decides everything that it would choose."""
         trusted = isinstance(self.endpoint, HttpEndpoint) and self.endpoint.trusted
-        self._pinned = PinnedTransport(
-            allow_private=trusted or self.reach.allow_private, resolver=self.reach.resolver
-        )
+        private = trusted or self.reach.allow_private
+        self._pinned = PinnedTransport(allow_private=private, resolver=self.reach.resolver)
         return http_client(self._pinned, self.credentials.for_sending(), self._silence)
 
 
 async def _as_it_came(name: str, result: CallToolResult) -> None:
-    """Replaces the package's check, which fetches the list again and drops a result that violates its schema.
-
-    The call has been made in any case, and the model reads the result as text, so the result must not be
-    lost.
+    """Replaces the package's check, which fetches the list again and drops a result that violates its schema:
+    the call has been made in any case, and the model reads the result as text.
     """

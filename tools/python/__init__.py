@@ -11,13 +11,5 @@ from tools.python.session import PythonSession
 from tools.python.shared import NoMemoryLeft
 from tools.python.tool import PythonTool
 
-__all__ = [
-    "FileInfo",
-    "FileRefused",
-    "NoMemoryLeft",
-    "PythonSession",
-    "PythonTool",
-    "Sandbox",
-    "SandboxLimits",
-    "choose_sandbox",
-]
+__all__ = ["FileInfo", "FileRefused", "NoMemoryLeft", "PythonSession", "PythonTool"]
+__all__ += ["Sandbox", "SandboxLimits", "choose_sandbox"]

@@ -1,12 +1,9 @@
-"""A channel to a kernel: messages of several frames over a unix socket, in ZeroMQ's protocol.
+"""A channel to a kernel: messages of several frames over a unix socket, in ZMTP 3.0 (rfc.zeromq.org/spec/23).
 
 Takes the path of a socket and frames. Returns whole messages, or raises `ChannelEnded`. ZeroMQ's own library
-limits single frames but not their number, so one message of a hostile kernel could fill this process's
-memory; it reconnects, and it aborts the process in some cases. Here a message's size is known, and refused,
-before it is read, and a channel connects once: code in the box can replace the socket's file by a link to one
-of the host's sockets, which a second connection would follow.
-
-The protocol is ZMTP 3.0 (rfc.zeromq.org/spec/23) without authentication.
+limits single frames but not their number, reconnects, and aborts the process in some cases. Here a message's
+size is refused before it is read, and a channel connects once: code in the box can replace the socket's file
+by a link to one of the host's sockets, which a second connection would follow.
 """
 
 from __future__ import annotations
@@ -119,9 +116,7 @@ async def connect(path: Path, kind: Kind) -> Channel:
 
 def _ready(kind: Kind) -> bytes:
     properties = ((b"Socket-Type", kind.encode()), (b"Identity", b""))
-    written = [
-        bytes([len(name)]) + name + struct.pack(">I", len(value)) + value for name, value in properties
-    ]
+    written = [bytes([len(name)]) + name + struct.pack(">I", len(text)) + text for name, text in properties]
     return b"\x05READY" + b"".join(written)
 
 

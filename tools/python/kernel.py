@@ -1,9 +1,8 @@
 """One running kernel for its session: runs source, interrupts it, and ends.
 
-Takes a box whose kernel listens, and source. Feeds the messages of each cell into its `Outputs`, and returns
-how the cell ended. All channels are limited: a message that is too large ends its channel, unread messages
-wait in the box, and a flood gets a fifth of the event loop's time at most, less once its output is cut
-anyway, so that a kernel can exhaust neither memory nor the event loop.
+Feeds the messages of each cell into its `Outputs`, and returns how the cell ended. A kernel can exhaust
+neither memory nor the event loop: a message that is too large ends its channel, unread messages wait in the
+box, and a flood gets a fifth of the event loop's time at most, less once its output is cut anyway.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ class Ended(Enum):
 
 
 class _Cell:
-    """A running request."""
-
     def __init__(self, message_id: str, outputs: Outputs) -> None:
         self.id = message_id
         self.outputs = outputs
@@ -67,11 +64,7 @@ class Kernel:
 
     async def connect(self) -> None:
         """Connects each channel once, before any code has run. Raises ChannelEnded."""
-        for name, kind in (
-            ("iopub", Kind.OUTPUTS),
-            ("shell", Kind.REQUESTS),
-            ("control", Kind.REQUESTS),
-        ):
+        for name, kind in (("iopub", Kind.OUTPUTS), ("shell", Kind.REQUESTS), ("control", Kind.REQUESTS)):
             path = self._connection.path(self.box.sockets, name)
             self._channels[name] = await connect(path, kind)
         # Answers on the control channel are read too, as they would fill it up.
@@ -96,14 +89,8 @@ class Kernel:
         self.box.use(True)
         cell = _Cell(secrets.token_hex(16), outputs)
         self._cell = cell
-        content = {
-            "code": source,
-            "silent": False,
-            "store_history": True,
-            "user_expressions": {},
-            "allow_stdin": False,
-            "stop_on_error": False,
-        }
+        options = {"silent": False, "store_history": True, "allow_stdin": False, "stop_on_error": False}
+        content = {"code": source, "user_expressions": {}, **options}
         self._send("shell", "execute_request", cell.id, content)
         return await self._wait_for_end(cell)
 
@@ -141,8 +128,7 @@ class Kernel:
             async with asyncio.timeout(IDLE_GRACE):
                 ended = Ended.DONE if await self._first(cell.idle.wait()) else Ended.DEAD
         except TimeoutError:
-            # Some messages of a flood are dropped, perhaps the last one too; the channel itself still works
-            # then.
+            # Some messages of a flood are dropped, perhaps the last one too, from a channel that works.
             self._doubtful = True
             self._doubtful = not await self.greet()
             ended = Ended.LOST if self._doubtful else Ended.DONE

@@ -1,7 +1,5 @@
-"""The outputs of a cell, limited while they stream in, in two forms.
-
-Takes a kernel's messages for one cell. Returns `text` for the model (logs, with `[image]` for an image) and
-`outputs` for the API's item. It never holds more than `CellOutputLimits` allows. It must not know kernels.
+"""The outputs of a cell, limited while they stream in: `text` for the model (logs, with `[image]` for an
+image), and entries for the API's item. It never holds more than `CellOutputLimits` allows.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ class CellOutputLimits:
 
 
 class Outputs:
-    """The outputs of one cell, in order."""
-
     def __init__(self, limits: CellOutputLimits) -> None:
         self._limits = limits
         self._head: list[dict[str, str]] = []  # the API's entries, up to half of the characters
@@ -48,7 +44,6 @@ class Outputs:
         return self._cut > 0
 
     def feed(self, message: Received) -> None:
-        """Adds one message of the cell."""
         cut = message.metadata.get("cut")
         if type(cut) is int and 0 < cut < 2**40:
             self._cut += cut
@@ -63,7 +58,6 @@ class Outputs:
                 return  # status, execute_input, clear_output, comm_*: nothing to show
 
     def add_text(self, text: str) -> None:
-        """Adds text to the logs."""
         text = clean(self._without_middle(text))
         if self._head_room > 0:
             first, text = text[: self._head_room], text[self._head_room :]

@@ -1,12 +1,12 @@
 """One conversation's Python: a kernel, started when needed, and its files.
 
-Takes calls as the model wrote them, and file names. Returns `ToolOutput`s, whose `details` are `{"outputs":
-[{"type": "logs", "logs": …} | {"type": "image", "url": "data:image/png;base64,…"}, …]}` in order of arrival.
-`text` is the same for the model, with `[image]` for an image. `failed` is True if the call did not run to its
-end (time-out, dead kernel, no sandbox); an exception in the code is an ordinary result.
+Returns `ToolOutput`s whose `details` are `{"outputs": [{"type": "logs", "logs": …} | {"type": "image", "url":
+"data:image/png;base64,…"}, …]}` in order of arrival, and whose `text` is the same for the model. `failed` is
+True if the call did not run to its end (time-out, dead kernel, no sandbox); an exception in the code is an
+ordinary result.
 
-The kernel starts at the first call and is kept. When it ends (given up for others, dead, killed), its
-variables are lost, and the next output reports that; the files in /mnt/data stay until the session closes.
+The kernel starts at the first call. When it ends (given up for others, dead, killed), its variables are lost,
+and the next output reports that; the files in /mnt/data stay until the session closes.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ class SharedParts:
 
 
 class PythonSession:
-    """Implements `tools.tool.Session`."""
-
     def __init__(self, shared: SharedParts, forget: Callable[[PythonSession], None]) -> None:
         self._shared = shared
         self._forget = forget
@@ -91,9 +89,8 @@ class PythonSession:
     async def run(self, call: ToolCall) -> ToolOutput:
         """Runs source. Cancelling it stops the code: first by an interrupt, then by killing the kernel."""
         if call.function:
-            return _failed(
-                f"The python tool has no function {call.function!r}. Send the source itself to `python`."
-            )
+            wrong = f"The python tool has no function {call.function!r}."
+            return _failed(f"{wrong} Send the source itself to `python`.")
         self.owner = self._shared.memory.owner(call.client)
         async with self._turn:
             try:
@@ -106,7 +103,6 @@ class PythonSession:
                 self._shared.slots.rest()
 
     async def files(self) -> list[FileInfo]:
-        """The files in /mnt/data."""
         folder = self._folder()
         if folder is None:
             return []
@@ -191,7 +187,6 @@ class PythonSession:
         return _output(outputs, failed=True)
 
     async def _overdue(self, kernel: Kernel, outputs: Outputs) -> None:
-        """Stops the code and reports the time-out."""
         limit = f"{self._shared.timeout:g} seconds"
         if await kernel.stop(self._shared.grace):
             outputs.note(f"[Timed out: the code was interrupted after {limit}. Variables are kept.]")
@@ -204,7 +199,6 @@ class PythonSession:
         )
 
     async def _died(self, kernel: Kernel, ended: Ended, outputs: Outputs) -> None:
-        """Reports a kernel that ended during a call."""
         await self._end_kernel(None)
         why = kernel.box.verdict
         if why is None and ended is Ended.LOST:

@@ -1,10 +1,9 @@
 """Bounds what sessions hold together: the number of their kernels, and the memory of kernels and files.
 
-Takes sessions that need a kernel or room for a file. Ends idle kernels, the longest unused first, until there
-is room. `Slots` lets a session wait while all kernels are busy; `SharedMemory` raises `NoMemoryLeft`. All
-sessions have a limit of memory together, and those of one owner may have one of their own. Such an owner's
-kernels are also checked while they run, by the watchdog's figures: if they grow beyond the limit, idle ones
-end, then the one that holds the most. The watchdog bounds each box on its own.
+Ends idle kernels, the longest unused first, until there is room. `Slots` lets a session wait while all
+kernels are busy; `SharedMemory` raises `NoMemoryLeft`. An owner's sessions may have a limit of their own;
+such kernels are also checked while they run, by the watchdog's figures: idle ones end first, then the one
+that holds the most.
 """
 
 from __future__ import annotations
@@ -33,43 +32,26 @@ class NoMemoryLeft(FileRefused):
 
 
 class Holder(Protocol):
-    """A session."""
+    owner: str
 
     @property
-    def owner(self) -> str:
-        """Whose session it is."""
-        ...
+    def held(self) -> int: ...  # bytes of memory
 
     @property
-    def held(self) -> int:
-        """The bytes of memory that it holds."""
-        ...
+    def alive(self) -> bool: ...  # whether it has a kernel
 
     @property
-    def alive(self) -> bool:
-        """Whether it has a kernel."""
-        ...
-
-    @property
-    def retirable(self) -> bool:
-        """Whether it has a kernel that is idle."""
-        ...
+    def retirable(self) -> bool: ...  # whether its kernel is idle
 
     @property
     def last_used(self) -> float: ...
 
-    async def retire(self, reason: str) -> None:
-        """Ends its idle kernel, which releases its place and its memory."""
-        ...
+    async def retire(self, reason: str) -> None: ...  # ends its idle kernel
 
-    async def kill(self, reason: str) -> None:
-        """Ends its kernel even if code runs in it, and returns when its memory is free."""
-        ...
+    async def kill(self, reason: str) -> None: ...  # ends its kernel even if code runs, and frees its memory
 
 
 class Slots:
-    """Limits how many kernels may live at the same time."""
-
     def __init__(self, count: int) -> None:
         self._count = count
         self._holders: set[Holder] = set()
@@ -93,7 +75,6 @@ class Slots:
         self._changed.set()
 
     def rest(self) -> None:
-        """Announces that a holder is no longer busy."""
         self._changed.set()
 
 
@@ -157,9 +138,8 @@ class SharedMemory:
         while _held(sessions) + FOR_A_KERNEL * len(self._starting.intersection(sessions)) + need > limit:
             idle = _longest_unused(other for other in sessions if other is not session)
             if idle is None:
-                raise NoMemoryLeft(
-                    f"{full.format(limit // MIB)}; delete files or containers, or try again later"
-                )
+                full = full.format(limit // MIB)
+                raise NoMemoryLeft(f"{full}; delete files or containers, or try again later")
             await idle.retire(_NEEDED)
 
     async def _check_repeatedly(self) -> None:

@@ -1,9 +1,8 @@
 """Converts the arguments of a call to Python source, and repairs known slips.
 
-The declaration tells the model to send bare source. Sometimes it sends a JSON object with the source as its
-only value (`{"code": "…"}`), or puts a Markdown fence around everything. Both are unwrapped; anything else is
-source, unchanged, for Python itself to judge. A fence is never valid Python; an object with exactly such a
-key is valid Python, but a useless expression.
+The declaration asks for bare source. A JSON object with the source as its only value (`{"code": "…"}`), and a
+Markdown fence around everything, are unwrapped; anything else is source, unchanged, for Python itself to
+judge.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ _FENCE = re.compile(
 
 
 def read_source(arguments: str) -> str:
-    """The source that the arguments of a call mean."""
     return _without_fence(_out_of_json(arguments))
 
 

@@ -1,7 +1,6 @@
-"""The python tool, of which the server creates one.
+"""The python tool, of which the server creates one: its sessions run source in stateful kernels.
 
-Takes a sandbox and limits. Implements `Tool` (see tools/tool.py); its sessions run source in stateful
-kernels. The declaration is Harmony's own text for the tool, with this server's facts in its two blanks.
+The declaration is Harmony's own text for the tool, with this server's facts in its two blanks.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ _SOME_INTERNET = "Internet access for this session is UNKNOWN. Depends on the cl
 
 
 class PythonTool:
-    """Implements `tools.tool.Tool`."""
-
     def __init__(
         self,
         sandbox: Sandbox,
@@ -53,7 +50,6 @@ class PythonTool:
         return session
 
     async def close(self) -> None:
-        """Closes every session, then what they share."""
         await asyncio.gather(*(session.close() for session in list(self._sessions)))
         await self._shared.memory.close()
         await self._shared.sandbox.close()

@@ -1,8 +1,7 @@
 """Jupyter's messages as frames: what this process sends to a kernel and reads from it.
 
-Takes message types and content, or frames from a kernel. Returns frames, or a `Received`, or None if the
-frames hold no message. A kernel runs hostile code, so nothing about a received frame is trusted: not its
-shape, its types, or its signature (code in the box has the key). It must not know sockets.
+A kernel runs hostile code, so nothing about a received frame is trusted: not its shape, its types, or its
+signature (code in the box has the key). It must not know sockets.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class Received:
 
 
 def request(key: str, kind: str, message_id: str, session: str, content: Mapping[str, Any]) -> list[bytes]:
-    """The signed frames of a request."""
     header = {
         "msg_id": message_id,
         "msg_type": kind,
@@ -47,7 +45,6 @@ def request(key: str, kind: str, message_id: str, session: str, content: Mapping
 
 
 def received(frames: Sequence[bytes]) -> Received | None:
-    """The message in the frames; None if there is none."""
     try:
         start = list(frames).index(_DELIMITER)
         *headers, last = frames[start + 2 : start + 6]

@@ -104,15 +104,9 @@ class Conversation:
         return f"There is no function {name!r} here. Answer without it."
 
     def _request(self, items: list[Item]) -> Item:
-        body: Item = {
-            "input": items,
-            "reasoning": {"effort": self.effort},
-            "tools": self.tools,
-            "include": ["code_interpreter_call.outputs"],
-            "metadata": {"__debug": "1"},  # for /raw and /tokens
-            "stream": True,
-            "store": True,
-        }
+        body: Item = {"input": items, "reasoning": {"effort": self.effort}, "tools": self.tools}
+        body |= {"stream": True, "store": True, "include": ["code_interpreter_call.outputs"]}
+        body["metadata"] = {"__debug": "1"}  # for /raw and /tokens
         if self._instructions:
             body["instructions"] = self._instructions
         if self._previous:

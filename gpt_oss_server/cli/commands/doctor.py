@@ -65,21 +65,15 @@ def _checks(settings: Settings) -> dict[str, Check]:
     from gpt_oss_server.cli.doctor import machine, surroundings
 
     levels = {"auto": _SANDBOXES, "off": ()}.get(settings.python, (settings.python,))
+    here = (machine.python, machine.torch, machine.gpu, machine.triton, machine.model, machine.model_cache)
+    around = (surroundings.store, surroundings.keys, surroundings.tls, surroundings.port)
     return {
-        "python": machine.python,
-        "torch": machine.torch,
-        "gpu": machine.gpu,
-        "triton": machine.triton,
-        "model": machine.model,
-        "model cache": machine.model_cache,
+        **{check.__name__.replace("_", " "): check for check in here},
         "network": surroundings.network,
         **{f"python in {level}": surroundings.sandbox(level) for level in levels},
         "browser": surroundings.browser,
         **({"mcp": surroundings.mcp} if settings.mcp else {}),
-        "store": surroundings.store,
-        "keys": surroundings.keys,
-        "tls": surroundings.tls,
-        "port": surroundings.port,
+        **{check.__name__: check for check in around},
     }
 
 

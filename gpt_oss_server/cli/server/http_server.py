@@ -1,8 +1,7 @@
 """The HTTP server around the app: the socket, the greeting, and the ways to stop.
 
-Takes what makes the app, and the settings, and serves until a signal arrives: first `/health` alone, the app
-as soon as it exists. The first signal drains the server (`observe/health/drain`); a second one ends the
-process immediately, as does the first while the model loads. An unusable address is an error.
+It serves `/health` alone until the app exists. The first signal drains the server (`observe/health/drain`); a
+second one ends the process immediately, as does the first while the model loads.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ def serve_until_stopped(start: Start, listener: socket.socket, settings: Setting
     if server.app.failure is not None:
         raise server.app.failure
     if server.app.loading:
-        # Immediately: the loading thread cannot be interrupted, and may be inside a library that fails when
-        # the interpreter ends around it.
+        # The loading thread cannot be interrupted, and may fail when the interpreter ends around it.
         console.err("Stopped while the model was loading.")
         os._exit(128 + server.stopped_by)
     fields = {"exit_code": int(server.drain.code)}
@@ -216,13 +214,8 @@ class Server(uvicorn.Server):
             return
         model, settings = self._start.engine.info, self._settings
         if settings.log_format == "json":
-            fields = {
-                "version": __version__,
-                "model": model.name,
-                "context": model.context_length,
-                "store": kept_where(settings.store),
-                "url": self._url,
-            }
+            fields = {"version": __version__, "model": model.name, "context": model.context_length}
+            fields |= {"store": kept_where(settings.store), "url": self._url}
             _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})
         elif sys.stdout is not None:
             try:
@@ -232,8 +225,6 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.drain.has_begun:
-            # Immediately: an orderly end would wait for the very streams that the user no longer wants to
-            # wait for.
             self._notify("Stopped immediately.")
             os._exit(128 + sig)
         self.stopped_by, settings = sig, self._settings
@@ -270,9 +261,8 @@ def listen(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise CommandLineError(
-            f"Cannot find an address {host!r} to listen on: {error}. Choose another --host."
-        ) from error
+        problem = f"Cannot find an address {host!r} to listen on: {error}."
+        raise CommandLineError(f"{problem} Choose another --host.") from error
     listener = socket.socket(family, kind, protocol)
     if sys.platform != "win32":  # there the option would let two servers share a port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -289,9 +279,8 @@ def _port_problem(host: str, port: int, error: OSError) -> str:
         return f"Port {port} needs rights that this user lacks. Choose one above 1023 with --port."
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} on {host} is in use. Choose another with --port, or --port 0 for a free one."
-    return (
-        f"Cannot listen on {host}, port {port}: {error.strerror or error}. Choose another --host or --port."
-    )
+    problem = f"Cannot listen on {host}, port {port}: {error.strerror or error}."
+    return f"{problem} Choose another --host or --port."
 
 
 def http_url(host: str, port: int, scheme: str = "http") -> str:

@@ -1,7 +1,6 @@
 """The start of a server: its settings checked, its engine loaded, its application made.
 
-Takes settings. Returns the engine or the application, perhaps after minutes, or raises a sentence about
-settings that would otherwise fail at a request.
+Settings that would fail at a request raise a sentence here.
 """
 
 from __future__ import annotations
@@ -20,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class Start:
-    """The engine and the application of one process, once `app` has made them.
-
-    Work outside Python (loading torch's libraries, preparing grammars) runs on threads of its own, while
-    Python's imports continue here.
-    """
+    """The engine and the application of one process. Loading torch and grammars runs on threads meanwhile."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -80,10 +75,7 @@ def check_start(settings: Settings) -> None:
 
 
 def check_context(tokens: int | None, settings: Settings) -> None:
-    """Raises `CommandLineError` for a context in which not even the shortest conversation fits.
-
-    None is the model's own, which is known once the model is loaded.
-    """
+    """Raises `CommandLineError` for a context in which nothing fits; None: the model's, not known yet."""
     if tokens is None:
         return
     from gpt_oss_server.models.limits import least_context
@@ -100,10 +92,7 @@ def check_context(tokens: int | None, settings: Settings) -> None:
 
 
 def load_engine(settings: Settings, *, progress: bool | None = None) -> Engine:
-    """Loads the engine that the settings name, perhaps for minutes. Raises `InferenceError`.
-
-    With `progress` None a bar appears if stderr is a terminal.
-    """
+    """Perhaps for minutes; a terminal then shows a bar. Raises `InferenceError`."""
     import inference
 
     return inference.load(settings.model, options=settings, progress=progress)

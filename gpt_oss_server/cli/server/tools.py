@@ -1,8 +1,4 @@
-"""Single tools of a server, for the commands that check or serve one.
-
-Takes the name of a hosted tool and the settings, or an MCP server of the operator's. Returns what the server
-itself would make of it.
-"""
+"""Single tools of a server, for the commands that check or serve one: as the server itself makes them."""
 
 from __future__ import annotations
 
@@ -51,9 +47,8 @@ def check_tools(settings: Settings) -> None:
         try:
             asyncio.run(hosted_tool("python", settings))
         except ToolUnavailable as error:
-            raise CommandLineError(
-                f"--python {settings.python} cannot be used here. {error} Or start with --python off."
-            ) from error
+            problem = f"--python {settings.python} cannot be used here. {error}"
+            raise CommandLineError(f"{problem} Or start with --python off.") from error
     if settings.mcp:
         asyncio.run(_check_servers(settings))
 
@@ -76,6 +71,5 @@ async def _check_server(server: OperatorServer) -> None:
             raise CommandLineError(f"--mcp {server.label}: {error}") from error
         _log.warning("--mcp %s: %s Requests that need it will try again.", server.label, error)
     except TimeoutError:
-        _log.warning(
-            "--mcp %s: no answer in %g s. Requests that need it wait for it.", server.label, _SECONDS
-        )
+        problem = "--mcp %s: no answer in %g s. Requests that need it wait for it."
+        _log.warning(problem, server.label, _SECONDS)

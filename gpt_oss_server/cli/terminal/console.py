@@ -15,11 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-DIM = "2"
-BOLD = "1"
-RED = "31"
-GREEN = "32"
-CYAN = "36"
+DIM, BOLD, RED, GREEN, CYAN = "2", "1", "31", "32", "36"
 _LEAST_WIDTH = 20  # columns in which words still make lines
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

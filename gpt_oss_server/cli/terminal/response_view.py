@@ -1,7 +1,6 @@
-"""A response as a terminal shows it: takes stream events and writes text.
+"""A response as a terminal shows it. It must know nothing but the events of the Responses API.
 
-Reasoning and calls of hosted tools are dimmed, or, without colour, quoted with "| ". It must know nothing but
-the events of the Responses API.
+Reasoning and calls of hosted tools are dimmed, or, without colour, quoted with "| ".
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ class Terminal:
                 details = event["response"].get("incomplete_details") or {}
                 self.note(f"cut short: {details.get('message') or details.get('reason', 'unknown')}")
             case "response.failed":
-                self.note(
-                    f"failed: {(event['response'].get('error') or {}).get('message', 'no reason given')}"
-                )
+                error = event["response"].get("error") or {}
+                self.note(f"failed: {error.get('message', 'no reason given')}")
             case _:
                 pass  # the other events repeat what the deltas have shown
 
@@ -89,14 +87,10 @@ class Terminal:
         if not any(lines):
             return
         self.note(what)
-        more = len(lines) - _MOST_LINES
-        shown = [
-            line if len(line) <= _MOST_WIDTH else line[:_MOST_WIDTH] + "…" for line in lines[:_MOST_LINES]
-        ]
-        if more > 0:
-            shown.append(f"… and {more} more line{'s' if more > 1 else ''}")
-        for line in shown:
-            self.line(f"    {line}", DIM)
+        for line in lines[:_MOST_LINES]:
+            self.line(f"    {line if len(line) <= _MOST_WIDTH else line[:_MOST_WIDTH] + '…'}", DIM)
+        if (more := len(lines) - _MOST_LINES) > 0:
+            self.line(f"    … and {more} more line{'s' if more > 1 else ''}", DIM)
 
     def _reason(self, delta: str) -> None:
         if self.colour:

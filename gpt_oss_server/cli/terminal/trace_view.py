@@ -1,7 +1,6 @@
 """A trace as lines for a terminal: prompts, completions token by token, slips, tools, the library's reading.
 
-Takes the document of docs/traces.md, which may come from any machine, so no text in it reaches the terminal
-with control characters.
+It may come from any machine, so no text in it reaches the terminal with control characters.
 """
 
 from __future__ import annotations
@@ -80,9 +79,8 @@ class _View:
         for message in library["messages"]:
             yield "    " + self._message(message)
         if library["error"]:
-            yield self._styled(
-                f"    it stops at token {library['stopped_at']}: {visible(library['error'])}", RED
-            )
+            stop = f"    it stops at token {library['stopped_at']}: {visible(library['error'])}"
+            yield self._styled(stop, RED)
 
     def _message(self, message: dict[str, Any]) -> str:
         to = f" to={message['recipient']}" if message["recipient"] else ""
@@ -105,11 +103,9 @@ class _View:
         yield visible(self._join(tokens))
 
     def _join(self, tokens: list[int]) -> str:
-        return b"".join(self._bytes(token) for token in tokens).decode("utf-8", errors="replace")
-
-    def _bytes(self, token: int) -> bytes:
-        text = self._vocabulary.get(str(token), "\N{REPLACEMENT CHARACTER}")
-        return bytes(text) if isinstance(text, list) else str(text).encode()
+        texts = (self._vocabulary.get(str(token), "\N{REPLACEMENT CHARACTER}") for token in tokens)
+        pieces = (bytes(text) if isinstance(text, list) else str(text).encode() for text in texts)
+        return b"".join(pieces).decode("utf-8", errors="replace")
 
     def _shown(self, token: int) -> str:
         text = self._vocabulary.get(str(token))

@@ -17,20 +17,20 @@ _WHOLE = _bounds("0.01 0.05 0.1 0.3 0.5 0.8 1 1.5 2 2.5 5 10 15 20 30 40 50 60 1
 _TOKENS = tuple(step * 10.0**power for power in range(6) for step in (1, 2, 5))
 
 
-def _counter(name: str, help: str, *labels: str) -> Figure:
-    return Figure(name, "counter", help, labels)
+def _counter(name: str, help: str, labels: str = "") -> Figure:
+    return Figure(name, "counter", help, tuple(labels.split()))
 
 
-def _gauge(name: str, help: str, *labels: str) -> Figure:
-    return Figure(name, "gauge", help, labels)
+def _gauge(name: str, help: str, labels: str = "") -> Figure:
+    return Figure(name, "gauge", help, tuple(labels.split()))
 
 
-def _histogram(name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Figure:
-    return Figure(name, "histogram", help, labels, bounds)
+def _histogram(name: str, help: str, bounds: tuple[float, ...], labels: str = "") -> Figure:
+    return Figure(name, "histogram", help, tuple(labels.split()), bounds)
 
 
 SERVER = _gauge(
-    "server_info", "The version of the server and the model that it serves; always 1.", "version", "model"
+    "server_info", "The version of the server and the model that it serves; always 1.", "version model"
 )
 
 # --- turns ---------------------------------------------------------------------------------------------
@@ -39,10 +39,9 @@ TURNS = _counter(
     "turns",
     "Turns that ended: responses, or choices of completions. The status is completed, incomplete, failed, "
     "cancelled, disconnected (the client left), or handed_over (another server continues it).",
-    "api",
-    "status",
+    "api status",
 )
-ERRORS = _counter("errors", "Runs that an error ended, by the error's code.", "api", "code")
+ERRORS = _counter("errors", "Runs that an error ended, by the error's code.", "api code")
 DISCONNECTS = _counter("client_disconnects", "Clients that left before their answer ended.")
 SLIPS = _counter(
     "harmony_slips", "The model's departures from the Harmony format and from sense, all repaired.", "kind"
@@ -117,19 +116,14 @@ TOOL_CALLS = _counter(
     "tool_calls",
     "Calls of built-in and MCP tools. The outcome is done, failed, timeout or cancelled. Servers that "
     "requests name count as `mcp`.",
-    "tool",
-    "outcome",
+    "tool outcome",
 )
 TOOL_SECONDS = _histogram("tool_call_duration_seconds", "How long a call of a tool took.", _WHOLE, "tool")
 TOOL_SESSIONS = _gauge(
     "tool_sessions", "Conversations that hold state of a tool, such as a python kernel.", "tool"
 )
 STORE_OPERATIONS = _counter(
-    "store_operations",
-    "Operations of a store. The outcome is done or failed.",
-    "store",
-    "operation",
-    "outcome",
+    "store_operations", "Operations of a store. The outcome is done or failed.", "store operation outcome"
 )
 STORE_SECONDS = _histogram(
     "store_operation_duration_seconds", "How long an operation of a store took.", _SHORT, "store"
@@ -144,7 +138,7 @@ BACKGROUND_ENDED = _counter(
 # --- HTTP ----------------------------------------------------------------------------------------------
 
 HTTP_REQUESTS = _counter(
-    "http_requests", "Answered requests, by the template of their route.", "method", "route", "status"
+    "http_requests", "Answered requests, by the template of their route.", "method route status"
 )
 HTTP_SECONDS = _histogram(
     "http_request_duration_seconds",
@@ -166,5 +160,5 @@ LOOP_LAG = _histogram(
 )
 SOCKETS = _gauge("websocket_connections", "Open WebSockets.")
 
-TABLE: tuple[Figure, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Figure))
+TABLE: tuple[Figure, ...] = tuple(row for row in list(globals().values()) if isinstance(row, Figure))
 """All rows, in the order of this file."""

@@ -205,14 +205,6 @@ class CudaGuesser:
         return torch.where(positions % self._size == self._size - 1, block, own)
 
     def _pages(self, tables: Tensor, positions: Tensor, places: Tensor, sequences: int) -> Pages:
-        return Pages(
-            tables=tables,
-            lengths=(positions + 1).int(),
-            starts=self._starts[: sequences + 1],
-            slots=places,
-            window=self._head.config.window,
-            block_size=self._size,
-            decodes=sequences,
-            longest=1,
-            first=FIRST_PAIR,
-        )
+        lengths, starts = (positions + 1).int(), self._starts[: sequences + 1]
+        window = self._head.config.window
+        return Pages(tables, lengths, starts, places, window, self._size, sequences, 1, first=FIRST_PAIR)

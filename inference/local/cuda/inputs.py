@@ -148,16 +148,10 @@ class Tables:
     def pages(
         self, inputs: Inputs, shape: StepShape, windows: Sequence[int | None], block_size: int
     ) -> list[Pages]:
+        own = [rows.index_select(0, inputs.owners) for rows in self._rows]
         return [
             Pages(
-                tables=rows.index_select(0, inputs.owners),
-                lengths=inputs.lengths,
-                starts=inputs.starts,
-                slots=slots,
-                window=window,
-                block_size=block_size,
-                decodes=shape.decodes,
-                longest=shape.longest,
+                tables, inputs.lengths, inputs.starts, slots, window, block_size, shape.decodes, shape.longest
             )
-            for rows, slots, window in zip(self._rows, inputs.slots, windows, strict=True)
+            for tables, slots, window in zip(own, inputs.slots, windows, strict=True)
         ]

@@ -39,10 +39,7 @@ def next_to_start(waiting: list[Sequence], counts: Counter[str]) -> Sequence:
 def may_give_way(waiting: Iterable[Sequence], counts: Counter[str]) -> bool:
     """Whether `that_gives_way` could name a sequence for any of these. Cheap, as a queue may be long."""
     most = max(counts.values(), default=0)
-    return (
-        most > 1
-        and most > min(counts[owner] for owner in {sequence.sampling.owner for sequence in waiting}) + 1
-    )
+    return most > 1 and most > min(counts[owner] for owner in {sequence.owner for sequence in waiting}) + 1
 
 
 def that_gives_way(running: Iterable[Sequence], to: Sequence, counts: Counter[str]) -> Sequence | None:

@@ -179,15 +179,10 @@ class PrefixCache:
         """Names the full blocks of its tokens, each by the name of the one before and its own tokens."""
         size, names, tokens = self.block_size, sequence.names, sequence.tokens
         for at in range(len(names), len(tokens) // size):
-            before = (
-                names[-1]
-                if names
-                else b"salt " + (sequence.sampling.cache_salt or "").encode("utf-8", "surrogatepass")
-            )
+            salt = (sequence.sampling.cache_salt or "").encode("utf-8", "surrogatepass")
+            key = blake2b(names[-1] if names else b"salt " + salt, digest_size=32).digest()
             content = array("I", tokens[at * size : (at + 1) * size]).tobytes()
-            names.append(
-                blake2b(content, key=blake2b(before, digest_size=32).digest(), digest_size=16).digest()
-            )
+            names.append(blake2b(content, key=key, digest_size=16).digest())
 
     def _first_seen(self, blocks: int, window: int | None) -> int:
         """The first block that a query right after `blocks` blocks can see, and later queries too."""

@@ -183,9 +183,8 @@ class Scheduler:
         """
         if sequence.drafter is None:
             return 0
-        count = min(
-            sequence.drafter.wanted(len(self.running)), sequence.limit - sequence.sampled - drafts - 2
-        )
+        left = sequence.limit - sequence.sampled - drafts - 2
+        count = min(sequence.drafter.wanted(len(self.running)), left)
         return count if count > 0 and self._make_room(sequence, length + count, gives_way=False) else 0
 
     def _drafts(self, sequence: Sequence) -> list[int]:
@@ -263,11 +262,8 @@ class Scheduler:
         return shares
 
     def _shared_budget(self, ready: list[Sequence]) -> int:
-        """Prompt tokens alongside decoding sequences.
-
-        Short prompts that arrive together are read together: one after the other, the last would wait for as
-        many steps as there are prompts, each with more decoding sequences. Long prompts get no more than one.
-        """
+        """Prompt tokens alongside decoding sequences. Short prompts that arrive together are
+        read together: one by one, the last would wait for a step of each other. Long ones share one."""
         short = sum(sequence.remaining <= self.limits.chunk for sequence in ready)
         return min(self.limits.chunk, self.limits.shared_chunk * max(1, short))
 

@@ -1,4 +1,4 @@
-"""Hostile code in real boxes with a server's own limits: memory of the kernel, leases, messages, escapes."""
+"""Hostile code in real boxes with a server's own limits, and pages that take long to parse."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import pytest
 from tests.doubles.attacked import LONGEST_WAIT
 from tests.doubles.tools.calling import call, output_of, what_gets_through
 from tests.tools.python.conftest import bubblewrap, known  # noqa: F401 (a fixture)
+from tests.tools.python.test_escapes import KILLED_FOR
+from tools.browser.pages.convert import convert
+from tools.browser.pages.document import Document, PageBody, PageError
 from tools.python import PythonTool, SandboxLimits
 from tools.python.sandboxes.bounds.cgroups import Groups
 from tools.python.sandboxes.bounds.host_memory import host_memory
@@ -21,26 +24,6 @@ from tools.python.sandboxes.bounds.limits import MIB
 
 MOST_OF_MACHINE = 1024 * MIB  # by which the machine's memory may fall: other programs use it too
 MOST_OF_SERVER = 512 * MIB
-
-FILL_SOCKETS = """
-import os, socket, time
-def fill():
-    kept = []
-    for _ in range(128):
-        pair = socket.socketpair()
-        kept.append(pair)
-        for end in pair:
-            try: end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30)
-            except PermissionError: pass
-            end.setblocking(False)
-            try:
-                while True: end.send(b'x' * 65536)
-            except OSError: pass
-    time.sleep(20)
-for _ in range(40):
-    if os.fork() == 0: fill()
-time.sleep(10)
-"""
 
 HIDE_SOCKETS = """
 import os, socket, struct, time
@@ -55,12 +38,6 @@ for _ in range(2000):
     except OSError: break
     one.close(); other.close()
 time.sleep(3)
-"""
-
-FILES = """
-import os
-for at in range(200_000):
-    os.close(os.open(f'{FOLDER}/{at}', os.O_CREAT | os.O_WRONLY))
 """
 
 MAPS = """
@@ -95,32 +72,19 @@ from ipykernel.kernelapp import IPKernelApp
 app = IPKernelApp.instance()
 socket = app.iopub_thread.socket
 """
-FRAMES = (
-    FORGE
-    + """
-big = b'x' * (7 << 20)
-app.iopub_thread.schedule(lambda: socket.send_multipart([b'<IDS|MSG>'] + [big] * 300, copy=False))
-import time; time.sleep(3)
-"""
-)
-PARTS = (
-    FORGE
-    + """
+PARTS = """
 content = b'{"a":[' + b'[],' * 80_000 + b'0]}'
 message = [b'x', b'<IDS|MSG>', b's', b'{"msg_type":"stream"}', b'{"msg_id":"1"}', b'{}', content]
 app.iopub_thread.schedule(lambda: [socket.send_multipart(message) for _ in range(300)])
 import time; time.sleep(3)
 """
-)
 
+SHARED = ("full sockets in many processes", "many small files in /dev/shm", "many small files in /run/kernel")
 ATTACKS = {
-    "sockets": FILL_SOCKETS,
+    **{name: KILLED_FOR[name][0] for name in SHARED},
     "sockets that no process holds": HIDE_SOCKETS,
-    "files in /dev/shm": FILES.replace("{FOLDER}", "/dev/shm"),
-    "files in /run/kernel": FILES.replace("{FOLDER}", "/run/kernel"),
     "maps": MAPS,
-    "frames": FRAMES,
-    "parts": PARTS,
+    "parts": FORGE + PARTS,
 }
 
 
@@ -181,6 +145,37 @@ async def test_no_attempt_to_escape_succeeds(tool: PythonTool, known: dict[str, 
     tool.open()
     through = await what_gets_through(tool, known)
     # With a server's limits there is room for what the attempts on space take.
-    assert not {
-        name: source for name, source in through.items() if not name.startswith(("fills", "writes a"))
-    }
+    assert not [name for name in through if not name.startswith(("fills", "writes a"))]
+
+
+PAGES = {
+    "40,000 deep": b"<div>" * 40_000,
+    "300,000 deep": b"<div>" * 300_000,
+    "deep and closed": b"<blockquote>" * 100_000 + b"</blockquote>" * 100_000,
+    "attributes": b"<a " + b" ".join(b"a%d=1" % number for number in range(100_000)) + b">",
+    "formats that every paragraph repeats": (
+        b"".join(b"<b id=%d>" % number for number in range(5_000)) + b"<p>x" * 50_000
+    ),
+    "tables": b"<table><tr><td>" * 9_000,
+    "one tag": b"<" * 2_000_000,
+    "Markdown": b"[" * 300_000 + b"](",
+}
+
+
+async def read(page: bytes, kind: str) -> Document:
+    return await convert(PageBody("https://a.example/", kind, page))
+
+
+@pytest.mark.parametrize("name", PAGES)
+async def test_seven_pages_hold_up_neither_the_loop_nor_other_threads(name: str) -> None:
+    kind = "text/markdown" if name == "Markdown" else "text/html"
+    hostile = [asyncio.create_task(read(PAGES[name], kind)) for _ in range(7)]
+    longest = 0.0
+    while not all(task.done() for task in hostile):
+        began = time.monotonic()
+        await asyncio.to_thread(time.sleep, 0.05)
+        longest = max(longest, time.monotonic() - began - 0.05)
+    answers = await asyncio.gather(*hostile, return_exceptions=True)
+    assert all(isinstance(answer, Document | PageError) for answer in answers)
+    assert longest < LONGEST_WAIT
+    assert (await read(b"<p>Afterwards", "text/html")).text == "Afterwards"

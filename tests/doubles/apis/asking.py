@@ -25,13 +25,8 @@ class Asking:
     """A service that keeps the `events` of its last request."""
 
     def __init__(self, *turns: str, engine: Engine | None = None, **options: Any) -> None:
-        self.service = responses_service(
-            engine or scripted(*turns),
-            encoding=load_encoding(),
-            ids=CountingIds(),
-            clock=lambda: CLOCK,
-            **options,
-        )
+        known: dict[str, Any] = {"encoding": load_encoding(), "ids": CountingIds(), "clock": lambda: CLOCK}
+        self.service = responses_service(engine or scripted(*turns), **known, **options)
 
     async def __call__(self, **body: Any) -> dict[str, Any]:
         run = await self.service.start(LOCAL, {"input": "Hi", **body})
@@ -41,13 +36,11 @@ class Asking:
     @property
     def items_events(self) -> list[dict[str, Any]]:
         """The events, with each response reduced to its status and output."""
-        shown = ("status", "output")
-        return [
-            {**event, "response": {key: event["response"][key] for key in shown}}
-            if "response" in event
-            else event
-            for event in self.events
-        ]
+        found = [dict(event) for event in self.events]
+        for event in found:
+            if response := event.get("response"):
+                event["response"] = {key: response[key] for key in ("status", "output")}
+        return found
 
     async def prompt(self, **body: Any) -> str:
         return (await self.service.render(LOCAL, {"input": "Hi", **body})).text

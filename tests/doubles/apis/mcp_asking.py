@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
-from tests.doubles.apis.services import responses_service
-from tests.doubles.lints import check_stream
-from tests.doubles.serving import scripted
+from tests.doubles.apis import asking
 
 CALL = "<|channel|>commentary to=echoes.{} <|constrain|>json<|message|>{}<|call|>"
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
@@ -21,19 +18,15 @@ def call(name: str, **arguments: Any) -> str:
     return CALL.replace("{}", name, 1).replace("{}", json.dumps(arguments), 1)
 
 
-class Asking:
-    """A service with scripted turns that keeps the `events` of its last request."""
+class Asking(asking.Asking):
+    """A service with scripted turns and the operator's tools."""
 
     def __init__(self, encoding: Encoding, *turns: str, **settings: Any) -> None:
         given = Settings(python="off", browser="off", **settings)
-        self.service = responses_service(
-            scripted(*turns), given, encoding=encoding, tools=ToolsetMaker(given)
-        )
+        super().__init__(*turns, settings=given, tools=ToolsetMaker(given))
 
     async def __call__(self, **body: Any) -> dict[str, Any]:
-        run = await self.service.start(LOCAL, {"input": "Say hi.", **body})
-        self.events = [event async for batch in run for event in batch]
-        return check_stream(self.events)
+        return await super().__call__(**{"input": "Say hi.", **body})
 
     def kinds(self, index: int) -> list[str]:
         of_item = [e for e in self.events if e.get("output_index") == index]

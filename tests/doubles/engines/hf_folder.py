@@ -52,14 +52,10 @@ def write_folder(checkpoint: Path, folder: Path) -> Path:
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     vocabulary = harmony_vocabulary()
     (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(vocabulary)))
-    names = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": vocabulary.special[199_998],
-        "eos_token": vocabulary.special[200_002],
-        "pad_token": vocabulary.special[199_999],
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": config["max_position_embeddings"],
-    }
+    ends = {"bos_token": 199_998, "eos_token": 200_002, "pad_token": 199_999}
+    names: dict[str, Any] = {name: vocabulary.special[token] for name, token in ends.items()}
+    names |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    names["model_max_length"] = config["max_position_embeddings"]
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return folder
 

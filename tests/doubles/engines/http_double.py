@@ -102,10 +102,10 @@ class HttpDouble:
                 raise self.ill
             found = self.answer(path, body)
         except Refusal as refusal:
-            self._write(writer, refusal.status, refusal.body, refusal.headers)
+            self._write(writer, refusal)
             return
         if not isinstance(found, Iterator):
-            self._write(writer, 200, found)
+            self._write(writer, Refusal(200, found))
             return
         self.streaming += 1
         streaming = asyncio.create_task(self._stream(writer, found))
@@ -142,16 +142,11 @@ class HttpDouble:
             yield _chunk(self.ending())
         yield b"0\r\n\r\n"
 
-    def _write(
-        self,
-        writer: asyncio.StreamWriter,
-        status: int,
-        body: Any,
-        headers: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        further = "".join(f"{name}: {value}\r\n" for name, value in headers)
-        head = f"HTTP/1.1 {status} Status\r\ncontent-length: {len(content)}\r\n{further}\r\n"
+    @staticmethod
+    def _write(writer: asyncio.StreamWriter, answer: Refusal) -> None:
+        content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        further = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
+        head = f"HTTP/1.1 {answer.status} Status\r\ncontent-length: {len(content)}\r\n{further}\r\n"
         writer.write(head.encode() + content)
 
 

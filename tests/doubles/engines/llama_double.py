@@ -40,9 +40,8 @@ class LlamaDouble(HttpDouble):
         prompt = body["prompt"]
         if len(prompt) >= self.context:
             message = f"request ({len(prompt)} tokens) exceeds the available context size"
-            raise Refusal(
-                400, {"error": {"code": 400, "message": message, "type": "exceed_context_size_error"}}
-            )
+            error = {"code": 400, "message": message, "type": "exceed_context_size_error"}
+            raise Refusal(400, {"error": error})
         tokens, end = self._sampled(prompt, body)
         if tokens and leaves_a_character_unfinished(tokens[-1]) and "chat_parser" not in body:
             message = "The model produced output that does not match the expected Content-only format"
@@ -50,14 +49,9 @@ class LlamaDouble(HttpDouble):
         if body.get("stream"):
             return self._chunks(prompt, body, tokens, end)
         shown = [token for token in tokens if not leaves_a_character_unfinished(token)]
-        return {
-            "content": "",
-            "tokens": tokens if self.has_ids else [],
-            "stop": True,
-            "stop_type": end,
-            "tokens_predicted": len(tokens),
-            "completion_probabilities": [self.scores(token, prompt, body) for token in shown],
-        }
+        scores = [self.scores(token, prompt, body) for token in shown]
+        last = {"stop": True, "stop_type": end, "completion_probabilities": scores}
+        return _chunk(tokens if self.has_ids else [], len(tokens)) | last
 
     def _sampled(self, prompt: Sequence[int], body: Any) -> tuple[list[int], str]:
         limit = max(1, body["n_predict"])

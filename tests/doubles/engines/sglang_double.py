@@ -89,8 +89,7 @@ class SglangDouble(HttpDouble):
         limit = wanted.get("max_new_tokens", DEFAULT_LIMIT)
         wrong = {
             "The input is longer than the model's context length": len(prompt) >= self.context - _SPARE,
-            "Requested token count exceeds the model's maximum context length": len(prompt) + limit
-            > self.context,
+            "Requested token count exceeds the model's context": len(prompt) + limit > self.context,
             "temperature must be non-negative": wanted.get("temperature", 1.0) < 0,
             "top_k must be -1 or at least 1": wanted.get("top_k", -1) == 0,
             "frequency_penalty must be in [-2, 2]": abs(wanted.get("frequency_penalty", 0)) > 2,
@@ -115,9 +114,8 @@ class SglangDouble(HttpDouble):
         token = self.model(tokens)
         if body.get("temperature", 1.0) > 0:
             # The random numbers go on from the beginning of a request, not of a text.
-            token = random.Random(f"{body.get('sampling_seed')} {len(tokens) - body['before']}").randrange(
-                5000
-            )
+            seed = f"{body.get('sampling_seed')} {len(tokens) - body['before']}"
+            token = random.Random(seed).randrange(5000)
         while body.get("logit_bias", {}).get(str(token), 0) <= -100:
             token = (token + 1) % 5000
         return token
@@ -131,12 +129,8 @@ class SglangDouble(HttpDouble):
             end = min(begin + self.at_once, len(tokens))
             start = begin if self.incremental else 0
             shown = end if self.incremental or not self.hurries else min(end + 2, len(tokens))
-            meta = {
-                "id": body.get("rid"),
-                "prompt_tokens": len(body["input_ids"]) - self.truncates,
-                "completion_tokens": end,
-                "cached_tokens": 3,
-            }
+            meta = {"id": body.get("rid"), "completion_tokens": end, "cached_tokens": 3}
+            meta["prompt_tokens"] = len(body["input_ids"]) - self.truncates
             if body.get("return_logprob"):
                 meta |= self._scores(body, tokens, start, shown)
             found = list(tokens[start:shown])

@@ -1,7 +1,6 @@
 """The code blocks of the documentation, and the commands of those in a shell's language.
 
-Takes the pages. Returns each block with its place, its language and, where a comment before it states one
-(`<!-- not run: REASON -->`), the reason why no test runs it here.
+A comment before a block (`<!-- not run: REASON -->`) states why no test runs it here.
 """
 
 from __future__ import annotations
@@ -16,14 +15,9 @@ ROOT = Path(__file__).resolve().parents[3]
 ADDRESS = "http://127.0.0.1:8000"
 SHELLS = ("bash", "sh")
 # Tests of their own run every block of these pages.
-RUN_ELSEWHERE = {
-    "README.md": "tests/e2e/test_examples_readme.py",
-    "docs/tutorial.md": "tests/e2e/test_tutorial.py",
-    "docs/extending.md": "tests/meta/test_extending.py",
-    "docs/structured-output.md": "tests/e2e/test_how_to_pages.py",
-    "docs/python-tool.md": "tests/e2e/test_how_to_pages.py",
-    "docs/background.md": "tests/e2e/test_how_to_pages.py",
-}
+_PAGES = ("README", "docs/tutorial", "docs/structured-output", "docs/python-tool", "docs/background")
+RUN_ELSEWHERE = {f"{page}.md": "tests/e2e/test_typed_pages.py" for page in _PAGES}
+RUN_ELSEWHERE["docs/extending.md"] = "tests/meta/test_extending.py"
 _BLOCK = re.compile(
     r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```$",

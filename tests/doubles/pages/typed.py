@@ -1,7 +1,4 @@
-"""Types the blocks of a page as they stand, except for the address: that of a served server.
-
-Takes blocks and commands. Returns what they print.
-"""
+"""Types the blocks of a page as they stand, except for the address: that of a served server."""
 
 from __future__ import annotations
 

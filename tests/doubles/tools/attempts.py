@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterable
 from typing import Any
 
 from tools.python.sandboxes.seccomp import DENIED
@@ -70,9 +71,9 @@ _NEW_FILES = """
 """
 
 _ADDRESSES = (
-    *(("inet", "127.0.0.1"), ("inet", "169.254.169.254"), ("inet", "10.0.0.1"), ("inet", "192.168.0.1")),
-    *(("inet", "8.8.8.8"), ("inet", "1.1.1.1"), ("inet", "0.0.0.0"), ("inet6", "::1")),
-    *(("inet6", "2001:4860:4860::8888"), ("inet6", "::ffff:127.0.0.1"), ("inet6", "fd00:ec2::254")),
+    *(("INET", "127.0.0.1"), ("INET", "169.254.169.254"), ("INET", "10.0.0.1"), ("INET", "192.168.0.1")),
+    *(("INET", "8.8.8.8"), ("INET", "1.1.1.1"), ("INET", "0.0.0.0"), ("INET6", "::1")),
+    *(("INET6", "2001:4860:4860::8888"), ("INET6", "::ffff:127.0.0.1"), ("INET6", "fd00:ec2::254")),
 )
 
 _SINGLE = r"""
@@ -221,11 +222,16 @@ reads what the host's disks do: assert reads('/proc/diskstats')
 hides memory in a memfd: os.memfd_create('x')
 hides memory in System V segments: syscall(P['shmget'], 0, 1 << 20, 0o1600)
 """
+_SOCKETS = [(family, kind) for family in (16, 17, 40) for kind in (2, 3)]
+_CALLS = [(name, row[_COLUMN]) for name, row in DENIED.items() if row[_COLUMN] is not None]
+_LATER_CALLS = (457, 458, 459, 467, 470, 520, 0x40000000 + 101)
+_ENLARGES = "socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, {0}, 1 << 30)"
+_READS = "assert os.listdir({0!r}) if os.path.isdir({0!r}) else reads({0!r})"
 _LEASE = "fcntl.fcntl(os.open(os.__file__, 0), 1024, {0}); fcntl.fcntl(os.open(sys.executable, 0), 1024, {0})"
 
 
 def _single() -> dict[str, str]:
-    """The attempts of the text: each begins in a line of its own, and goes on in those that are indented."""
+    """Those of the text: each begins in a line of its own, and goes on in those that are indented."""
     table: dict[str, str] = {}
     name = ""
     for line in _SINGLE.strip().splitlines():
@@ -233,45 +239,27 @@ def _single() -> dict[str, str]:
             table[name] += f"\n{line[4:]}"
         elif not line.startswith("#"):
             name, _, table[name] = line.partition(": ") if ": " in line else (line[:-1], "", "")
-    table |= {f"takes a lease of kind {kind} on a file of the host": _LEASE.format(kind) for kind in (0, 1)}
-    return table | {
-        f"enlarges a socket's buffer by option {option}": (
-            f"socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, {option}, 1 << 30)"
-        )
-        for option in (7, 8, 32, 33)
-    }
+    return table
+
+
+_FAMILIES: tuple[tuple[str, str, Iterable[object]], ...] = (
+    ("reads {0}", _READS, _SECRET_FILES.split()),
+    ("opens {0} for writing", "os.close(os.open({0!r}, os.O_RDWR))", _WRITES.split()),
+    ("makes a file in {0}", "open({0!r} + '/evil', 'w')", _NEW_FILES.split()),
+    ("connects to {0[1]}", "connects(socket.AF_{0[0]}, ({0[1]!r}, P['port']))", _ADDRESSES),
+    ("opens a socket of family {0}", "socket.socket({0}, 1)", {*range(3, 46)} - {10}),
+    ("opens a socket of family {0[0]}, kind {0[1]}", "socket.socket({0[0]}, {0[1]})", _SOCKETS),
+    ("reaches the system call {0[0]}", "reached({0[1]}, 0, 0, 0, 0, 0, 0)", _CALLS),
+    ("reaches the later system call {0}", "reached({0}, 0, 0, 0, 0, 0, 0)", _LATER_CALLS),
+    ("takes a lease of kind {0} on a file of the host", _LEASE, (0, 1)),
+    ("enlarges a socket's buffer by option {0}", _ENLARGES, (7, 8, 32, 33)),
+)
 
 
 def attempts() -> dict[str, str]:
     """All attempts; each ends by itself, so that many fit in one call."""
-    table = {
-        f"reads {path}": f"assert os.listdir({path!r}) if os.path.isdir({path!r}) else reads({path!r})"
-        for path in _SECRET_FILES.split()
-    }
-    table |= {
-        f"opens {path} for writing": f"os.close(os.open({path!r}, os.O_RDWR))" for path in _WRITES.split()
-    }
-    table |= {f"makes a file in {path}": f"open({path!r} + '/evil', 'w')" for path in _NEW_FILES.split()}
-    table |= {
-        f"connects to {address}": f"connects(socket.AF_{family.upper()}, ({address!r}, P['port']))"
-        for family, address in _ADDRESSES
-    }
-    table |= {
-        f"opens a socket of family {number}, kind {kind}": f"socket.socket({number}, {kind})"
-        for number in range(3, 46)
-        if number != 10
-        for kind in (1, 2, 3)[: 3 if number in (16, 17, 40) else 1]
-    }
-    table |= {
-        f"reaches the system call {name}": f"reached({row[_COLUMN]}, 0, 0, 0, 0, 0, 0)"
-        for name, row in DENIED.items()
-        if row[_COLUMN] is not None
-    }
-    table |= {
-        f"reaches the later system call {number}": f"reached({number}, 0, 0, 0, 0, 0, 0)"
-        for number in (457, 458, 459, 467, 470, 520, 0x40000000 + 101)
-    }
-    return table | _single()
+    families = {name.format(value): source.format(value) for name, source, row in _FAMILIES for value in row}
+    return families | _single()
 
 
 RUN = """

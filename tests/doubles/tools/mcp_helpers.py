@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.tools.scripted_tool import call as call
+from tests.doubles.tools.scripted_tool import failure as failure
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import Endpoint, http_endpoint
-from tools.tool import Session, ToolCall, ToolOutput
 
 SECRETS = ("sesame-opens-9931", "tok-4411-7788", "Bearer tok-4411-7788")
 
@@ -30,17 +30,6 @@ async def mcp_tool(target: str | Endpoint, label: str = "echo", **settings: Any)
         yield tool
     finally:
         await tool.close()
-
-
-async def call(session: Session, function: str, **arguments: Any) -> ToolOutput:
-    return await session.run(ToolCall(function, json.dumps(arguments)))
-
-
-async def failure(session: Session, function: str, **arguments: Any) -> str:
-    """What the model reads of a call that fails."""
-    output = await call(session, function, **arguments)
-    assert output.failed, output.text
-    return output.text
 
 
 async def soon(happened: Any) -> bool:

@@ -1,14 +1,30 @@
-"""A tool whose behaviour a test decides, and a clock that a test moves."""
+"""A tool whose behaviour a test decides, a clock that a test moves, and calls to any tool's session."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tools.tool import Declaration, Function, ToolCall, ToolOutput
+from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
 
 Behaviour = Callable[[ToolCall], Awaitable[Any]]
+
+
+async def call(
+    session: Session, function: str, options: Mapping[str, Any] | None = None, **arguments: Any
+) -> ToolOutput:
+    return await session.run(ToolCall(function, json.dumps(arguments), options or {}))
+
+
+async def failure(
+    session: Session, function: str, options: Mapping[str, Any] | None = None, **arguments: Any
+) -> str:
+    """What the model reads of a call that fails."""
+    output = await call(session, function, options, **arguments)
+    assert output.failed, output.text
+    return output.text
 
 
 class Scripted:
@@ -64,10 +80,6 @@ async def echoes(call: ToolCall) -> ToolOutput:
 async def sleeps(call: ToolCall) -> ToolOutput:
     await asyncio.sleep(30)
     return ToolOutput("late")
-
-
-async def breaks(call: ToolCall) -> ToolOutput:
-    raise ZeroDivisionError("a secret in the message")
 
 
 def fails_with(error: BaseException) -> Behaviour:

@@ -1,16 +1,14 @@
-"""A backend of a few pages that fails on demand, and a helper to call a session."""
+"""A backend of a few pages that fails on demand, and calls to a session."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from tests.doubles.tools.scripted_tool import call as call
+from tests.doubles.tools.scripted_tool import failure as failure
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.pages.document import Document, PageError, SearchError
-from tools.browser.session import BrowserSession
-from tools.tool import ToolCall, ToolOutput
 
 LONG = "\n".join(f"line {number} of the long page" for number in range(400))
 TWO_LINKS = "First 【0†two】 and 【1†three†b.example】.\n\nThe needle is here."
@@ -66,18 +64,3 @@ class Shelf:
 
     async def close(self) -> None:
         self.closed = True
-
-
-async def call(
-    session: BrowserSession, function: str, options: Mapping[str, Any] | None = None, **arguments: Any
-) -> ToolOutput:
-    return await session.run(ToolCall(function, json.dumps(arguments), options or {}))
-
-
-async def failure(
-    session: BrowserSession, function: str, options: Mapping[str, Any] | None = None, **arguments: Any
-) -> str:
-    """What the model reads of a call that fails."""
-    output = await call(session, function, options, **arguments)
-    assert output.failed, output.text
-    return output.text

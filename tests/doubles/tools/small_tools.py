@@ -54,14 +54,9 @@ class Sums:
 
     declaration = Declaration("python", "Adds.")
 
-    def open(self) -> Session:
-        return _Sums()
+    def open(self) -> Sums:
+        return self
 
-    async def close(self) -> None:
-        return None
-
-
-class _Sums:
     async def run(self, call: ToolCall) -> ToolOutput:
         if call.function:
             return ToolOutput("There are no functions.", failed=True)
@@ -69,15 +64,13 @@ class _Sums:
             await asyncio.sleep(60)
         left, _, right = call.arguments.partition("+")
         try:
-            total = int(left) + int(right)
+            total = str(int(left) + int(right))
         except ValueError:
             return ToolOutput("That is no sum.", failed=True)
-        url = f"data:image/png;base64,{PIXEL}"
-        details = {
-            "images": [{"mime_type": "image/png", "data": PIXEL}],
-            "outputs": [{"type": "logs", "logs": str(total)}, {"type": "image", "url": url}],
-        }
-        return ToolOutput(str(total), details=details)
+        image = {"type": "image", "url": f"data:image/png;base64,{PIXEL}"}
+        outputs = [{"type": "logs", "logs": total}, image]
+        images = [{"mime_type": "image/png", "data": PIXEL}]
+        return ToolOutput(total, details={"images": images, "outputs": outputs})
 
     async def close(self) -> None:
         return None

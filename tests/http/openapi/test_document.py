@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,8 @@ from jsonschema import Draft202012Validator
 
 from tests.doubles.serving import scripted, serving
 
-HELLO = (
-    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
-)
+THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+HELLO = f"{THOUGHT}<|channel|>final<|message|>Hello!<|return|>"
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -67,11 +67,8 @@ def test_each_operation_has_a_unique_id_and_describes_its_answers(document: dict
 
 
 def test_every_post_with_a_body_describes_it(document: dict[str, Any]) -> None:
-    without = {
-        path
-        for method, path, operation in operations(document)
-        if method == "post" and "requestBody" not in operation
-    }
+    posts = [(path, operation) for method, path, operation in operations(document) if method == "post"]
+    without = {path for path, operation in posts if "requestBody" not in operation}
     assert without == {"/v1/responses/{response_id}/cancel"}
 
 
@@ -88,17 +85,11 @@ def test_query_parameters_are_described(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("post", "/v1/responses", {"input": "Hi"}),
-        ("post", "/v1/responses", {"input": 7}),
-        ("post", "/v1/responses/input_tokens", {"input": "Hi"}),
-        ("post", "/v1/conversations", {}),
-        ("post", "/v1/chat/completions", CHAT),
-        ("post", "/v1/completions", {"prompt": "Hi"}),
-        ("post", "/tokenize", {"prompt": "Hi"}),
-        ("post", "/detokenize", {"tokens": [1]}),
-        ("get", "/v1/models", None),
-        ("get", "/v1/containers", None),
-        ("get", "/health", None),
+        *(("post", path, {"input": "Hi"}) for path in ("/v1/responses", "/v1/responses/input_tokens")),
+        *(("post", path, {"prompt": "Hi"}) for path in ("/v1/completions", "/tokenize")),
+        *(("post", "/v1/conversations", {}), ("post", "/v1/chat/completions", CHAT)),
+        *(("post", "/detokenize", {"tokens": [1]}), ("post", "/v1/responses", {"input": 7})),
+        *(("get", path, None) for path in ("/v1/models", "/v1/containers", "/health")),
     ],
 )
 def test_answers_match_the_document(
@@ -122,10 +113,10 @@ def test_operations_have_a_tag_and_a_summary(document: dict[str, Any]) -> None:
 WRONG = [
     ("POST", "/v1/responses", {"input": 1}, 400),
     ("POST", "/v1/responses", {"input": "x", "model": "none"}, 404),
-    ("GET", "/v1/responses/resp_none", None, 404),
     ("POST", "/v1/chat/completions", {"messages": []}, 400),
-    ("GET", "/v1/models/none", None, 404),
-    ("GET", "/v1/containers/cntr_none/files/cfile_none/content", None, 404),
+    ("GET", "/v1/responses/{response_id}", None, 404),
+    ("GET", "/v1/models/{name}", None, 404),
+    ("GET", "/v1/containers/{container}/files/{file}/content", None, 404),
 ]
 
 
@@ -133,20 +124,8 @@ WRONG = [
 def test_errors_are_documented(
     client: httpx.Client, document: dict[str, Any], method: str, path: str, body: Any, status: int
 ) -> None:
-    answer = client.request(method, path, json=body)
+    answer = client.request(method, re.sub(r"\{\w+\}", "none", path), json=body)
     assert answer.status_code == status, answer.text
-    parts = path.split("/")
-    known = next(
-        operation
-        for verb, template, operation in operations(document)
-        if verb == method.lower() and _fits(template.split("/"), parts)
-    )
-    described = known["responses"][str(status)]
+    described = document["paths"][path][method.lower()]["responses"][str(status)]
     assert described["description"]
     assert described["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
-
-
-def _fits(template: list[str], parts: list[str]) -> bool:
-    return len(template) == len(parts) and all(
-        own == part or own.startswith("{") for own, part in zip(template, parts, strict=True)
-    )

@@ -27,28 +27,19 @@ SHARED_MEMORY = 227 * 1024
 def compiled(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     """Runs in a separate process, because this one may interpret its kernels."""
     largest = ["--largest"] if request.param == "the largest" else []
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.doubles.inference.launches", *largest],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("TRITON_INTERPRET", None)
+    program = [sys.executable, "-m", "tests.doubles.inference.launches", *largest]
+    printed = subprocess.check_output(program, cwd=ROOT, env=environment, text=True)
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 def named(found: dict[str, Any]) -> str:
     return f"{found['kernel']} {found['constants']}"
 
 
-def test_no_kernel_spills_registers(compiled: list[dict[str, Any]]) -> None:
+def test_no_kernel_spills_registers_or_exceeds_the_shared_memory(compiled: list[dict[str, Any]]) -> None:
     assert not [named(found) for found in compiled if found["counts"].keys() & {"LDL", "STL"}]
-
-
-def test_every_kernel_fits_the_shared_memory(compiled: list[dict[str, Any]]) -> None:
     assert not [named(found) for found in compiled if found["shared"] > SHARED_MEMORY]
 
 
@@ -64,20 +55,15 @@ def test_products_use_the_tensor_cores(compiled: list[dict[str, Any]]) -> None:
 def test_fp8_weights_are_converted_by_fast_instructions_in_registers(compiled: list[dict[str, Any]]) -> None:
     """F2F, half precision to bf16, has a quarter of the rate of the others: less than memory needs. Converted
     weights do not pass through shared memory."""
-    reading = [
-        found
-        for found in compiled
-        if found["kernel"].startswith("scaled.") or found["constants"].get("SCALED")
-    ]
-    products = [found for found in reading if found["kernel"] == "scaled.project"]
-    assert {found["kernel"] for found in reading} >= {"vector.qkv", "vector.project", "dense.qkv"}
-    assert products
+    scaled = [found for found in compiled if found["kernel"].startswith("scaled.")]
+    reading = scaled + [found for found in compiled if found["constants"].get("SCALED")]
+    kernels = {"vector.qkv", "vector.project", "dense.qkv", "scaled.project"}
+    assert {found["kernel"] for found in reading} >= kernels
     for found in reading:
         if found["kernel"] != "scaled.add_parts":
             assert "F2FP" in found["counts"], named(found)
             assert "F2F" not in found["counts"], named(found)
-    for found in products:
-        assert "STS" not in found["loop"], named(found)
+        assert found["kernel"] != "scaled.project" or "STS" not in found["loop"], named(found)
 
 
 def test_unpacked_weights_stay_in_their_registers(compiled: list[dict[str, Any]]) -> None:
@@ -92,12 +78,10 @@ def test_unpacked_weights_stay_in_their_registers(compiled: list[dict[str, Any]]
 
 def test_experts_of_few_tokens_unpack_a_weight_in_few_instructions(compiled: list[dict[str, Any]]) -> None:
     """A lane has 32 weights of a fragment; memory leaves time for 3.7 instructions per weight (H200)."""
-    few = [
-        found for found in compiled if found["constants"].get("SHARERS") and "UNROLL" in found["constants"]
-    ]
+    few = [found for found in compiled if {"SHARERS", "UNROLL"} <= found["constants"].keys()]
+    few = [found for found in few if found["constants"]["SHARERS"]]
     assert few
     for found in few:
-        weights = 32 * found["constants"]["FRAGMENTS"] * found["constants"]["UNROLL"]
-        counts = found["loop"]
+        counts, weights = found["loop"], 32 * found["constants"]["FRAGMENTS"] * found["constants"]["UNROLL"]
         assert counts["LOP3"] + counts["SHF"] + counts["HMUL2"] < 2.4 * weights, named(found)
         assert sum(counts.values()) < 5 * weights, named(found)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from inference.config import RopeConfig
-from inference.ops import launches, reference
+from inference.ops import fused, launches, reference
 from inference.ops.rope import rope_tables
 from inference.ops.scaled import Rows, ScaledRows, scaled
 from tests.doubles.inference.drawn import Draw, random_pages, relative_error
@@ -22,8 +22,6 @@ EPS = 1e-5
 
 @pytest.mark.parametrize(("tokens", "hidden"), [(1, 64), (3, 96), (20, 160)])
 def test_norms_equal_the_reference(device: torch.device, tokens: int, hidden: int) -> None:
-    from inference.ops import fused
-
     draw = Draw(tokens, device)
     x, weight = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
     wanted = reference.rms_norm(x.double(), weight, EPS)
@@ -50,29 +48,25 @@ def cases(plain: Sequence[int], fp8: Sequence[int]) -> list[tuple[str, int]]:
 def test_queries_keys_and_values_equal_the_reference(
     device: torch.device, kind: str, tokens: int, heads: int, kv_heads: int, size: int, bias: bool
 ) -> None:
-    from inference.ops import fused
-
     draw, hidden = Draw(tokens + size, device), 96
     pages = random_pages(draw, [1] * tokens if tokens < 9 else [1, 1, tokens - 2], None, 16)
     x, norm = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
     weight, floats = weights(draw, kind, (heads + 2 * kv_heads) * size, hidden)
     biases = draw.rows((heads + 2 * kv_heads) * size) if bias else None
+    doubled = None if biases is None else biases.double()
     cos, sin = (table[5 : 5 + tokens].to(device) for table in rope_tables(RopeConfig(), size, 256))
     blocks = int(pages.tables.max()) + 1
     keys, values = (draw.memory(blocks, 16, kv_heads, size) for _ in range(2))
     kept = keys.clone(), values.clone()
     wanted_keys, wanted_values = keys.double(), values.double()
     found = fused.qkv(x, norm, EPS, weight, biases, cos, sin, keys, values, pages)
-    wanted = reference.qkv(
-        x.double(), norm, EPS, floats, None if biases is None else biases.double(),
-        cos.double(), sin.double(), wanted_keys, wanted_values, pages,
-    )  # fmt: skip
-    assert relative_error(found, wanted) < draw.tolerance
-    assert relative_error(keys, wanted_keys) < draw.tolerance
-    assert relative_error(values, wanted_values) < draw.tolerance
+    wanted_memory = cos.double(), sin.double(), wanted_keys, wanted_values, pages
+    wanted = reference.qkv(x.double(), norm, EPS, floats, doubled, *wanted_memory)
+    for own, right in ((found, wanted), (keys, wanted_keys), (values, wanted_values)):
+        assert relative_error(own, right) < draw.tolerance
     written = torch.zeros(blocks * 16, dtype=torch.bool, device=device).index_fill_(0, pages.slots, True)
+    untouched = ~written.view(blocks, 16)
     for before, after in zip(kept, (keys, values), strict=True):
-        untouched = ~written.view(blocks, 16)
         assert torch.equal(before[untouched], after[untouched])
 
 
@@ -81,8 +75,6 @@ def test_queries_keys_and_values_equal_the_reference(
 def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
     device: torch.device, tokens: int, heads: int
 ) -> None:
-    from inference.ops import fused
-
     draw, kv_heads, size = Draw(tokens + heads, device), 2, 16
     pages = random_pages(draw, [1] * tokens, None, 16)
     projected = draw.rows(tokens, (heads + 2 * kv_heads) * size)
@@ -93,8 +85,7 @@ def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
     wanted = reference.rotate_and_write(projected.double(), cos.double(), sin.double(), *wanted_memory, pages)
     assert found.shape == wanted.shape == (tokens, heads, size)
     assert not heads or relative_error(found, wanted) < draw.tolerance
-    for own, right in zip(memory, wanted_memory, strict=True):
-        assert relative_error(own, right) < draw.tolerance
+    assert all(relative_error(*pair) < draw.tolerance for pair in zip(memory, wanted_memory, strict=True))
 
 
 @pytest.mark.parametrize(("kind", "tokens"), cases([1, 4, 6, 18], [1, 2, 4, 16, 18, 33, 65, 128, 129]))
@@ -102,22 +93,17 @@ def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
 def test_the_output_projection_equals_the_reference(
     device: torch.device, kind: str, tokens: int, bias: bool
 ) -> None:
-    from inference.ops import fused
-
     draw = Draw(tokens, device)
     attended, residual = draw.rows(tokens, 160), draw.rows(tokens, 72)
     (weight, floats), biases = weights(draw, kind, 72, 160), draw.rows(72) if bias else None
     found = fused.project_out(attended, weight, biases, residual)
-    wanted = reference.project_out(
-        attended.double(), floats, None if biases is None else biases.double(), residual.double()
-    )
+    doubled = None if biases is None else biases.double()
+    wanted = reference.project_out(attended.double(), floats, doubled, residual.double())
     assert found.dtype == residual.dtype
     assert relative_error(found, wanted) < draw.tolerance
 
 
 def logits_error(draw: Draw, kind: str, rows: int) -> float:
-    from inference.ops import fused
-
     x, norm = draw.rows(rows, 96), draw.rows(96).float() + 1
     head, floats = weights(draw, kind, 301, 96)
     found = fused.head_logits(x, norm, EPS, head if isinstance(head, ScaledRows) else head.t())
@@ -144,8 +130,6 @@ def test_a_large_head_in_fp8_equals_the_reference(
 
 @pytest.mark.parametrize(("tokens", "experts", "per_token"), [(1, 4, 2), (5, 6, 3), (9, 32, 4), (130, 5, 1)])
 def test_routes_equal_the_reference(device: torch.device, tokens: int, experts: int, per_token: int) -> None:
-    from inference.ops import fused
-
     draw = Draw(tokens, device)
     x, norm = draw.rows(tokens, 96), draw.rows(96).float() + 1
     weight, bias = draw.rows(experts, 96, scale=0.3), draw.rows(experts)
@@ -155,21 +139,16 @@ def test_routes_equal_the_reference(device: torch.device, tokens: int, experts: 
         assert relative_error(normed, wanted) < draw.tolerance
         logits = torch.nn.functional.linear(normed.double(), weight.double(), bias.double())
         best = logits.topk(per_token)
-        # Of two experts with equal logits, either may be chosen.
-        assert torch.allclose(
-            logits.gather(1, chosen), best.values, rtol=0, atol=1e-5 if device.type == "cpu" else 0.03
-        )
+        near = 1e-5 if device.type == "cpu" else 0.03  # of two experts with equal logits, either is right
+        assert torch.allclose(logits.gather(1, chosen), best.values, rtol=0, atol=near)
         assert all(len(set(row)) == per_token for row in chosen.tolist())
         assert relative_error(shares, torch.softmax(logits.gather(1, chosen), 1)) < draw.tolerance
 
 
 def test_of_equal_experts_the_first_is_chosen(device: torch.device) -> None:
-    from inference.ops import fused
-
     draw = Draw(1, device)
     weight = draw.rows(1, 64).expand(6, 64).contiguous()
-    _, chosen, shares = fused.norm_and_route(
-        draw.rows(2, 64), torch.ones(64, device=device), EPS, weight, torch.ones(6, device=device), 3
-    )
+    norm, bias = torch.ones(64, device=device), torch.ones(6, device=device)
+    _, chosen, shares = fused.norm_and_route(draw.rows(2, 64), norm, EPS, weight, bias, 3)
     assert chosen.tolist() == [[0, 1, 2]] * 2
     assert torch.allclose(shares.float(), torch.full((2, 3), 1 / 3, device=device))

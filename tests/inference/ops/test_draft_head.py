@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,11 @@ from inference.drafting.loading import load_draft_head
 from inference.local.cuda.runner import CudaRunner
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
+from inference.ops import fused, fused_sampling
 from inference.shapes import SHAPES
 from tests.doubles.inference.alone import alone
-from tests.doubles.inference.drafted import EACH, Answer, answers
 from tests.doubles.inference.heads import changed_layer, speculators_config, write_head
+from tests.doubles.inference.walking import EACH, Answer, answers
 
 CONFIG = replace(SHAPES["tiny"], vocab_size=300)
 MOST, SIZE = 2, 8
@@ -34,17 +36,10 @@ def test_guesses_of_kernels_equal_those_of_plain_ops(
 ) -> None:
     if device.type != "cpu":
         pytest.skip("tests/gpu compares bf16 on a card; float32 is interpreted")
-    from inference.ops import fused, fused_sampling
-
     monkeypatch.setattr(fused, "PROGRAMS", 8)  # few parts of keys: a program takes milliseconds here
-    raw = changed_layer(
-        speculators_config(
-            CONFIG, draft_vocab=60, norm_before_residual=False, eagle_aux_hidden_state_layer_ids=[0, 1, 2]
-        ),
-        head_dim=16,
-        attention_bias=True,
-    )
-    folder = write_head(tmp_path, raw)
+    form: dict[str, Any] = {"norm_before_residual": False, "eagle_aux_hidden_state_layer_ids": [0, 1, 2]}
+    raw = speculators_config(CONFIG, draft_vocab=60, **form)
+    folder = write_head(tmp_path, changed_layer(raw, head_dim=16, attention_bias=True))
     plain = random_model(CONFIG, device, progress=False)
     texts = [alone(plain, prompt, 10) for prompt in PROMPTS]
     wanted = answered(plain, folder, texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import RandomTensors, random_model
 from inference.models.weights import load_weights
+from inference.ops import fused
 from inference.ops.scaled import FP8, ScaledRows
 from inference.options import Precision
 from inference.shapes import SHAPES
@@ -30,25 +32,17 @@ class OnCpu(RandomTensors):
 def test_logits_equal_those_of_the_plain_ops(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, kv: str
 ) -> None:
-    from inference.ops import fused
-
     precision = Precision(weights="fp8", kv=kv)
-    plain = GptOss(
-        CONFIG,
-        load_weights(
-            OnCpu(device), CONFIG, device=torch.device("cpu"), dtype=torch.float32, precision=precision
-        ),
-        precision,
-    )
+    form: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32, "precision": precision}
+    plain = GptOss(CONFIG, load_weights(OnCpu(device), CONFIG, **form), precision)
     if device.type == "cpu":
         for place in ("inference.models.weights.runs_kernels", "inference.models.weights.runs_fp8"):
             monkeypatch.setattr(place, lambda device: True)
         monkeypatch.setattr("inference.models.gpt_oss.ops_for", lambda device: fused)
     model = random_model(CONFIG, device, precision=precision, progress=False)
     assert isinstance(model._weights.head, ScaledRows)
-    assert all(
-        isinstance(part, ScaledRows) for each in model._weights.layers for part in (each.qkv, each.out)
-    )
+    products = [part for layer in model._weights.layers for part in (layer.qkv, layer.out)]
+    assert all(isinstance(part, ScaledRows) for part in products)
     assert model.rounding == pytest.approx(plain.rounding, rel=1e-3)
     cache, other = model.new_cache(), plain.new_cache()
     assert (cache.memory.layers[0][0].dtype == FP8) == (kv == "fp8")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import Sampling
+from inference.ops import fused_sampling
 from inference.ops import sampling as plain
 from tests.doubles.inference.drawn import Draw
 from tests.inference.local.sampling.test_sampler import naive
@@ -16,23 +17,17 @@ VOCABULARY = 301
 
 def picking(device: torch.device, rows: int, **fields: float | Tensor) -> plain.Picking:
     """Uses neutral values for omitted fields; a single number applies to all rows."""
-    defaults: dict[str, tuple[float, torch.dtype]] = {
-        "temperature": (1.0, torch.float32),
-        "top_k": (0, torch.int32),
-        "top_p": (1.0, torch.float32),
-        "min_p": (0.0, torch.float32),
-        "points": (0.5, torch.float64),
-    }
+    neutral = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "points": 0.5}
+    dtypes = {"top_k": torch.int32, "points": torch.float64}
     found = {
-        name: torch.as_tensor(fields.pop(name, value)).to(device, dtype).expand(rows).contiguous()
-        for name, (value, dtype) in defaults.items()
+        name: torch.as_tensor(fields.pop(name, value)).to(device, dtypes.get(name, torch.float32))
+        for name, value in neutral.items()
     }
+    found = {name: numbers.expand(rows).contiguous() for name, numbers in found.items()}
     return plain.Picking(**found, **fields)  # type: ignore[arg-type]
 
 
 def sample(logits: Tensor, how: plain.Picking) -> list[int]:
-    from inference.ops import fused_sampling
-
     return fused_sampling.sample(logits, how).tolist()
 
 
@@ -47,34 +42,19 @@ def test_without_temperature_the_first_of_the_best_is_picked(device: torch.devic
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
 def test_a_row_that_is_not_finite_gives_no_token(device: torch.device, broken: float) -> None:
     logits = Draw(2, device).rows(2, VOCABULARY).float()
-    if broken == float("-inf"):
-        logits[0] = broken
-    else:
-        logits[0, 77] = broken
+    logits[0, slice(None) if broken == float("-inf") else 77] = broken
     assert sample(logits, picking(device, 2))[0] == -1
     assert sample(logits, picking(device, 2, temperature=0.0))[0] == -1
     assert sample(logits, picking(device, 2))[1] >= 0
 
 
-FIELDS = [
-    {},
-    {"top_k": 5},
-    {"top_p": 0.7},
-    {"min_p": 0.02, "top_p": 0.9, "temperature": 1.5},
-    {"top_k": 20, "top_p": 0.8},
-]
-MORE_FIELDS = [
-    {"temperature": 0.6},
-    {"min_p": 0.1},
-    {"min_p": 0.05, "top_k": 7},
-    {"top_p": 1e-6},
-    {"top_k": 1},
-]
+MIXED = {"min_p": 0.02, "top_p": 0.9, "temperature": 1.5}
+FIELDS: list[dict[str, float]] = [{}, {"top_k": 5}, {"top_p": 0.7}, MIXED, {"top_k": 20, "top_p": 0.8}]
+RARER = [{"temperature": 0.6}, {"min_p": 0.1}, {"min_p": 0.05, "top_k": 7}, {"top_p": 1e-6}, {"top_k": 1}]
+RARE = [pytest.param(fields, marks=pytest.mark.proof) for fields in RARER]
 
 
-@pytest.mark.parametrize(
-    "fields", [*FIELDS, *(pytest.param(each, marks=pytest.mark.proof) for each in MORE_FIELDS)], ids=str
-)
+@pytest.mark.parametrize("fields", [*FIELDS, *RARE], ids=str)
 def test_tokens_have_the_plain_ops_probabilities(device: torch.device, fields: dict[str, float]) -> None:
     """With evenly spread points, each token's share is its probability, in any order of tokens."""
     rows = 16
@@ -103,15 +83,10 @@ def test_masks_and_adjustments_apply_only_to_their_rows(device: torch.device) ->
     masks[1, 10 // 8] = 1 << 10 % 8  # mask 0 forbids all
     adjustments = torch.zeros(1, VOCABULARY)
     adjustments[0, 123] = 50.0
-    found = sample(
-        logits,
-        picking(
-            device, 4, temperature=0.0,
-            masks=masks.to(device), mask_of=torch.tensor([-1, 1, 0, -1], dtype=torch.int32, device=device),
-            adjustments=adjustments.to(device),
-            adjustment_of=torch.tensor([-1, -1, -1, 0], dtype=torch.int32, device=device),
-        ),
-    )  # fmt: skip
+    mask_of, adjustment_of = torch.tensor([[-1, 1, 0, -1], [-1, -1, -1, 0]], dtype=torch.int32, device=device)
+    masked: dict[str, Tensor] = {"masks": masks.to(device), "mask_of": mask_of}
+    adjusted = {"adjustments": adjustments.to(device), "adjustment_of": adjustment_of}
+    found = sample(logits, picking(device, 4, temperature=0.0, **masked, **adjusted))
     assert found == [best[0], 10, -1, 123]
 
 

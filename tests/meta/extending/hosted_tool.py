@@ -1,6 +1,8 @@
-"""A coin keeps the contract of a tool, and runs in the middle of a response."""
+"""A coin keeps the contract of a tool, runs in the middle of a response, and has events of its own."""
 
 from __future__ import annotations
+
+import json
 
 import httpx
 
@@ -31,12 +33,17 @@ def test_the_model_flips_the_coin_and_goes_on_in_the_same_response() -> None:
     assert again.status_code == 200
 
 
-def test_its_events_are_in_the_stream() -> None:
+def test_its_events_are_in_the_stream_numbered_as_any_other() -> None:
     body = {"input": "Flip.", "tools": TOOLS, "tool_choice": {"type": "coin"}, "stream": True}
     with serving(scripted(CALL, ANSWER)) as base:
         stream = httpx.post(f"{base}/responses", json=body, timeout=60).text
-    places = [stream.index(f"event: response.coin_call.{step}") for step in ("in_progress", "completed")]
+    lines = [line.removeprefix("data: ") for line in stream.splitlines() if line.startswith("data: {")]
+    events = [json.loads(line) for line in lines]
+    kinds = [event["type"].removeprefix("response.coin_call.") for event in events]
+    places = [kinds.index(step) for step in ("in_progress", "flipping", "completed")]
     assert places == sorted(places)
+    assert events[places[1]]["item_id"] == events[-1]["response"]["output"][0]["id"]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
 def test_chat_shows_that_it_ran() -> None:

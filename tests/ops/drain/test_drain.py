@@ -6,8 +6,6 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,52 +16,36 @@ from gpt_oss_server.observe.health.drain import ExitCode
 from tests.doubles.commands import ANSWER, script
 from tests.doubles.server_process import Served, serving
 
-pytestmark = pytest.mark.anyio
 STREAMS, RUNS = 60, 20
 TEXT = "<|channel|>final<|message|>" + "word " * 40 + "<|return|>"
-ENDED, LATE = "response.completed", "response.failed"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+def client_of(served: Served) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=served.api, timeout=120, limits=httpx.Limits(max_connections=None))
 
 
-@asynccontextmanager
-async def client_of(served: Served) -> AsyncIterator[httpx.AsyncClient]:
-    unlimited = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=served.api, timeout=120, limits=unlimited) as client:
-        yield client
-
-
-async def read(answer: httpx.Response, begun: asyncio.Event) -> list[dict[str, Any]]:
+async def stream(client: httpx.AsyncClient, begun: asyncio.Event, **body: Any) -> list[dict[str, Any]]:
     """The events of a stream; none after the first may be missing."""
     events: list[dict[str, Any]] = []
-    async for line in answer.aiter_lines():
-        if line.startswith("data: "):
-            events.append(json.loads(line.removeprefix("data: ")))
-            begun.set()
+    async with client.stream("POST", "/responses", json={"input": "x", "stream": True, **body}) as answer:
+        assert answer.status_code == 200
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line.removeprefix("data: ")))
+                begun.set()
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     return events
 
 
-async def stream(client: httpx.AsyncClient, begun: asyncio.Event, **body: Any) -> list[dict[str, Any]]:
-    async with client.stream("POST", "/responses", json={"input": "x", "stream": True, **body}) as answer:
-        assert answer.status_code == 200
-        return await read(answer, begun)
-
-
-async def under_work(
-    served: Served, client: httpx.AsyncClient, streams: int, runs: int
-) -> list[list[dict[str, Any]]]:
-    """Starts streams and background responses, and stops the server once all have begun."""
-    begun = [asyncio.Event() for _ in range(streams + runs)]
-    work = [asyncio.create_task(stream(client, each)) for each in begun[:streams]]
-    work += [asyncio.create_task(stream(client, each, background=True)) for each in begun[streams:]]
-    await asyncio.gather(*(each.wait() for each in begun))
-    assert not any(each.done() for each in work)
+async def under_work(served: Served, client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Stops the server once streams and background responses have begun; their last events."""
+    begun = [asyncio.Event() for _ in range(STREAMS + RUNS)]
+    streams = (stream(client, event, background=at >= STREAMS) for at, event in enumerate(begun))
+    work = list(map(asyncio.create_task, streams))
+    await asyncio.gather(*(event.wait() for event in begun))
+    assert not any(task.done() for task in work)
     served.process.send_signal(signal.SIGTERM)
-    return await asyncio.gather(*work)
+    return [events[-1] for events in await asyncio.gather(*work)]
 
 
 async def exit_code(served: Served) -> int:
@@ -76,9 +58,9 @@ async def test_within_the_grace_period_nothing_is_cut(tmp_path: Path) -> None:
     flags = ("--model", model, "--drain-delay", "0", "--shutdown-grace", "90", "--no-access-log")
     with serving(*flags) as served:
         async with client_of(served) as client:
-            ended = await under_work(served, client, STREAMS, RUNS)
-        assert [events[-1]["type"] for events in ended] == [ENDED] * (STREAMS + RUNS)
-        texts = {events[-1]["response"]["output"][-1]["content"][0]["text"] for events in ended}
+            ended = await under_work(served, client)
+        assert {event["type"] for event in ended} == {"response.completed"}
+        texts = {event["response"]["output"][-1]["content"][0]["text"] for event in ended}
         assert texts == {"word " * 40}
         assert await exit_code(served) == ExitCode.IN_TIME
 
@@ -89,10 +71,9 @@ async def test_at_its_end_all_late_work_gets_a_terminal_event(tmp_path: Path) ->
     flags = ("--model", model, "--drain-delay", "0", "--shutdown-grace", "1", "--no-access-log")
     with serving(*flags) as served:
         async with client_of(served) as client:
-            ended = await under_work(served, client, STREAMS, RUNS)
-        assert [events[-1]["type"] for events in ended] == [LATE] * (STREAMS + RUNS)
-        errors = {events[-1]["response"]["error"]["code"] for events in ended}
-        assert errors == {"server_is_overloaded"}
+            ended = await under_work(served, client)
+        assert {event["type"] for event in ended} == {"response.failed"}
+        assert {event["response"]["error"]["code"] for event in ended} == {"server_is_overloaded"}
         assert await exit_code(served) == ExitCode.LATE
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -16,9 +17,10 @@ from gpt_oss_server.observe.health.state import Health
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed, Shared
 from inference.failures import IN_A_ROW
-from tests.doubles.engines.killable import killable_vllm
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.engines.vllm_double import Killable, killable_vllm
 from tests.doubles.inference.breaking import breaking_engine
+from tests.doubles.server_process import Served
 from tests.doubles.server_process import serving as process_serving
 from tests.doubles.serving import scripted, serving
 
@@ -59,36 +61,35 @@ def test_health_turns_when_steps_fail_and_says_why_until_they_succeed_again() ->
         for _ in range(IN_A_ROW):
             assert client.post("/v1/completions", json=REQUEST).status_code == 500
         until(lambda: status(client) == 503)
-        health = client.get("/health").json()
+        health, ready = client.get("/health").json(), client.get("/ready")
         assert (health["status"], health["ready"]) == ("failing", False)
-        assert "steps failed in a row, and a check with one token failed" in health["problem"]
-        assert "fell out" not in health["problem"]  # only the log has an exception's text
-        ready = client.get("/ready")
-        assert (ready.status_code, ready.json()["error"]["code"]) == (503, "server_is_overloaded")
+        error = ready.json()["error"]
+        assert (ready.status_code, error["code"]) == (503, "server_is_overloaded")
         assert ready.headers["retry-after"]
-        assert "steps failed in a row, and a check with one token failed" in ready.json()["error"]["message"]
+        for sentence in (health["problem"], error["message"]):
+            assert "steps failed in a row, and a check with one token failed" in sentence
+            assert "fell out" not in sentence  # only the log has an exception's text
         assert status(client, "/live") == 200
         runner.failure = None
         until(lambda: status(client) == 200 == status(client, "/ready"))
 
 
-def test_health_turns_when_the_engines_thread_dies() -> None:
+@pytest.mark.parametrize(
+    ("failure", "trouble", "problem"),
+    [
+        (SystemExit(1), None, "thread ended with SystemExit"),
+        (RuntimeError("CUDA error"), "The device cuda:0 computes nothing.", "The device cuda:0 computes"),
+    ],
+    ids=["thread", "device"],
+)
+def test_health_turns_at_a_final_failure(failure: BaseException, trouble: str | None, problem: str) -> None:
     engine, runner = breaking_engine()
     with serving(engine, CHECKS) as url, client_of(url) as client:
-        runner.failure = SystemExit(1)
-        assert client.post("/v1/completions", json=REQUEST).status_code == 500
-        until(lambda: status(client) == 503)
-        assert "thread ended with SystemExit" in client.get("/health").json()["problem"]
-
-
-def test_health_turns_at_once_when_the_device_is_lost() -> None:
-    engine, runner = breaking_engine()
-    with serving(engine, CHECKS) as url, client_of(url) as client:
-        runner.failure, runner.trouble = RuntimeError("CUDA error"), "The device cuda:0 computes nothing."
+        runner.failure, runner.trouble = failure, trouble
         assert client.post("/v1/completions", json=REQUEST).status_code == 500
         runner.failure = None
         until(lambda: status(client) == 503)
-        assert client.get("/health").json()["problem"] == "The device cuda:0 computes nothing."
+        assert problem in client.get("/health").json()["problem"]
 
 
 def test_an_engine_of_a_user_is_counted() -> None:
@@ -126,7 +127,6 @@ def test_an_engine_that_limits_its_work_still_does() -> None:
     assert checked(counted) is counted
 
 
-@pytest.mark.anyio
 async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> None:
     class Blinking:
         sound = False
@@ -149,7 +149,6 @@ async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> Non
     assert reports == ["gone"]
 
 
-@pytest.mark.anyio
 async def test_a_check_that_breaks_is_a_problem_and_does_not_end_the_checks() -> None:
     class Broken:
         async def check(self) -> None:
@@ -163,23 +162,25 @@ async def test_a_check_that_breaks_is_a_problem_and_does_not_end_the_checks() ->
     await health.close()
 
 
-def test_health_turns_when_the_remote_engine_is_killed_and_back_when_it_returns() -> None:
+@contextmanager
+def behind_a_server(*more: str) -> Iterator[tuple[Killable, Served, httpx.Client]]:
     with killable_vllm() as engine:
-        flags = ("--model", engine.model, "--engine-check-interval", "0.2")
+        flags = ("--model", engine.model, "--engine-check-interval", "0.2", *more)
         with process_serving(*flags) as served, client_of(served.api) as client:
             assert status(client, "/ready") == 200
-            engine.kill()
-            until(lambda: status(client) == 503)
-            assert "cannot be reached" in client.get("/health").json()["problem"]
-            engine.start_again()
-            until(lambda: status(client) == 200 == status(client, "/ready"))
+            yield engine, served, client
+
+
+def test_health_turns_when_the_remote_engine_is_killed_and_back_when_it_returns() -> None:
+    with behind_a_server() as (engine, _, client):
+        engine.kill()
+        until(lambda: status(client) == 503)
+        assert "cannot be reached" in client.get("/health").json()["problem"]
+        engine.start_again()
+        until(lambda: status(client) == 200 == status(client, "/ready"))
 
 
 def test_the_process_ends_with_its_own_code_where_the_operator_wishes() -> None:
-    with killable_vllm() as engine:
-        flags = ("--model", engine.model, "--engine-check-interval", "0.2", "--exit-on-engine-failure")
-        with process_serving(*flags) as served:
-            time.sleep(0.5)
-            assert served.process.poll() is None
-            engine.kill()
-            assert served.process.wait(30) == ExitCode.ENGINE_FAILED
+    with behind_a_server("--exit-on-engine-failure") as (engine, served, _):
+        engine.kill()
+        assert served.process.wait(30) == ExitCode.ENGINE_FAILED

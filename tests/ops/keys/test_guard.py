@@ -33,14 +33,15 @@ def root(url: str) -> str:
     return url.removesuffix("/v1")
 
 
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Authorization": f"Bearer {KEY}"},
-        {"authorization": f"bearer  {KEY}"},
-        {"X-Api-Key": KEY},
-        {"X-Api-Key": KEY, "Authorization": "Basic dXNlcjpwYXNz"},
-        {"X-Api-Key": "wrong", "Authorization": f"Bearer {KEY}"},
+        *(bearer(KEY), {"authorization": f"bearer  {KEY}"}, {"X-Api-Key": KEY}),
+        *({"X-Api-Key": KEY, "Authorization": "Basic dXNlcjpwYXNz"}, {"X-Api-Key": "wrong", **bearer(KEY)}),
     ],
 )
 def test_a_right_key_is_served(url: str, headers: dict[str, str]) -> None:
@@ -50,17 +51,9 @@ def test_a_right_key_is_served(url: str, headers: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {},
-        {"Authorization": ""},
-        {"Authorization": "Bearer"},
-        {"Authorization": KEY},
-        {"Authorization": f"Basic {KEY}"},
-        {"Authorization": f"Bearer {KEY}x"},
-        {"Authorization": f"Bearer {KEY[:-1]}"},
-        {"Authorization": f"Bearer {KEY} {KEY}"},
-        {"Authorization": "Bearer wrong", "X-Api-Key": KEY},
-        {"X-Api-Key": KEY.upper()},
-        {"Cookie": f"key={KEY}"},
+        *({"Authorization": word} for word in ("", "Bearer", KEY, f"Basic {KEY}", f"Bearer {KEY} {KEY}")),
+        *({}, bearer(f"{KEY}x"), bearer(KEY[:-1]), {**bearer("wrong"), "X-Api-Key": KEY}),
+        *({"X-Api-Key": KEY.upper()}, {"Cookie": f"key={KEY}"}),
     ],
 )
 def test_any_other_is_refused_as_sdks_expect_it(url: str, headers: dict[str, str]) -> None:
@@ -69,55 +62,24 @@ def test_any_other_is_refused_as_sdks_expect_it(url: str, headers: dict[str, str
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.headers["x-should-retry"] == "false"
     assert "x-request-id" in answer.headers
-    error = answer.json()["error"]
-    assert (error["type"], error["param"], error["code"]) == (
-        "invalid_request_error",
-        None,
-        "invalid_api_key",
-    )
+    error = {"type": "invalid_request_error", "param": None, "code": "invalid_api_key"}
+    assert answer.json()["error"].items() >= error.items()
     assert KEY not in answer.text
 
 
-PATHS = (
-    ("GET", "/v1/models"),
-    ("GET", "/v1/models/tiny"),
-    ("POST", "/v1/responses"),
-    ("POST", "/v1/responses/"),
-    ("GET", "/v1/responses/resp_1"),
-    ("POST", "/v1/chat/completions"),
-    ("POST", "/v1/completions"),
-    ("POST", "/v1/conversations"),
-    ("GET", "/v1/containers"),
-    ("POST", "/tokenize"),
-    ("POST", "/detokenize"),
-    ("POST", "/render"),
-    ("GET", "/tokenizer_info"),
-    ("GET", "/nothing/here"),
-    ("POST", "/health"),
-    ("POST", "/"),
-    ("OPTIONS", "/v1/responses"),
-    ("GET", "/web"),
-    ("GET", "/v1//responses/resp_1"),
-    ("GET", "//health"),
+ODD_PATHS = (
+    *(("POST", "/v1/responses/"), ("OPTIONS", "/v1/responses"), ("GET", "/v1//responses/resp_1")),
+    *(("GET", "/nothing/here"), ("POST", "/health"), ("POST", "/"), ("GET", "/web"), ("GET", "//health")),
+    *(("POST", "/render"), ("GET", "/tokenizer_info")),
 )
 
 
-@pytest.mark.parametrize(("method", "path"), PATHS)
-def test_every_path_needs_a_key_but_those_that_are_public(url: str, method: str, path: str) -> None:
-    assert httpx.request(method, root(url) + path).status_code == 401
-
-
-def test_all_routes_of_the_application_need_a_key_but_those_that_are_public(url: str) -> None:
-    document = httpx.get(f"{root(url)}/openapi.json").json()
+def test_every_path_needs_a_key_but_those_that_are_public(url: str) -> None:
+    paths = httpx.get(f"{root(url)}/openapi.json").json()["paths"]
     public = {"/health", "/ready", "/live", "/metrics"}
-    asked = [
-        (method, path)
-        for path, methods in document["paths"].items()
-        for method in methods
-        if path not in public
-    ]
-    assert len(asked) > 20
-    for method, path in asked:
+    routes = [(method, path) for path in paths.keys() - public for method in paths[path]]
+    assert len(routes) > 20
+    for method, path in (*routes, *ODD_PATHS):
         assert httpx.request(method, root(url) + path).status_code == 401, (method, path)
 
 
@@ -138,10 +100,8 @@ def socket_status(url: str, headers: dict[str, str]) -> int:
 
 
 def test_a_websocket_needs_a_key_too(url: str) -> None:
-    assert socket_status(url, {"Authorization": f"Bearer {KEY}"}) == 101
-    assert socket_status(url, {"X-Api-Key": KEY}) == 101
-    assert socket_status(url, {}) == 401
-    assert socket_status(url, {"Authorization": "Bearer wrong"}) == 401
+    statuses = [socket_status(url, headers) for headers in (bearer(KEY), {"X-Api-Key": KEY}, bearer("wrong"))]
+    assert statuses == [101, 101, 401]
     with pytest.raises(InvalidStatus) as caught, connect(url.replace("http:", "ws:") + "/responses"):
         pass
     assert caught.value.response.headers["www-authenticate"] == "Bearer"
@@ -159,12 +119,11 @@ def test_a_page_of_this_machine_can_read_the_refusal_and_ask_before_it_sends_its
 
 def test_the_official_sdk_raises_its_error_without_retrying(url: str) -> None:
     with OpenAI(base_url=url, api_key="wrong") as client:
-        began = len(calls := [])
+        calls: list[httpx.Request] = []
         client._client.event_hooks["request"].append(calls.append)
         with pytest.raises(openai.AuthenticationError) as caught:
             client.responses.create(model="scripted", input="Hi")
-        assert len(calls) - began == 1
-        assert caught.value.code == "invalid_api_key"
+        assert (len(calls), caught.value.code) == (1, "invalid_api_key")
     with OpenAI(base_url=url, api_key=KEY) as client:
         assert client.responses.create(model="scripted", input="Hi").output_text == "Hello!"
 
@@ -173,15 +132,15 @@ def test_no_key_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     with serving(scripted(HELLO), Settings(api_key=(KEY,), log_level="debug", access_log=True)) as base:
         for key in (KEY, f"{KEY}-wrong"):
-            httpx.post(f"{base}/responses", json=BODY, headers={"Authorization": f"Bearer {key}"})
-            httpx.post(f"{base}/responses", json=BODY, headers={"X-Api-Key": key})
+            for headers in (bearer(key), {"X-Api-Key": key}):
+                httpx.post(f"{base}/responses", json=BODY, headers=headers)
     assert KEY not in caplog.text
 
 
 def test_a_server_without_keys_takes_any_key_and_none() -> None:
     with serving(scripted(HELLO)) as base:
         assert httpx.post(f"{base}/responses", json=BODY).status_code == 200
-        answer = httpx.post(f"{base}/responses", json=BODY, headers={"Authorization": "Bearer any"})
+        answer = httpx.post(f"{base}/responses", json=BODY, headers=bearer("any"))
         assert answer.status_code == 200
         assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
 

@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +41,15 @@ Request = tuple[str, str, Any]  # method, path, body
 
 def requests_with(one: str, container: str, file: str) -> Iterator[Request]:
     """Every way in which a request can name the object `one`, whatever its kind."""
-    response, conversation, completion = (
-        f"/{kind}/{one}" for kind in ("responses", "conversations", "chat/completions")
-    )
+    kinds = ("responses", "conversations", "chat/completions")
+    response, conversation, completion = (f"/{kind}/{one}" for kind in kinds)
+    reads = ("", "?stream=true", "?stream=true&starting_after=0", "/input_items", "/trace")
     for path in (
-        response,
-        f"{response}?stream=true",
-        f"{response}?stream=true&starting_after=0",
-        f"{response}/input_items",
-        f"{response}/trace",
-        f"{response}/trace?conversation=true",
-        conversation,
-        f"{conversation}/items",
-        f"{conversation}/items/{one}",
-        completion,
-        f"{completion}/messages",
-        f"/chat/completions?after={one}",
-        f"/containers/{one}",
-        f"/containers/{one}/files",
-        f"/containers/{container}/files/{file}",
-        f"/containers/{container}/files/{file}/content",
+        *(response + more for more in (*reads, "/trace?conversation=true")),
+        *(conversation + more for more in ("", "/items", f"/items/{one}")),
+        *(completion, f"{completion}/messages", f"/chat/completions?after={one}"),
+        *(f"/containers/{one}", f"/containers/{one}/files"),
+        *(f"/containers/{container}/files/{file}", f"/containers/{container}/files/{file}/content"),
     ):
         yield "GET", path, None
     yield "POST", f"{response}/cancel", None
@@ -75,21 +65,12 @@ def requests_with(one: str, container: str, file: str) -> Iterator[Request]:
     yield "POST", "/responses", {"input": "Hi", "previous_response_id": one, "stream": True}
     yield "POST", "/responses", {"input": "Hi", "conversation": {"id": one}, "stream": True}
     yield "POST", "/responses", {"input": [{"id": one}, {"role": "user", "content": "Hi"}]}
-    yield (
-        "POST",
-        "/responses",
-        {"input": [{"type": "mcp_approval_response", "approval_request_id": one, "approve": True}]},
-    )
+    approval = {"type": "mcp_approval_response", "approval_request_id": one, "approve": True}
+    yield "POST", "/responses", {"input": [approval]}
     for tool in ({"container": one}, {"container": {"type": "auto", "file_ids": [one]}}):
         yield "POST", "/responses", {"input": "Hi", "tools": [{"type": "code_interpreter", **tool}]}
-    for path in (
-        response,
-        f"{conversation}/items/{one}",
-        conversation,
-        completion,
-        f"/containers/{container}/files/{file}",
-        f"/containers/{one}",
-    ):
+    of_container = (f"/containers/{container}/files/{file}", f"/containers/{one}")
+    for path in (response, f"{conversation}/items/{one}", conversation, completion, *of_container):
         yield "DELETE", path, None
 
 
@@ -112,17 +93,10 @@ def attempts(made: Made) -> Iterator[tuple[Request, Request, list[tuple[str, str
     """Each attempt, the same with unknown ids, and which id stands for which."""
     container, file = (made.files or [("cntr_" + "0" * 32, "cfile_" + "0" * 32)])[0]
     for one in made.all:
-        new, new_container, new_file = map(unknown_like, (one, container, file))
-        replaced = [(one, new), (container, new_container), (file, new_file)]
-        pairs = zip(
-            requests_with(one, container, file),
-            requests_with(
-                new if one not in (container, file) else dict(replaced)[one], new_container, new_file
-            ),
-            strict=True,
-        )
-        for request, unknown in pairs:
-            yield request, unknown, replaced
+        news = {each: unknown_like(each) for each in (one, container, file)}
+        unknown = requests_with(news[one], news[container], news[file])
+        for pair in zip(requests_with(one, container, file), unknown, strict=True):
+            yield *pair, list(news.items())
 
 
 def neutral(text: str, ids: list[tuple[str, str]]) -> str:
@@ -185,11 +159,8 @@ def check_the_owner_still_has_all(url: str, made: Made) -> None:
     with client_of(url, ALICE) as alice:
         for one in made.responses:
             assert alice.get(f"/responses/{one}").status_code == 200
-        assert alice.get(f"/responses/{made.responses[-1]}").json()["status"] in (
-            "queued",
-            "in_progress",
-            "completed",
-        )
+        last = alice.get(f"/responses/{made.responses[-1]}").json()
+        assert last["status"] in ("queued", "in_progress", "completed")
         for one in made.conversations:
             shown = alice.get(f"/conversations/{one}").json()
             assert shown["metadata"] == {}
@@ -239,20 +210,22 @@ def _attack(store: str, some: slice, folder: Path) -> None:
         check_the_owner_still_has_all(url, made)
 
 
+@contextmanager
+def two_clients(engine: Any, folder: Path) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+    settings = Settings(api_key_file=key_file(folder), python="off")
+    with serving(engine, settings) as url, client_of(url, ALICE) as alice, client_of(url, MALLORY) as mallory:
+        yield alice, mallory
+
+
 def test_what_is_sealed_for_one_key_says_nothing_to_another(tmp_path: Path) -> None:
-    settings = Settings(api_key_file=key_file(tmp_path), python="off")
-    with (
-        serving(scripted(*SCRIPT), settings) as url,
-        client_of(url, ALICE) as alice,
-        client_of(url, MALLORY) as mallory,
-    ):
+    with two_clients(scripted(*SCRIPT), tmp_path) as (alice, mallory):
         body = {"input": "Hi", "store": False, "include": ["reasoning.encrypted_content"]}
         reasoning = alice.post("/responses", json=body).json()["output"][0]
         assert reasoning["encrypted_content"]
         hers = {**reasoning, "id": "rs_1", "summary": [], "content": None}
         junk = {**hers, "encrypted_content": secrets.token_urlsafe(len(hers["encrypted_content"]) // 2)}
         ask_again = {"role": "user", "content": "Hi"}
-        rendered = url.removesuffix("/v1") + "/render"
+        rendered = str(alice.base_url).removesuffix("/v1/") + "/render"
         seen = [
             client.post(rendered, json={"input": [ask_again, item, ask_again]}).text
             for client, item in ((alice, hers), (mallory, hers), (mallory, junk))
@@ -266,12 +239,7 @@ def test_another_owners_prompts_are_not_in_the_prefix_cache(tmp_path: Path) -> N
     """With the real engine: how long a prompt takes, and `cached_tokens`, tell nothing of others."""
     from inference.backends.table import load
 
-    settings = Settings(api_key_file=key_file(tmp_path), python="off")
-    with (
-        serving(load("tiny"), settings) as url,
-        client_of(url, ALICE) as alice,
-        client_of(url, MALLORY) as mallory,
-    ):
+    with two_clients(load("tiny"), tmp_path) as (alice, mallory):
         body = {"input": "Who are you? " * 40, "max_output_tokens": 4}
         cached = [
             client.post("/responses", json=body).json()["usage"]["input_tokens_details"]["cached_tokens"]

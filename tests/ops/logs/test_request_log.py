@@ -65,17 +65,10 @@ def test_a_response_has_its_id_model_tokens_seconds_and_finish(url: str, lines: 
     given = {"x-request-id": "mine"}
     response = httpx.post(f"{url}/responses", json={"input": "Hi"}, headers=given).json()
     [line] = lines.ended()
-    assert line["message"] == "POST /v1/responses 200 completed"
-    assert {name: line[name] for name in ("request_id", "response_id", "model", "status", "finish")} == {
-        "request_id": "mine",
-        "response_id": response["id"],
-        "model": "scripted",
-        "status": 200,
-        "finish": "completed",
-    }
-    usage = response["usage"]
-    assert (line["input_tokens"], line["output_tokens"]) == (usage["input_tokens"], usage["output_tokens"])
-    assert (line["cached_tokens"], line["client"]) == (0, "127.0.0.1")
+    expected = {"message": "POST /v1/responses 200 completed", "request_id": "mine", "model": "scripted"}
+    expected |= {"response_id": response["id"], "status": 200, "finish": "completed", "client": "127.0.0.1"}
+    expected |= {name: response["usage"][name] for name in ("input_tokens", "output_tokens")}
+    assert line.items() >= {**expected, "cached_tokens": 0}.items()
     assert 0 < line["seconds"] < 60
     assert "key" not in line
     [arrived] = lines.of("request arrived")
@@ -93,14 +86,11 @@ def test_a_response_has_its_id_model_tokens_seconds_and_finish(url: str, lines: 
         ("completions", {"prompt": [1], "max_tokens": 3}, "length"),
     ],
 )
-def test_every_api_notes_its_end(
-    url: str, lines: Lines, path: str, body: Fields, finish: str, stream: bool
-) -> None:
+def test_each_api_ends(url: str, lines: Lines, path: str, body: Fields, finish: str, stream: bool) -> None:
     assert httpx.post(f"{url}/{path}", json={**body, "stream": stream}).status_code == 200
     [line] = lines.ended()
     assert (line["finish"], line["model"], line["status"]) == (finish, "scripted", 200)
-    assert line["output_tokens"] > 0
-    assert line["response_id"]
+    assert all((line["output_tokens"], line["response_id"]))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -108,41 +98,34 @@ def test_every_api_notes_its_end(
     ("path", "body"),
     [("responses", {"input": "Hi"}), ("chat/completions", CHAT), ("completions", {"prompt": [1]})],
 )
-def test_a_client_that_leaves_is_a_line_with_the_tokens_so_far(
+def test_a_client_that_leaves_has_the_tokens_so_far(
     lines: Lines, path: str, body: Fields, stream: bool
 ) -> None:
     engine = scripted(LONG, tokens_per_second=100)
     with serving(engine, Settings(python="off")) as url:
         asyncio.run(leave_in_the_middle(f"{url}/{path}", {**body, "stream": stream}, engine))
         [line] = lines.ended()
-    assert line["finish"] == "client left"
-    assert line["status"] == (200 if stream else 499)
+    assert (line["finish"], line["status"]) == ("client left", 200 if stream else 499)
     assert line["output_tokens"] < 400
     assert line["input_tokens"] > 0
 
 
-def test_a_background_response_has_a_line_of_its_own_end(lines: Lines) -> None:
-    with serving(scripted(LONG, tokens_per_second=800), Settings(python="off")) as url:
-        body = {"input": "Hi", "background": True}
-        started = httpx.post(f"{url}/responses", json=body, headers={"x-request-id": "r"}).json()
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_background_response_has_a_line_of_its_own_end(lines: Lines, leaves: bool) -> None:
+    engine = scripted(LONG, tokens_per_second=800)
+    body = {"input": "Hi", "background": True, "stream": leaves}
+    with serving(engine, Settings(python="off")) as url:
+        if leaves:
+            asyncio.run(leave_in_the_middle(f"{url}/responses", body, engine))
+        else:
+            httpx.post(f"{url}/responses", json=body)
         [line] = lines.ended()
-        assert (line["finish"], line["response_id"]) == ("queued", started["id"])
+        assert line["finish"] == ("client left" if leaves else "queued")
         [end] = lines._await("background response ended", 1)
     assert end["message"] == "background response ended completed"
-    assert (end["request_id"], end["response_id"]) == ("r", started["id"])
+    assert (end["request_id"], end["response_id"]) == (line["request_id"], line["response_id"])
     assert end["output_tokens"] > 400
     assert end["seconds"] > line["seconds"]
-
-
-def test_the_end_of_a_background_response_is_its_own_though_its_client_left(lines: Lines) -> None:
-    engine = scripted(LONG, tokens_per_second=800)
-    with serving(engine, Settings(python="off")) as url:
-        body = {"input": "Hi", "background": True, "stream": True}
-        asyncio.run(leave_in_the_middle(f"{url}/responses", body, engine))
-        [line] = lines.ended()
-        assert line["finish"] == "client left"
-        [end] = lines._await("background response ended", 1)
-    assert end["message"] == "background response ended completed"
 
 
 def test_each_request_of_a_websocket_has_its_lines(url: str, lines: Lines) -> None:
@@ -168,12 +151,9 @@ def test_a_refusal_has_its_reason(url: str, lines: Lines) -> None:
     httpx.post(f"{url}/responses", content=b"{")
     httpx.get(f"{url}/models", headers={"host": "evil.example"})
     ended = lines.ended(4)
-    assert [(line["status"], line["error_code"]) for line in ended] == [
-        (400, "invalid_value"),
-        (404, "not_found"),
-        (400, "invalid_json"),
-        (403, "host_not_allowed"),
-    ]
+    codes = ["invalid_value", "not_found", "invalid_json", "host_not_allowed"]
+    assert [line["error_code"] for line in ended] == codes
+    assert [line["status"] for line in ended] == [400, 404, 400, 403]
     assert ended[0]["error_param"] == "temperature"
     assert "temperature" in ended[0]["reason"]
     assert ended[1]["reason"].startswith("This server has no /v1/nothing")
@@ -237,8 +217,6 @@ def test_the_name_of_the_key_is_in_the_line_and_the_key_is_not(lines: Lines, tmp
     assert "sk-" not in str((known, unknown))
 
 
-# --- never a prompt --------------------------------------------------------------------------------
-
 CANARY = "the patient's name is Zephyrine"
 PLACES: list[Callable[[Any], Fields]] = [
     lambda text: {"input": text},
@@ -267,9 +245,7 @@ PLACES: list[Callable[[Any], Fields]] = [
 @pytest.mark.parametrize(
     "text", [CANARY, f'"{CANARY}" \\"', f"'{CANARY}' it's", CANARY * 99, [CANARY], {CANARY: 1}]
 )
-def test_no_line_has_a_prompt_wherever_a_request_has_it(
-    url: str, caplog: pytest.LogCaptureFixture, text: Any
-) -> None:
+def test_no_line_has_a_prompt_of_any_place(url: str, caplog: pytest.LogCaptureFixture, text: Any) -> None:
     caplog.set_level(logging.DEBUG, logger=ENDS.name)
     caplog.set_level(logging.DEBUG, logger=ARRIVALS.name)
     statuses = set()
@@ -296,10 +272,7 @@ def test_no_line_has_a_prompt_wherever_a_request_has_it(
     ("message", "kept"),
     [
         ("The server's own words aren't quotes.", "The server's own words aren't quotes."),
-        (
-            "It is 'secret', not 'hidden'.",
-            "It is …, not ….",
-        ),
+        ("It is 'secret', not 'hidden'.", "It is …, not …."),
         ('It is "it\'s secret".', "It is …."),
         ("It is 'it\\'s secret' or `kept`.", "It is … or `kept`."),
         ("It is 'secret without an end", "It is …"),
@@ -308,9 +281,6 @@ def test_no_line_has_a_prompt_wherever_a_request_has_it(
 )
 def test_what_a_message_quotes_is_left_out(message: str, kept: str) -> None:
     assert without_quotes(message) == kept
-
-
-# --- forms -----------------------------------------------------------------------------------------
 
 
 def line_of(form: logging.Formatter, level: int = logging.INFO, **fields: Any) -> str:
@@ -329,14 +299,8 @@ def test_a_json_line_is_one_line_with_its_fields() -> None:
     assert "\n" not in line
     read = json.loads(line)
     assert read.pop("time").endswith("+00:00")
-    assert read == {
-        "level": "info",
-        "logger": "some.logger",
-        "message": "A long\nline",
-        "event": "request ended",
-        "request_id": "req_1",
-        "reason": "näme\n",
-    }
+    common = {"level": "info", "logger": "some.logger", "message": "A long\nline", "event": "request ended"}
+    assert read == {**common, "request_id": "req_1", "reason": "näme\n"}
 
 
 def test_a_path_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,13 +16,6 @@ from tests.doubles.commands import ANSWER, COMMAND, run, script
 from tests.doubles.replicas import ServerProcess
 from tests.doubles.server_process import serving
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 def parsed(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
@@ -71,9 +64,8 @@ async def test_in_json_mode_every_line_is_an_object_from_the_start_to_the_end(tm
 
 def test_a_start_that_fails_is_an_object_too(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text("no script")
-    done = run(
-        "serve", "--model", f"scripted:{tmp_path / 'script.json'}", "--port", "0", "--log-format", "json"
-    )
+    broken = f"scripted:{tmp_path / 'script.json'}"
+    done = run("serve", "--model", broken, "--port", "0", "--log-format", "json")
     assert (done.returncode, done.stdout) == (1, "")
     [line] = parsed(done.stderr)
     assert (line["level"], "script.json" in line["message"]) == ("critical", True)
@@ -93,20 +85,15 @@ def test_an_exception_that_nothing_catches_is_an_object_too() -> None:
     done = subprocess.run([COMMAND[0], "-c", code], capture_output=True, text=True, timeout=60)
     warning, thread, end = parsed(done.stderr)
     assert "careful" in warning["message"]
-    assert (thread["message"], "ZeroDivisionError" in thread["exception"]) == (
-        "The thread worker ended with ZeroDivisionError.",
-        True,
-    )
+    assert thread["message"] == "The thread worker ended with ZeroDivisionError."
+    assert "ZeroDivisionError" in thread["exception"]
     assert (end["level"], "KeyError" in end["exception"]) == ("critical", True)
 
 
 @pytest.mark.parametrize(
-    ("flags", "ends", "arrives"),
-    [((), 1, 0), (("--log-level", "debug"), 1, 1), (("--no-access-log",), 0, 0)],
+    ("flags", "ends", "arrives"), [((), 1, 0), (("--log-level", "debug"), 1, 1), (("--no-access-log",), 0, 0)]
 )
-def test_a_terminal_shows_the_end_of_each_request(
-    tmp_path: Path, flags: tuple[str, ...], ends: int, arrives: int
-) -> None:
+def test_a_terminal_shows_each_end(tmp_path: Path, flags: tuple[str, ...], ends: int, arrives: int) -> None:
     log_apart = ["sh", "-c", f'exec "$@" 2>{tmp_path / "log"}', "sh", *COMMAND]
     with serving("--model", script(tmp_path, ANSWER), *flags, command=log_apart) as served:
         httpx.post(f"{served.api}/responses", json={"input": "Hi"})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
-from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import httpx
@@ -25,7 +23,7 @@ from tests.doubles.tools.calculator import ANSWER
 from tests.doubles.waiting import until_found
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'
-NOWHERE = '<|channel|>analysis to=browser.dance code<|message|>{"query":"harbour"}<|call|>'
+NOWHERE = SEARCH.replace("search", "dance")
 
 
 async def test_requests_by_the_template_of_their_route() -> None:
@@ -59,19 +57,13 @@ async def test_clients_cannot_make_up_series() -> None:
 async def test_a_request_that_a_guard_refuses_counts_for_its_route() -> None:
     settings = Settings(api_key=("sk-right",), key_requests_per_minute=1)
     client = Api(scripted(ANSWER, loop=True), settings).client
-    right = {"authorization": "Bearer sk-right"}
-    await client.post("/responses", json={"input": "Hi"}, headers=right)
-    await client.post("/responses", json={"input": "Hi"}, headers=right)
-    await client.get("/responses/resp_1", headers={"authorization": "Bearer sk-wrong"})
+    for _ in range(2):
+        await client.post("/responses", json={"input": "Hi"}, headers={"x-api-key": "sk-right"})
+    await client.get("/responses/resp_1", headers={"x-api-key": "sk-wrong"})
     await client.get("/models", headers={"host": "other.example"})
     figures = await scraped(client)
-
-    def count(method: str, route: str, status: str) -> float:
-        return figures.own("http_requests_total", method=method, route=route, status=status)
-
-    assert count("POST", "/v1/responses", "429") == 1
-    assert count("GET", "/v1/responses/{response_id}", "401") == 1
-    assert count("GET", "/v1/models", "403") == 1
+    for route, status in (("responses", "429"), ("responses/{response_id}", "401"), ("models", "403")):
+        assert figures.own("http_requests_total", route=f"/v1/{route}", status=status) == 1
 
 
 async def test_tools_by_outcome_and_time(tmp_path: Path) -> None:
@@ -80,8 +72,8 @@ async def test_tools_by_outcome_and_time(tmp_path: Path) -> None:
     api = Api(scripted(SEARCH, NOWHERE, ANSWER), settings)
     await api.create(tools=[{"type": "web_search"}])
     figures = await scraped(api.client)
-    assert figures.own("tool_calls_total", tool="browser", outcome="done") == 1
-    assert figures.own("tool_calls_total", tool="browser", outcome="failed") == 1
+    for outcome in ("done", "failed"):
+        assert figures.own("tool_calls_total", tool="browser", outcome=outcome) == 1
     assert figures.own("tool_call_duration_seconds_count", tool="browser") == 2
     assert figures.own("tool_sessions", tool="browser") == 1
     assert figures.own("turns_total", api="responses", status="completed") == 1
@@ -142,9 +134,8 @@ async def test_a_loop_that_something_blocks_is_late() -> None:
 async def test_a_served_application_observes_its_loop() -> None:
     with serving(scripted(ANSWER)) as url:
         async with httpx.AsyncClient(base_url=url) as client:
-            await until_found(
-                lambda: scraped(client), lambda found: found.own("event_loop_lag_seconds_count") > 1
-            )
+            name = "event_loop_lag_seconds_count"
+            await until_found(lambda: scraped(client), lambda found: found.own(name) > 1)
 
 
 async def with_names(names: str) -> tuple[Scraped, httpx.AsyncClient]:
@@ -167,9 +158,9 @@ async def test_vllms_names_have_the_same_values_over_all_apis() -> None:
 
 async def test_there_are_figures_before_the_first_request() -> None:
     figures = await scraped(Api(scripted(ANSWER), Settings(metrics_names="both")).client)
-    assert figures.value("vllm:time_to_first_token_seconds_count") == 0
-    assert figures.value("vllm:request_success_total") == figures.own("turns_total") == 0
-    assert figures.own("time_between_tokens_seconds_count") == 0
+    vllms = ("vllm:time_to_first_token_seconds_count", "vllm:request_success_total")
+    own = ("gpt_oss_turns_total", "gpt_oss_time_between_tokens_seconds_count")
+    assert [figures.value(name) for name in (*vllms, *own)] == [0] * 4
 
 
 @pytest.mark.parametrize("names", ["own", "vllm", "both"])
@@ -185,35 +176,16 @@ PROMETHEUS_2 = f"{OPEN},application/openmetrics-text;version=0.0.1;q=0.75,{PLAIN
 PROMETHEUS_3 = f"{OPEN};escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4"
 
 
-@pytest.mark.parametrize(
-    "accept", [PROMETHEUS_2, PROMETHEUS_3, f"{OPEN};escaping=values"], ids=["2", "3", "values"]
-)
-async def test_the_format_is_the_one_that_the_client_accepts(accept: str) -> None:
+@pytest.mark.parametrize("accept", ["", PLAIN, PROMETHEUS_2, PROMETHEUS_3, f"{OPEN};escaping=values"])
+async def test_the_format_is_the_one_that_the_client_accepts_and_the_names_are_the_same(accept: str) -> None:
     _, client = await with_names("both")
     answer = await client.get("http://test/metrics", headers={"accept": accept})
-    assert answer.headers["content-type"].startswith("application/openmetrics-text")
-    assert {family.name for family in text_string_to_metric_families(answer.text)}
-
-
-@pytest.mark.parametrize("accept", ["", PLAIN, PROMETHEUS_2, PROMETHEUS_3, f"{OPEN};escaping=values"])
-async def test_every_format_has_the_same_names(accept: str) -> None:
-    _, client = await with_names("both")
-    text = (await client.get("http://test/metrics", headers={"accept": accept})).text
-    assert (
-        '\nvllm:request_success_total{engine="0",finished_reason="stop",model_name="scripted"} 2.0\n' in text
-    )
-    assert '\ngpt_oss_turns_total{api="chat",status="completed"} 1.0\n' in text
-
-
-async def test_promtool_has_nothing_to_complain_about() -> None:
-    if (promtool := shutil.which("promtool")) is None:
-        pytest.skip("promtool is not installed: apt install prometheus")
-    figures, _ = await with_names("own")
-    checking = await asyncio.create_subprocess_exec(
-        promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=PIPE
-    )
-    said = await checking.communicate(figures.text.encode())
-    assert (checking.returncode, *said) == (0, b"", b"")
+    if OPEN.partition(";")[0] in accept:
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        assert {family.name for family in text_string_to_metric_families(answer.text)}
+    labels = 'engine="0",finished_reason="stop",model_name="scripted"'
+    assert f"\nvllm:request_success_total{{{labels}}} 2.0\n" in answer.text
+    assert '\ngpt_oss_turns_total{api="chat",status="completed"} 1.0\n' in answer.text
 
 
 def test_each_row_has_a_help_text_and_a_name_of_its_own() -> None:

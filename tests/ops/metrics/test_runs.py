@@ -17,9 +17,8 @@ from tests.doubles.observing.figures import scraped
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 from tests.doubles.waiting import until_found
 
-ANSWER = (
-    "<|channel|>analysis<|message|>Greet.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
-)
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+ANSWER = f"<|channel|>analysis<|message|>Greet.<|end|><|start|>assistant{HELLO}"
 PATHS = {
     "responses": ("/responses", {"input": "Hi"}),
     "chat": ("/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
@@ -104,9 +103,8 @@ async def test_statuses_of_turns_that_do_not_complete() -> None:
     await api.refused("/responses", input="Hi")
     await api.refused("/chat/completions", **PATHS["chat"][1])
     figures = await scraped(api.client)
-    assert figures.own("turns_total", api="responses", status="incomplete") == 1
-    assert figures.own("turns_total", api="responses", status="failed") == 1
-    assert figures.own("turns_total", api="chat", status="failed") == 1
+    for name, status in (("responses", "incomplete"), ("responses", "failed"), ("chat", "failed")):
+        assert figures.own("turns_total", api=name, status=status) == 1
     assert figures.own("errors_total", api="responses", code="server_error") == 1
     assert figures.own("requests_running") == 0
 
@@ -125,9 +123,8 @@ async def test_a_client_that_leaves_is_counted_with_the_tokens_so_far() -> None:
     with serving(engine) as url:
         await leave_in_the_middle(f"{url}/responses", {"input": "Hi", "stream": True}, engine)
         async with httpx.AsyncClient(base_url=url) as client:
-            figures = await until_found(
-                lambda: scraped(client), lambda found: found.own("client_disconnects_total")
-            )
+            name = "client_disconnects_total"
+            figures = await until_found(lambda: scraped(client), lambda found: found.own(name))
     assert figures.own("turns_total", api="responses", status="disconnected") == 1
     assert figures.own("prompt_tokens_total", api="responses") > 0
     assert figures.own("request_duration_seconds_count", api="responses") == 1

@@ -15,8 +15,8 @@ import httpx
 import pytest
 import yaml
 
-from tests.doubles.observing.figures import scraped_at
-from tests.doubles.observing.prometheus import Prometheus, scraping, tool
+from tests.doubles.commands import script
+from tests.doubles.observing.figures import Prometheus, scraped_at, scraping, tool
 from tests.doubles.server_process import serving
 
 pytestmark = pytest.mark.observers
@@ -42,11 +42,15 @@ def queries() -> Iterator[tuple[str, str]]:
             yield panel["title"], expression
 
 
+def promtool(*words: str, text: str = "") -> str:
+    """What it prints, without an error."""
+    done = subprocess.run([tool("promtool"), *words], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
 def alerts() -> dict[str, str]:
-    listed = subprocess.run(
-        [tool("promtool"), "check", "rules", str(RULES)], capture_output=True, text=True, check=False
-    )
-    assert listed.returncode == 0, listed.stderr
+    promtool("check", "rules", str(RULES))
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
 
@@ -57,10 +61,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheu
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "pages").mkdir()
     (folder / "pages" / "harbour.md").write_text("# Harbour\n\nIt is 40 metres deep.\n")
-    script = folder / "script.json"
-    script.write_text(json.dumps({"turns": [SEARCH, ANSWER, SLIP], "loop": True}))
-    store = f"sqlite:{folder / 'store.sqlite'}"
-    scripted = ("--model", f"scripted:{script}", "--browser", f"local:{folder / 'pages'}", "--store", store)
+    store, pages = f"sqlite:{folder / 'store.sqlite'}", f"local:{folder / 'pages'}"
+    turns = script(folder, SEARCH, ANSWER, SLIP)
+    scripted = ("--model", turns, "--browser", pages, "--store", store)
     with (
         serving("--context", "2048", "--metrics-names", "both") as model,
         serving(*scripted) as tools,
@@ -129,27 +132,14 @@ def test_prometheus_has_what_the_servers_report(loaded: tuple[Prometheus, list[s
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_promtool_accepts_the_figures_of_a_server_under_load(
-    index: int, loaded: tuple[Prometheus, list[str]]
-) -> None:
+def test_promtool_accepts_the_figures_under_load(index: int, loaded: tuple[Prometheus, list[str]]) -> None:
     own = "\n".join(line for line in scraped_at(loaded[1][index]).text.splitlines() if "vllm:" not in line)
-    done = subprocess.run(
-        [tool("promtool"), "check", "metrics"], input=own + "\n", capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert promtool("check", "metrics", text=own + "\n") == ""
 
 
 def test_alerts_go_off_when_they_should_and_not_before() -> None:
-    cases = Path(__file__).with_name("alerts_test.yml")
-    done = subprocess.run(
-        [tool("promtool"), "test", "rules", str(cases)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("test", "rules", str(Path(__file__).with_name("alerts_test.yml")))
 
 
 def test_the_example_configuration_is_valid() -> None:
-    config = DEPLOY / "prometheus" / "prometheus.yml"
-    done = subprocess.run(
-        [tool("promtool"), "check", "config", str(config)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("check", "config", str(DEPLOY / "prometheus" / "prometheus.yml"))

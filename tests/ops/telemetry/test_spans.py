@@ -29,10 +29,8 @@ ECHO = '<|channel|>commentary to=echoes.echo <|constrain|>json<|message|>{"text"
 FAIL = '<|channel|>commentary to=echoes.fail <|constrain|>json<|message|>{"why":"secret-reason"}<|call|>'
 THOUGHT = "<|channel|>analysis<|message|>secret-thought<|end|><|start|>assistant"
 ANSWER = f"{THOUGHT}<|channel|>final<|message|>secret-answer<|return|>"
-TOOLS: list[dict[str, Any]] = [
-    {"type": "web_search"},
-    {"type": "mcp", "server_label": "echoes", "require_approval": "never"},
-]
+MCP = {"type": "mcp", "server_label": "echoes", "require_approval": "never"}
+TOOLS: list[dict[str, Any]] = [{"type": "web_search"}, MCP]
 
 
 class Recorded:
@@ -76,24 +74,15 @@ def with_tools(folder: Path, *turns: str) -> Iterator[tuple[Api, Spans, Recorded
 
 async def test_a_turn_with_two_tools(folder: Path) -> None:
     with with_tools(folder, SEARCH, ECHO, ANSWER) as (api, spans, mcp):
-        answer = await api.client.post(
-            "/responses", json={"input": "Go.", "tools": TOOLS}, headers=TRACEPARENT
-        )
+        body = {"input": "Go.", "tools": TOOLS}
+        answer = await api.client.post("/responses", json=body, headers=TRACEPARENT)
         await api.service.close()
     response = answer.json()
     assert response["status"] == "completed"
     generation = "generate_content scripted"
-    assert spans.tree() == {
-        PARENT: ["POST /v1/responses"],
-        "POST /v1/responses": ["chat scripted"],
-        "chat scripted": [
-            generation,
-            "execute_tool browser.search",
-            generation,
-            "execute_tool echoes.echo",
-            generation,
-        ],
-    }
+    below = [generation, "execute_tool browser.search", generation, "execute_tool echoes.echo", generation]
+    http = "POST /v1/responses"
+    assert spans.tree() == {PARENT: [http], http: ["chat scripted"], "chat scripted": below}
     assert {f"{span.context.trace_id:032x}" for span in spans.ended} == {TRACE}
     usage = response["usage"]
     turn = attributes(spans.one("chat scripted"))
@@ -112,8 +101,8 @@ async def test_a_turn_with_two_tools(folder: Path) -> None:
     }
     of_generations = [attributes(span)["gen_ai.usage.output_tokens"] for span in spans.named(generation)]
     assert sum(int(str(each)) for each in of_generations) == usage["output_tokens"]
-    http = attributes(spans.one("POST /v1/responses"))
-    assert (http["http.response.status_code"], http["http.route"]) == (200, "/v1/responses")
+    of_http = attributes(spans.one(http))
+    assert (of_http["http.response.status_code"], of_http["http.route"]) == (200, "/v1/responses")
     # The MCP server learns of the span of its call.
     call = spans.one("execute_tool echoes.echo").context
     assert mcp.calls[0]["_meta"]["traceparent"] == f"00-{TRACE}-{call.span_id:016x}-01"
@@ -123,10 +112,8 @@ async def test_no_text_leaks(folder: Path) -> None:
     """Not of the client, the model, a tool, or an error."""
     with with_tools(folder, SEARCH, FAIL, ECHO, ANSWER) as (api, spans, _):
         body = {"input": "secret-input", "instructions": "secret-order", "metadata": {"a": "secret-metadata"}}
-        texts = (
-            await api.client.post("/responses", json={**body, "tools": TOOLS, "user": "secret-user"})
-        ).text
-        assert all(word in texts for word in ("secret-answer", "secret-thought", "secret-reason"))
+        response = await api.client.post("/responses", json={**body, "tools": TOOLS, "user": "secret-user"})
+        assert all(word in response.text for word in ("secret-answer", "secret-thought", "secret-reason"))
         await api.client.post("/responses", json={"input": 5, "model": "tiny", "secret-field": 1})
         await api.client.post("/chat/completions", json={"messages": [{"role": "secret-role"}]})
         await api.service.close()
@@ -140,35 +127,29 @@ async def test_no_text_leaks(folder: Path) -> None:
 async def test_a_function_that_the_model_makes_up_is_no_name() -> None:
     odd = "<|channel|>analysis to=browser.secret:{a} code<|message|>{}<|call|>"
     spans = Spans()
-    api = Api(
-        scripted(odd, ANSWER), Settings(python="off", browser="local:."), tracer_provider=spans.provider
-    )
+    settings = Settings(python="off", browser="local:.")
+    api = Api(scripted(odd, ANSWER), settings, tracer_provider=spans.provider)
     await api.create(tools=[{"type": "web_search"}])
-    assert [span.name for span in spans.ended if "execute_tool" in span.name] in (
-        [],
-        ["execute_tool browser"],
-    )
+    assert {span.name for span in spans.ended if "execute_tool" in span.name} <= {"execute_tool browser"}
     assert "secret" not in "\n".join(span.to_json() for span in spans.ended)
     await api.service.close()
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "name", "count"),
+    ("path", "body", "name"),
     [
-        ("/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "n": 2}, "chat scripted", 2),
-        ("/completions", {"prompt": "Hi", "n": 2}, "text_completion scripted", 2),
+        ("/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}, "chat scripted"),
+        ("/completions", {"prompt": "Hi"}, "text_completion scripted"),
     ],
 )
-async def test_other_apis_have_one_span_for_all_choices(
-    path: str, body: dict[str, Any], name: str, count: int
-) -> None:
+async def test_other_apis_have_one_span_for_all_choices(path: str, body: dict[str, Any], name: str) -> None:
     spans = Spans()
     api = Api(scripted(ANSWER, loop=True), tracer_provider=spans.provider)
-    usage = (await api.post(path, **body))["usage"]
+    usage = (await api.post(path, **body, n=2))["usage"]
     turn = attributes(spans.one(name))
-    assert turn["gen_ai.response.finish_reasons"] == ("stop",) * count
+    assert turn["gen_ai.response.finish_reasons"] == ("stop", "stop")
     assert turn["gen_ai.usage.output_tokens"] == usage["completion_tokens"]
-    assert spans.tree()[name] == ["generate_content scripted"] * count
+    assert spans.tree()[name] == ["generate_content scripted"] * 2
 
 
 async def test_a_client_that_leaves_ends_the_spans() -> None:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
+from gpt_oss_server.apis.responses import request
+from gpt_oss_server.apis.responses.run import RefusedRun
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ContextLengthExceeded
 from gpt_oss_server.harmony.declarations import FunctionTool
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.history import Layout, Segment
 from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.items import function_call
 from gpt_oss_server.turns.prompt import Head, fitted_layout
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.services import conversations_of, responses_service
 from tests.doubles.serving import scripted
 
 TOOL = FunctionTool("f", "Does something.", {"type": "object", "properties": {"a": {"type": "string"}}})
@@ -90,9 +95,7 @@ def test_the_same_turns_are_dropped_as_one_by_one(encoding: Encoding, seed: int)
 
 
 @pytest.mark.parametrize("instructed", [False, True])
-def test_dropping_thousands_of_turns_costs_about_as_much_as_dropping_one(
-    encoding: Encoding, instructed: bool
-) -> None:
+def test_dropping_many_turns_costs_about_as_much_as_one(encoding: Encoding, instructed: bool) -> None:
     renderer = Renderer(encoding)
     turn = [renderer.user("a question"), renderer.answer("an answer")]
     if instructed:  # which stay when their turn is dropped
@@ -129,17 +132,79 @@ MANY_TOOLS = [
     ids=["small", "characters", "messages", "tools"],
 )
 async def test_a_large_request_is_rendered_in_a_thread(
-    encoding: Encoding, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
+    service: ResponsesService, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
 ) -> None:
-    service = responses_service(scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding)
-    user = service.served.model.renderer.user
-    threads = set()
+    renderer, threads = service.served.model.renderer, set()
+    user = renderer.user
 
     def watched(text: str, *, name: str | None = None) -> Segment:
         threads.add(threading.get_ident())
         return user(text, name=name)
 
-    monkeypatch.setattr(service.served.model.renderer, "user", watched)
+    monkeypatch.setattr(renderer, "user", watched)
     await service.render(LOCAL, body)
     assert (threading.get_ident() not in threads) is elsewhere
-    await service.close()
+
+
+FINAL = "<|channel|>final<|message|>Hi<|return|>"
+WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
+FOUND = {"type": "tool_search_output", "call_id": None, "tools": [WEATHER]}
+
+
+Counted = Callable[[Any, str], Any]
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """Watches the calls of a function, which still runs."""
+
+    def counting(owner: Any, name: str) -> Any:
+        real = getattr(owner, name)
+        watched = create_autospec(real, side_effect=real)
+        monkeypatch.setattr(owner, name, watched)
+        return watched
+
+    return counting
+
+
+@pytest.fixture
+async def service(encoding: Encoding) -> AsyncIterator[ResponsesService]:
+    made = responses_service(scripted(FINAL), encoding=encoding)
+    yield made
+    await made.close()
+
+
+async def test_tools_of_an_item_are_read_once(counted: Counted, service: ResponsesService) -> None:
+    read = counted(function_call, "function_tool")
+    added = {"type": "additional_tools", "role": "developer", "tools": [{**WEATHER, "name": "more"}]}
+    await service.render(LOCAL, {"input": [{"role": "user", "content": "Hi"}, FOUND, added]})
+    places = [call.args[1] for call in read.call_args_list]
+    assert places == ["input[1].tools[0]", "input[2].tools[0]"]
+
+
+@pytest.mark.parametrize("management", [None, [{"type": "compaction"}]], ids=["plain", "managed"])
+async def test_a_prompt_is_built_once(counted: Counted, service: ResponsesService, management: Any) -> None:
+    opened, built = counted(Renderer, "opening"), counted(Layout, "tokens")
+    await (await service.start(LOCAL, {"input": "Hi", "context_management": management})).wait()
+    assert (opened.call_count, built.call_count) == (1, 1)
+
+
+async def test_a_prompt_that_is_too_long_is_never_built(counted: Counted, service: ResponsesService) -> None:
+    built = counted(Layout, "tokens")
+    context = service.served.model.engine.info.context_length
+    half = [{"role": "user", "content": " word" * (context // 2)}]
+    conversation = (await conversations_of(service).create({"items": half}))["id"]
+    await conversations_of(service).add_items(conversation, {"items": half})
+    body = {"input": "Hi", "conversation": conversation}
+    with pytest.raises(ContextLengthExceeded):
+        await service.start(LOCAL, body)
+    assert not built.called
+    run = await service.start(LOCAL, {**body, "truncation": "auto"})
+    assert ((await run.wait())["status"], built.call_count) == ("completed", 1)
+
+
+async def test_a_body_that_is_too_long_is_read_once(counted: Counted, service: ResponsesService) -> None:
+    validated = counted(request, "read_body")
+    run = await service.start_streamed(LOCAL, {"input": "word " * 140_000, "stream": True})
+    assert isinstance(run, RefusedRun)
+    assert validated.call_count == 1

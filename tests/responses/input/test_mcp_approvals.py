@@ -129,9 +129,7 @@ async def test_a_tool_that_the_server_dropped_is_not_mistaken_for_another(echoes
 
 
 @pytest.mark.parametrize("keeps_calls", [True, False], ids=["with its mcp_call", "without"])
-async def test_an_approved_call_in_the_history_does_not_run_again(
-    echoes: Echoes, seen: Seen, keeps_calls: bool
-) -> None:
+async def test_an_approved_call_does_not_run_again(echoes: Echoes, seen: Seen, keeps_calls: bool) -> None:
     ask = echoes(ECHO, ANSWER, ANSWER)
     history: list[Any] = [QUESTION]
     first = await ask(tools=TOOLS, input=history, store=False)

@@ -1,4 +1,4 @@
-"""A conversation that the client sends back reaches the model as it was: results, answers, preambles."""
+"""A conversation that the client sends back reaches the model as it was, and each call needs an output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.asking import Asking
-from tests.doubles.apis.mcp_asking import ANSWER, call, tool
+from tests.doubles.apis.asking import NEXT, Asking, call
+from tests.doubles.apis.mcp_asking import ANSWER, tool
+from tests.doubles.apis.mcp_asking import call as mcp_call
 from tests.doubles.apis.services import browsing_service, conversations_of
 from tests.doubles.serving import scripted
 from tests.responses.conftest import Echoes, Make
@@ -19,8 +20,6 @@ from tests.responses.conftest import Echoes, Make
 WEATHER: dict[str, Any] = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
 PARIS, ROME = '{"city":"Paris"}', '{"city":"Rome"}'
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
-CODE = "<|channel|>analysis to=python code<|message|>print(6 * 7)<|call|>"
-FINAL = "<|channel|>final<|message|>Done.<|return|>"
 
 
 def called(call_id: str, arguments: str) -> dict[str, Any]:
@@ -32,7 +31,7 @@ def output(call_id: str, text: str) -> dict[str, Any]:
 
 
 async def rendered(*items: Any, **body: Any) -> str:
-    return await Asking(FINAL).prompt(input=["Weather?", *items], tools=[WEATHER], **body)
+    return await Asking(ANSWER).prompt(input=["Weather?", *items], tools=[WEATHER], **body)
 
 
 async def test_results_follow_the_order_of_their_calls() -> None:
@@ -45,16 +44,6 @@ async def test_results_follow_the_order_of_their_calls() -> None:
     first = (*calls, output("a", "1"), output("b", "2"))
     wanted = await rendered(*first, *again, output("b", "3"), output("a", "4"))
     assert await rendered(*first, *again, output("a", "4"), output("b", "3")) == wanted
-
-
-async def test_results_of_calls_of_an_earlier_response_are_ordered_too() -> None:
-    head = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
-    ask = Asking(f"{head}{PARIS}<|call|><|start|>assistant{head}{ROME}<|call|>", FINAL)
-    response = await ask(tools=[WEATHER], parallel_tool_calls=True)
-    first, second = (item["call_id"] for item in response["output"])
-    results = [output(second, "blue"), output(first, "grey")]
-    prompt = await ask.prompt(input=results, previous_response_id=response["id"], tools=[WEATHER])
-    assert prompt.index("grey") < prompt.index("blue")
 
 
 async def test_an_outputs_error_names_the_clients_index() -> None:
@@ -83,7 +72,7 @@ async def test_a_search_with_only_queries_keeps_its_first_query() -> None:
 
 
 async def test_a_resent_mcp_call_keeps_its_channel(echoes: Echoes, url: str) -> None:
-    ask = echoes(call("echo", text="a"), ANSWER, allow_private_hosts=True)
+    ask = echoes(mcp_call("echo", text="a"), ANSWER, allow_private_hosts=True)
     more: dict[str, Any] = {"tools": [tool(url)]}
     response = await ask(**more)
     by_id = await ask.service.render(LOCAL, {"input": "More", "previous_response_id": response["id"], **more})
@@ -91,10 +80,8 @@ async def test_a_resent_mcp_call_keeps_its_channel(echoes: Echoes, url: str) -> 
     assert (await ask.service.render(LOCAL, {"input": items, **more})).text == by_id.text
 
 
-async def test_a_reference_to_a_hosted_call_has_the_result_that_the_model_read(
-    encoding: Encoding, tmp_path: Any
-) -> None:
-    service = browsing_service(tmp_path, scripted(SEARCH, FINAL), encoding=encoding)
+async def test_a_reference_to_a_hosted_call_has_its_result(encoding: Encoding, tmp_path: Any) -> None:
+    service = browsing_service(tmp_path, scripted(SEARCH, ANSWER), encoding=encoding)
     web: dict[str, Any] = {"tools": [{"type": "web_search"}]}
     response = await (await service.start(LOCAL, {"input": "How deep?", **web})).wait()
     references = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
@@ -125,7 +112,7 @@ async def test_allowed_tools_may_name_an_unavailable_search() -> None:
     search = {"type": "web_search", "external_web_access": True}
     only = {"type": "allowed_tools", "tools": [search, {"type": "function", "name": "get_weather"}]}
     body = {"input": "Hi", "tools": [search, WEATHER], "tool_choice": only}
-    assert (await (await Asking(FINAL).service.start(LOCAL, body)).wait())["status"] == "completed"
+    assert (await (await Asking(ANSWER).service.start(LOCAL, body)).wait())["status"] == "completed"
 
 
 async def test_an_answer_after_an_approval_means_that_the_call_has_run() -> None:
@@ -134,12 +121,12 @@ async def test_an_answer_after_an_approval_means_that_the_call_has_run() -> None
     answer = {"role": "assistant", "content": "It is open."}
     asked = ["Hi", {"type": "mcp_approval_request", **request}, approval, answer]
     items = [*asked, called("a", PARIS), output("a", "grey")]
-    run = await Asking(FINAL).service.start(LOCAL, {"input": items, "tools": [WEATHER]})
+    run = await Asking(ANSWER).service.start(LOCAL, {"input": items, "tools": [WEATHER]})
     assert run._prepared.approved == ()
 
 
 async def test_deleting_an_item_keeps_each_result_with_its_call() -> None:
-    ask = Asking(FINAL)
+    ask = Asking(ANSWER)
     conversations = conversations_of(ask.service)
     made = await conversations.create({"items": [called("a", PARIS), called("b", ROME)]})
     await conversations.add_items(made["id"], {"items": [output("b", "blue")]})
@@ -151,7 +138,7 @@ async def test_deleting_an_item_keeps_each_result_with_its_call() -> None:
 
 
 async def test_items_are_listed_as_they_were_sent() -> None:
-    ask = Asking(FINAL)
+    ask = Asking(ANSWER)
     items = ["Hi", called("a", PARIS), called("b", ROME), output("b", "blue"), output("a", "grey")]
     response = await ask(input=items, tools=[WEATHER])
     listed = (await ask.service.stored(LOCAL).retrieve(response["id"])).input_items
@@ -159,7 +146,7 @@ async def test_items_are_listed_as_they_were_sent() -> None:
 
 
 async def test_items_with_the_same_id_are_each_listed_once_and_paging_ends(api: Make) -> None:
-    here = api(scripted(FINAL))
+    here = api(scripted(ANSWER))
     sent = [{"type": "message", "role": "user", "content": str(n), "id": f"msg_{n % 3}"} for n in range(6)]
     path = f"/responses/{(await here.create(input=sent))['id']}/input_items"
     pages = [await here.get(path, order="asc", limit=2)]
@@ -191,7 +178,7 @@ async def test_the_reasoning_effort_can_change_between_items() -> None:
     changed = await rendered(updated("low"), updated("high"), reasoning={"effort": "medium"})
     assert "Reasoning: high" in changed
     assert "Reasoning: low" in await rendered({"type": "configuration_update"}, reasoning={"effort": "low"})
-    assert (await Asking(FINAL)(input=[updated("low"), "Hi"]))["reasoning"]["effort"] == "low"
+    assert (await Asking(ANSWER)(input=[updated("low"), "Hi"]))["reasoning"]["effort"] == "low"
     with pytest.raises(InvalidRequest, match=r"input\[1\].reasoning.effort"):
         await rendered(updated("much"))
 
@@ -202,3 +189,106 @@ async def test_a_past_image_becomes_a_note_and_an_unsealed_compaction_nothing() 
     assert await rendered({"type": "context_compaction"}) == await rendered()
     with pytest.raises(InvalidRequest, match="this server did not seal this compaction"):
         await rendered({"type": "context_compaction", "encrypted_content": "x"})
+
+
+CUT_OFF = "functions.f to=assistant<|channel|>commentary<|message|>This call was cut off"
+NOT_AWAITED = "functions.f to=assistant<|channel|>commentary<|message|>The response ended before"
+TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+
+
+def made(call_id: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}", **more}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [made("a")],
+        [made("a"), "And?"],
+        [made("a"), made("b"), output("a", "1")],
+        [made("a"), output("a", "1"), made("b")],
+        [{"type": "custom_tool_call", "call_id": "a", "name": "g", "input": "x"}, "And?"],
+    ],
+    ids=range(5),
+)
+async def test_a_call_without_an_output_is_refused_as_at_openai(items: list[Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"No tool output found for function call [ab]") as raised:
+        await Asking(ANSWER).prompt(input=["Hi", *items])
+    assert raised.value.status == 400
+
+
+async def test_a_call_that_was_cut_off_is_noted_unless_it_has_an_output() -> None:
+    cut = made("a", status="incomplete", arguments='{"x')
+    prompt = await Asking(ANSWER).prompt(input=["Hi", cut, "And?"])
+    assert prompt.index('{"x<|call|>') < prompt.index(CUT_OFF) < prompt.index("And?")
+    answered = await Asking(ANSWER).prompt(input=["Hi", cut, output("a", "It ran.")])
+    assert "It ran." in answered
+    assert "cut off" not in answered
+
+
+async def test_of_two_outputs_the_last_counts_and_an_id_may_return() -> None:
+    first = [made("a"), output("a", "one"), output("a", "two")]
+    again = [made("a"), output("a", "three"), "And?"]
+    prompt = await Asking(ANSWER).prompt(input=["Hi", *first, *again])
+    assert [text in prompt for text in ("one", "two", "three")] == [False, True, True]
+
+
+async def test_arguments_may_be_an_object() -> None:
+    ask = Asking(ANSWER)
+    body = {"input": ["Hi", made("a", arguments={"city": "Zürich", "n": [1, None]}), output("a", "x")]}
+    response = await ask(**body, tools=[TOOL])
+    listed = (await ask.service.stored(LOCAL).retrieve(response["id"])).input_items
+    assert listed[1]["arguments"] == '{"city":"Zürich","n":[1,null]}'
+    assert '<|message|>{"city":"Zürich","n":[1,null]}<|call|>' in await ask.prompt(**body)
+
+
+@pytest.mark.parametrize("limit", [12, 13])
+async def test_the_turn_after_a_cut_call_reads_why_it_has_no_result(limit: int) -> None:
+    ask = Asking(call("functions.f", '{"city": "Oslo"}'))
+    cut = await ask(tools=[TOOL], max_output_tokens=limit)
+    assert cut["output"][0]["status"] == "incomplete"
+    prompt = await ask.prompt(input="And?", previous_response_id=cut["id"], tools=[TOOL])
+    assert prompt.index(CUT_OFF) < prompt.index("And?")
+    items = await ask.prompt(input=["Hi", *cut["output"], "And?"], tools=[TOOL])
+    assert CUT_OFF in items
+
+
+async def test_the_turn_after_a_whole_call_needs_its_output() -> None:
+    ask = Asking(call("functions.f", "{}") + NEXT + call("functions.f", '{"n":2}'), ANSWER)
+    response = await ask(tools=[TOOL], parallel_tool_calls=True)
+    first, second = (item["call_id"] for item in response["output"])
+    more: dict[str, Any] = {"previous_response_id": response["id"], "tools": [TOOL]}
+    with pytest.raises(InvalidRequest, match="No tool output found"):
+        await ask.prompt(input="And?", **more)
+    with pytest.raises(InvalidRequest, match=f"No tool output found for function call {second}"):
+        await ask.prompt(input=[output(first, "1"), "And?"], **more)
+    prompt = await ask.prompt(input=[output(second, "2"), output(first, "1"), "And?"], **more)
+    assert prompt.index("<|message|>1<|end|>") < prompt.index("<|message|>2<|end|>")
+
+
+async def test_the_turn_after_a_cancelled_response_reads_that_its_calls_have_no_results() -> None:
+    long = f"<|channel|>final<|message|>{'word ' * 4_000}<|return|>"
+    engine = scripted(call("functions.f", "{}") + NEXT + long, tokens_per_second=200)
+    ask = Asking(engine=engine)
+    run = await ask.service.start(
+        LOCAL, {"input": "Hi", "tools": [TOOL], "background": True, "parallel_tool_calls": True}
+    )
+    log = await ask.service.run_in_background(run)
+    async for batch in log.read():
+        if any(b"output_item.done" in event for event in batch):
+            break
+    cancelled = await ask.service.stored(LOCAL).cancel(run.id)
+    assert cancelled["output"][0]["type"] == "function_call"
+    prompt = await ask.prompt(input="And?", previous_response_id=run.id, tools=[TOOL])
+    assert NOT_AWAITED in prompt or CUT_OFF in prompt
+    await ask.service.close()
+
+
+async def test_a_conversation_may_get_a_call_and_its_output_one_after_the_other() -> None:
+    ask = Asking(ANSWER)
+    here = conversations_of(ask.service)
+    conversation = (await here.create({"items": [{"role": "user", "content": "Hi"}, made("a")]}))["id"]
+    with pytest.raises(InvalidRequest, match="No tool output found for function call a"):
+        await ask(conversation=conversation, input="And?")
+    await here.add_items(conversation, {"items": [output("a", "1")]})
+    assert (await ask(conversation=conversation, input="And?"))["status"] == "completed"

@@ -7,21 +7,26 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.lints import check_stream
-from tests.doubles.serving import scripted
+from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.shelf import Shelf
 from tools.browser.backends.base import SearchHit, SearchRequest
+from tools.tool import Declaration
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
@@ -110,7 +115,6 @@ async def test_an_answer_with_a_schema_stays_json_when_it_cites(browsing: Browsi
 
 
 async def test_half_a_character_from_a_search_service_does_not_break_a_response(encoding: Encoding) -> None:
-    """A service that cuts its texts by UTF-16 units leaves such halves."""
 
     class Halves(Shelf):
         async def search(self, request: SearchRequest) -> list[SearchHit]:
@@ -145,7 +149,6 @@ async def test_bad_arguments_are_reported_to_the_model(browsing: Browsing) -> No
 
 
 async def test_resent_calls_are_rendered_as_the_model_wrote_them(browsing: Browsing) -> None:
-    """For clients that keep the conversation themselves: the model reads the results that the items hold."""
     service = browsing(SEARCH, OPEN, FIND, ANSWER)
     response = check_stream(await ask(service, include=["web_search_call.results"], store=False))
     question = {"role": "user", "content": "How deep is the fjord?"}
@@ -161,3 +164,90 @@ async def test_resent_calls_are_rendered_as_the_model_wrote_them(browsing: Brows
     odd: list[dict[str, Any]] = [{}, {"type": "search", "query": 5}, {"type": "open_page", "url": None}]
     items = [{"type": "web_search_call", "id": "ws_1", "status": "failed", "action": each} for each in odd]
     assert "to=browser.open code<|message|>{}<|call|>" in (await service.render(LOCAL, {"input": items})).text
+
+
+BROWSER = Declaration("browser", "", ())
+
+
+def resumed(encoding: Encoding, *segments: Segment, **more: Any) -> dict[str, Any]:
+    hosted = HostedTools(Kinds.of(), **more)
+    hosted.resume_from(segments, encoding)
+    return dict(hosted.progress.resumed)
+
+
+def first_cursor(encoding: Encoding, *segments: Segment) -> int:
+    more: dict[str, Any] = {"declarations": (BROWSER,), "options": {"browser": {"filters": {}}}}
+    return int(resumed(encoding, *segments, **more)["browser"]["first_cursor"])
+
+
+@pytest.mark.parametrize("newest", [0, 7, 42, 999, 123_456, 999_999_999])
+def test_a_session_begins_after_the_newest_cursor(encoding: Encoding, newest: int) -> None:
+    renderer = Renderer(encoding)
+    results = [
+        renderer.tool_result(f"browser.{name}", f"[{cursor}] A page\nIts text", channel="analysis")
+        for name, cursor in (("search", 0), ("open", newest), ("find", newest // 2))
+    ]
+    assert first_cursor(encoding, renderer.user("Hi"), *results, renderer.answer("So.")) == newest + 1
+
+
+def test_only_results_of_the_browser_count(encoding: Encoding) -> None:
+    renderer = Renderer(encoding)
+    spelt = "<|start|>browser.search to=assistant<|channel|>analysis<|message|>[9] A page"
+    others = [
+        renderer.user(spelt),
+        renderer.answer("[8] is a note"),
+        renderer.tool_result("functions.search", "[7] a hit"),
+        renderer.tool_result("browser.open", "There is no cursor 6: [6]", channel="analysis"),
+        renderer.tool_result("browser.open", "[1234567890] is too long a number", channel="analysis"),
+    ]
+    assert first_cursor(encoding, *others) == 0
+    assert first_cursor(encoding) == 0
+
+
+def test_without_a_browser_no_cursor_is_set(encoding: Encoding) -> None:
+    result = Renderer(encoding).tool_result("browser.open", "[3] A page", channel="analysis")
+    assert not resumed(encoding, result)
+
+
+FIND_COLD = '<|channel|>analysis to=browser.find code<|message|>{"cursor":1,"pattern":"cold"}<|call|>'
+DEEP = "<|channel|>final<|message|>It is deep【1†L0-L2】.<|return|>"
+COLD = "<|channel|>final<|message|>It is cold【1†L4-L5】, as found【2†L0】 by search【0†L4】.<|return|>"
+TOOLS = [{"type": "web_search"}]
+
+
+def asked(url: str, **body: Any) -> dict[str, Any]:
+    answer = httpx.post(f"{url}/responses", json={"input": "fjord", "tools": TOOLS, **body}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def citations(response: dict[str, Any]) -> list[Any]:
+    [message] = [item for item in response["output"] if item["type"] == "message"]
+    return [(cited["url"], cited["title"]) for cited in message["content"][0]["annotations"]]
+
+
+@pytest.mark.parametrize("by", ["response", "conversation"])
+@pytest.mark.parametrize("second", [[COLD], [FIND_COLD, COLD]], ids=["cites", "finds"])
+def test_a_turn_elsewhere_sees_the_pages_of_the_first(tmp_path: Path, by: str, second: list[str]) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
+    settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}", browser=f"local:{pages}")
+
+    def turns(first: str, then: str) -> list[Any]:
+        body = {}
+        if by == "conversation":
+            body = {"conversation": httpx.post(f"{first}/conversations", json={}).json()["id"]}
+        begun = asked(first, **body)
+        ended = asked(then, **(body or {"previous_response_id": begun["id"]}))
+        calls = [item["action"] for item in ended["output"] if item["type"] == "web_search_call"]
+        return [citations(begun), citations(ended), calls]
+
+    with serving(scripted(SEARCH, OPEN, DEEP, *second), settings) as alone:
+        expected = turns(alone, alone)
+    with (
+        serving(scripted(SEARCH, OPEN, DEEP), settings) as here,
+        serving(scripted(*second), settings) as there,
+    ):
+        assert turns(here, there) == expected
+    assert len(expected[1]) >= 2, "the pages of the first turn are cited"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from gpt_oss_server.caller.caller import LOCAL as HERE
+from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.content.tools import recipient_of
 from gpt_oss_server.errors import ApiError
+from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.apis.client_tools import (
     COMMAND,
@@ -23,12 +27,14 @@ from tests.doubles.apis.client_tools import (
     EDIT,
     FREE,
     ITEMS,
+    LARK,
     LOCAL,
     PATCH,
     SHELL,
     STREAMS,
     UPDATE,
 )
+from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.lints import compare
 
 EXITED = '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]'
@@ -63,7 +69,8 @@ async def test_a_namespace_of_any_name_is_returned_by_that_name(name: str) -> No
 
 
 async def test_the_prompt_declares_custom_tools_and_namespaces() -> None:
-    prompt = await Asking(FINAL).prompt(tools=[CUSTOM, DIGITS, CRM, SHELL])
+    tools = [CUSTOM, DIGITS, CRM, SHELL]
+    prompt = await Asking(FINAL).prompt(tools=tools)
     for text in (
         "// Edits files.\n// Call it with the text itself, not as JSON.\n"
         "// The text must follow this Lark grammar:\n// start: begin_patch",
@@ -74,11 +81,7 @@ async def test_the_prompt_declares_custom_tools_and_namespaces() -> None:
         "type shell = (_: {",
     ):
         assert text in prompt
-
-
-async def test_a_tool_choice_of_none_declares_no_tool() -> None:
-    prompt = await Asking(FINAL).prompt(tools=[CUSTOM, CRM, SHELL], tool_choice="none")
-    assert "# Tools" not in prompt
+    assert "# Tools" not in await Asking(FINAL).prompt(tools=tools, tool_choice="none")
 
 
 OUTPUTS: list[tuple[str, dict[str, Any], Any, str]] = [
@@ -93,9 +96,7 @@ CALLS = {"custom": PATCH, "local_shell": COMMAND, "shell": COMMANDS, "apply_patc
 
 @pytest.mark.parametrize(("name", "tool", "output", "text"), OUTPUTS)
 @pytest.mark.parametrize("whole", [True, False], ids=["items sent again", "previous_response_id"])
-async def test_an_output_is_the_result_of_its_call(
-    name: str, tool: dict[str, Any], output: dict[str, Any], text: str, whole: bool
-) -> None:
+async def test_an_output_answers_its_call(name: str, tool: Any, output: Any, text: str, whole: bool) -> None:
     ask = Asking(call(f"functions.{name}", CALLS[tool["type"]], kind=" code"))
     response = await ask(tools=[tool])
     (item,) = response["output"]
@@ -132,9 +133,7 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "name", "body"), MISFITS)
-async def test_a_call_that_does_not_fit_is_kept_and_the_response_fails(
-    tool: dict[str, Any], name: str, body: str
-) -> None:
+async def test_a_call_that_does_not_fit_is_kept_and_fails(tool: dict[str, Any], name: str, body: str) -> None:
     response = await Asking(call(f"functions.{name}", body, kind=""))(tools=[tool])
     assert response["status"] == "failed"
     assert "invalid_output" in response["error"]["message"]
@@ -154,15 +153,6 @@ SPELT = {"type": "grammar", "syntax": "lark", "definition": 'start: "<|x|>" /@<a
 async def test_input_that_follows_its_grammar_passes(tool: dict[str, Any], body: str) -> None:
     response = await Asking(call("functions.dial", body, kind=""))(tools=[tool])
     assert response["status"] == "completed"
-
-
-async def test_a_call_cut_by_the_limit_is_incomplete() -> None:
-    for tool in (CUSTOM, LOCAL, SHELL, EDIT):
-        cut = Asking(call(f"functions.{tool.get('name', tool['type'])}", CALLS[tool["type"]]))
-        response = await cut(tools=[tool], max_output_tokens=14)
-        (item,) = response["output"]
-        expected = ("incomplete", "in_progress" if tool is EDIT else "incomplete")
-        assert (response["status"], item["status"]) == expected
 
 
 FORM = {"type": "grammar", "syntax": "lark"}
@@ -235,14 +225,6 @@ async def test_tool_choice_of_an_undeclared_tool_is_refused() -> None:
             await Asking(FINAL)(tools=[FREE, CRM, SHELL], tool_choice={"type": kind, "name": name})
 
 
-async def test_tools_are_echoed_as_they_were_sent() -> None:
-    response = await Asking(FINAL.format("Hi"))(tools=[CUSTOM, CRM, LOCAL, SHELL, FREE])
-    custom, crm, local, shell, free = response["tools"]
-    assert (custom, local, shell) == (CUSTOM, LOCAL, SHELL)
-    assert free == {**FREE, "format": {"type": "text"}}
-    assert crm["tools"][0] == {**CRM["tools"][0], "description": None}
-
-
 async def test_items_are_listed_with_all_fields_that_the_sdks_types_require() -> None:
     ask = Asking(FINAL.format("Hello!"))
     response = await ask(input=ITEMS, tools=[CRM, SHELL])
@@ -258,3 +240,31 @@ async def test_the_skills_of_a_shell_are_declared() -> None:
     response = await Asking(FINAL)(tools=[tool], metadata={"__debug": True})
     assert "// - csv (/skills/csv): Reads CSV files.\n" in response["metadata"]["__debug_input"]
     assert response["tools"] == [tool]
+
+
+IN_NAMESPACE = {"crm.find": lambda item: isinstance(json.loads(item["arguments"]), dict), "crm.note": bool}
+NUMBER = re.compile(r"\+?\d{3,15}(/\d+)?")
+
+
+async def test_every_call_that_ended_before_the_limit_is_valid(encoding: Encoding) -> None:
+    grammars = Grammars(encoding)
+    lark = grammars.compile(LARK)
+    checks: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        (CUSTOM, "custom_tool_call", lambda item: grammars.matches(lark, item["input"])),
+        (DIGITS, "custom_tool_call", lambda item: NUMBER.fullmatch(item["input"])),
+        (FREE, "custom_tool_call", bool),
+        *(
+            (tool, f"{tool['type']}_call", lambda item: item["status"] == "completed")
+            for tool in (LOCAL, SHELL, EDIT)
+        ),
+        (CRM, "", lambda item: IN_NAMESPACE[f"{item['namespace']}.{item['name']}"](item)),
+    ]
+    for tool, kind, is_valid in checks:
+        ask, ended = Asking(engine=RandomEngine(encoding)), 0
+        for _ in range(8):
+            response = await ask(tools=[tool], tool_choice="required", max_output_tokens=2_000)
+            if response["status"] == "completed":
+                item, ended = response["output"][-1], ended + 1
+                assert kind in item["type"]
+                assert is_valid(item), item
+        assert ended, f"no call of {tool} ended"

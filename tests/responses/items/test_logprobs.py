@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import TokenLogprob
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of
 from tests.doubles.apis.services import browsing_service
 from tests.doubles.lints import check_stream
-from tests.doubles.serving import scripted
 from tests.doubles.turns import TurnsEngine, score_of
 
 TEXT = "Hello 東京 🧠👩‍🚀!"
@@ -44,9 +42,7 @@ def scores(encoding: Encoding, text: str, top: int = 0) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("per_step", [1, 5, 100])
 @pytest.mark.parametrize("top", [None, 0, 3, 20])
-async def test_every_token_of_each_message_has_its_score(
-    encoding: Encoding, top: int | None, per_step: int
-) -> None:
+async def test_every_token_of_a_message_is_scored(encoding: Encoding, top: int | None, per_step: int) -> None:
     engine = TurnsEngine(encoding, THINKS + PREAMBLE + ANSWER, per_step=per_step)
     response = await Asking(engine=engine)(include=INCLUDE, top_logprobs=top)
     reasoning, preamble, answer = response["output"]
@@ -105,9 +101,7 @@ async def test_a_preamble_cut_off_has_the_scores_of_its_text(encoding: Encoding)
 
 
 @pytest.mark.parametrize("per_step", [1, 4, 100])
-async def test_a_citation_has_the_scores_of_its_marker(
-    encoding: Encoding, tmp_path: Path, per_step: int
-) -> None:
+async def test_a_citation_has_its_markers_scores(encoding: Encoding, tmp_path: Path, per_step: int) -> None:
     text = "It is deep【1†L0-L2】, and cold【77†L1】. 東京【1†L1】"
     search = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
     opened = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
@@ -141,9 +135,7 @@ EITHER_CALL = pytest.mark.parametrize("call", [CALL, CUSTOM], ids=["function", "
 @pytest.mark.parametrize("per_step", [1, 7])
 @EITHER_CALL
 @pytest.mark.parametrize("include", [INCLUDE, [REASONING], [CALLS], [REASONING, CALLS]], ids=str)
-async def test_reasoning_and_calls_have_scores_if_the_request_includes_them(
-    encoding: Encoding, include: list[str], call: str, per_step: int
-) -> None:
+async def test_scores_if_included(encoding: Encoding, include: list[str], call: str, per_step: int) -> None:
     response = await asking(encoding, THINKS + call, per_step=per_step)(include=include, tools=TOOLS)
     reasoning, made = response["output"]  # the lint compares deltas, done events and items
     for name, scored, text in (
@@ -155,9 +147,7 @@ async def test_reasoning_and_calls_have_scores_if_the_request_includes_them(
 
 @pytest.mark.parametrize("include", [["reasoning"], ["tool_calls"], ["reasoning", "tool_calls"]], ids=str)
 @EITHER_CALL
-async def test_a_chat_shows_the_scores_of_reasoning_and_calls_apart(
-    encoding: Encoding, include: list[str], call: str
-) -> None:
+async def test_a_chat_shows_those_scores_apart(encoding: Encoding, include: list[str], call: str) -> None:
     body: dict[str, Any] = {"tools": CHAT_TOOLS, "logprobs": True, "logprobs_include": include}
     whole = await completion_of(TurnsEngine(encoding, THINKS + call, per_step=5), **body)
     (choice,) = whole["choices"]
@@ -172,8 +162,3 @@ async def test_a_chat_shows_the_scores_of_reasoning_and_calls_apart(
     chunks = await chunks_of(TurnsEngine(encoding, THINKS + call), **body)
     streamed = check_chunks(chunks, sdk_types="function" in made)
     assert streamed["choices"][0]["logprobs"] == wanted
-
-
-async def test_a_chat_needs_log_probabilities_to_include_some() -> None:
-    with pytest.raises(InvalidRequest, match="needs `logprobs`"):
-        await completion_of(scripted(ANSWER), logprobs_include=["reasoning"])

@@ -132,7 +132,6 @@ async def test_a_servers_sessions_end_with_a_request_that_is_not_stored(echoes: 
     response = await ask(tools=[tool(), tool(url, server_label="other")], store=False)
     assert response["output"][2]["output"] == "hi"
     tools = ask.service.served._tools
-    assert tools is not None
     assert not any((await tools.ready()).toolbox.sessions.values())
 
 
@@ -166,7 +165,6 @@ async def test_deleting_an_item_of_a_conversation_keeps_all_others(echoes: Echoe
 
 
 async def test_servers_are_connected_concurrently(echoes: Echoes) -> None:
-    """A server that does not answer does not delay the connections to the others."""
     opened, all_open = 0, asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -206,3 +204,68 @@ async def test_an_approved_call_to_an_unreachable_server_fails(echoes: Echoes) -
     made = response["output"][1]
     assert made["status"] == "failed"
     assert "cannot be connected to" in made["error"]["content"][0]["text"]
+
+
+def kinds(response: dict[str, Any]) -> list[str]:
+    return [item["type"] for item in response["output"]]
+
+
+@pytest.mark.parametrize("how", ["previous_response_id", "conversation", "items"])
+async def test_a_continued_turn_uses_the_first_list(echoes: Echoes, seen: Seen, url: str, how: str) -> None:
+    ask = echoes(ANSWER, call("echo", text="hi"), ANSWER, allow_private_hosts=True)
+    body: dict[str, Any] = {"tools": [tool(url)]}
+    if how == "conversation":
+        body["conversation"] = (await conversations_of(ask.service).create({}))["id"]
+    first = await ask(**body)
+    before = seen.listings
+    if how == "previous_response_id":
+        body["previous_response_id"] = first["id"]
+    elif how == "items":
+        body["input"] = ["Say hi.", *first["output"], "Again."]
+    second = await ask(**body)
+    prompt = (await ask.service.render(LOCAL, {"input": "And?", **body})).text
+    assert kinds(first) == ["mcp_list_tools", "message"]
+    assert kinds(second) == ["mcp_call", "message"]
+    assert second["output"][0]["output"] == "hi"
+    assert 0 < seen.listings == before, "the server was listed once"
+    assert "// Repeats what it is told." in prompt
+
+
+async def test_a_list_serves_every_later_turn_and_branch(echoes: Echoes, seen: Seen, url: str) -> None:
+    ask = echoes(ANSWER, allow_private_hosts=True)
+    response = first = await ask(tools=[tool(url)])
+    before = seen.listings
+    for _ in range(2):
+        response = await ask(tools=[tool(url)], previous_response_id=response["id"])
+        assert kinds(response) == ["message"]
+    narrowed = [tool(url, allowed_tools=["echo"])]
+    branch = await ask(tools=narrowed, previous_response_id=first["id"])
+    body = {"tools": narrowed, "previous_response_id": branch["id"], "input": "?"}
+    prompt = (await ask.service.render(LOCAL, body)).text
+    assert kinds(branch) == ["message"]
+    assert ("type echo =" in prompt, "type fail =" in prompt) == (True, False)
+    assert seen.listings == before
+
+
+async def test_another_address_and_a_failed_list_are_listed_again(echoes: Echoes, url: str) -> None:
+    ask = echoes(ANSWER, allow_private_hosts=True)
+    response = await ask(tools=[tool(url)])
+    for address, fails in ((f"{url}?other=1", False), ("http://127.0.0.1:9/mcp", True), (url, False)):
+        response = await ask(tools=[tool(address)], previous_response_id=response["id"])
+        assert kinds(response) == ["mcp_list_tools", "message"]
+        assert ("error" in response["output"][0]) is fails
+
+
+async def test_a_malformed_list_of_the_client_is_not_used(echoes: Echoes, url: str) -> None:
+    wrong = ({"name": "echo"}, {"name": 5, "input_schema": {}}, {"name": "f", "input_schema": 1})
+    for tools in (None, [], "x", [5], *([one] for one in wrong)):
+        item = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "echoes", "tools": tools}
+        response = await echoes(ANSWER, allow_private_hosts=True)(tools=[tool(url)], input=["Hi", item])
+        assert kinds(response) == ["mcp_list_tools", "message"], tools
+
+
+async def test_an_operators_list_is_shown_once(echoes: Echoes) -> None:
+    ask = echoes(ANSWER)
+    first = await ask(tools=[tool()])
+    second = await ask(tools=[tool()], previous_response_id=first["id"])
+    assert (kinds(first), kinds(second)) == (["mcp_list_tools", "message"], ["message"])

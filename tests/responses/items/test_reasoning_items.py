@@ -40,9 +40,7 @@ def summary_of(item: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize(("kind", "parts"), [("auto", PARTS), ("detailed", PARTS), ("concise", CONCISE)])
 @pytest.mark.parametrize("per_step", [1, 6, 100])
-async def test_a_summary_has_a_part_for_each_paragraph(
-    encoding: Encoding, kind: str, parts: list[str], per_step: int
-) -> None:
+async def test_a_part_per_paragraph(encoding: Encoding, kind: str, parts: list[str], per_step: int) -> None:
     ask = thinking(encoding, per_step)
     response = await ask(reasoning={"summary": kind})
     reasoning = response["output"][0]
@@ -60,9 +58,7 @@ async def test_a_summary_has_a_part_for_each_paragraph(
     ("options", "parts"),
     [({}, []), ({"summary": None}, []), ({"summary": "none"}, []), ({"generate_summary": "auto"}, PARTS)],
 )
-async def test_a_summary_needs_a_request_which_may_use_the_fields_old_name(
-    encoding: Encoding, options: dict[str, Any], parts: list[str]
-) -> None:
+async def test_a_summary_needs_a_request(encoding: Encoding, options: Any, parts: list[str]) -> None:
     ask = thinking(encoding)
     response = await ask(reasoning=options)
     assert summary_of(response["output"][0]) == parts
@@ -132,15 +128,12 @@ async def test_tokens_are_sealed_on_request(encoding: Encoding) -> None:
     assert "encrypted_content" not in added
     assert b"user asks" not in base64.urlsafe_b64decode(sealed)
     segment = unsealed_reasoning(ask.service.served.stores.sealer, sealed)
-    assert segment is not None
     assert encoding.decode(segment.tokens) == "<|start|>assistant" + THINKS.removesuffix("<|start|>assistant")
     assert "encrypted_content" not in (await ask())["output"][0]
 
 
 @pytest.mark.parametrize("kept", ["all", "without content"])
-async def test_an_unstored_conversation_continues_with_exactly_the_same_tokens(
-    encoding: Encoding, kept: str
-) -> None:
+async def test_an_unstored_conversation_continues_with_the_same_tokens(encoding: Encoding, kept: str) -> None:
     """Codex and LangChain do this: they send every item back and store nothing."""
     head, _, rest = THINKS.partition("The user")
     letters = [token for letter in "The user" for token in encoding.encode(letter)]  # as no encoder would
@@ -195,7 +188,6 @@ async def test_reasoning_that_was_cut_off_is_sealed_too(encoding: Encoding, how:
     ask = Asking(engine=ReplayEngine(tokens, **broken))
     item = (await ask(include=SEALED, max_output_tokens=9, store=False))["output"][0]
     segment = unsealed_reasoning(ask.service.served.stores.sealer, item["encrypted_content"])
-    assert segment is not None
     assert list(segment.tokens[2:]) == [*tokens[:9], 200_007]
 
 
@@ -209,15 +201,12 @@ async def test_streams_with_all_options_are_valid(encoding: Encoding, seed: int)
         for item in response["output"]:
             if item["type"] == "reasoning":
                 segment = unsealed_reasoning(ask.service.served.stores.sealer, item["encrypted_content"])
-                assert segment is not None
                 assert set(segment.tokens) - set(tokens) <= {200_006, 200_007, *encoding.encode("assistant")}
 
 
 @pytest.mark.parametrize("requested", [None, "auto", "current_turn", "all_turns"])
 @pytest.mark.parametrize("stored", [True, False])
-async def test_the_reasoning_of_earlier_turns_is_shown_on_request(
-    encoding: Encoding, requested: str | None, stored: bool
-) -> None:
+async def test_earlier_reasoning_on_request(encoding: Encoding, requested: str | None, stored: bool) -> None:
     engine = TurnsEngine(encoding, THINKS + ANSWER)
     ask = Asking(engine=engine)
     first = await ask(input="2 + 2?", include=SEALED)

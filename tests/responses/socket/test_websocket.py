@@ -7,19 +7,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI
 from openai.types.responses import ResponsesServerEvent
 from pydantic import TypeAdapter
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from gpt_oss_server.apis.responses.socket.connection import MAX_LANES
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.memory.connection import MAX_RESPONSES
+from tests.doubles.apis.keyed import ALICE, MALLORY, ask, key_file, socket_of
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
@@ -59,6 +62,7 @@ class Client:
         """The response at the end of its events, which are checked like any stream."""
         events = self.until("response.completed", "response.failed", "response.incomplete", "error")
         assert events[-1]["type"] != "error", events[-1]
+        assert not any("stream_id" in event for event in events), "which only a lane has"
         return check_stream(events)
 
     def responds(self, **body: Any) -> Event:
@@ -98,24 +102,6 @@ def text_of(response: Event) -> str:
     return "".join(part["text"] for item in messages for part in item["content"])
 
 
-def test_the_official_sdk_creates_and_continues_a_response() -> None:
-    with (
-        serving(scripted(HELLO, AGAIN)) as url,
-        OpenAI(base_url=url, api_key="any") as client,
-        client.responses.connect() as connection,
-    ):
-        connection.response.create(model="scripted", input="Hi", store=False)
-        events = [connection.recv()]
-        while events[-1].type != "response.completed":
-            events.append(connection.recv())
-        first = check_stream([event.to_dict() for event in events])
-        more: Any = {"store": False, "previous_response_id": first["id"]}
-        connection.response.create(model="scripted", input="And?", **more)
-        last = next(event for event in connection if event.type == "response.completed")
-    assert last.response.output_text == "Hello again!"
-    assert last.response.previous_response_id == first["id"]
-
-
 async def test_the_official_async_sdk_runs_lanes_concurrently() -> None:
     with serving(scripted(SLOW, tokens_per_second=400)) as url:
         async with (
@@ -137,26 +123,19 @@ async def test_the_official_async_sdk_runs_lanes_concurrently() -> None:
     assert "ba" in "".join(order[: len(order) // 2]), "the lanes take turns"
 
 
-def test_an_unstored_response_lives_as_long_as_its_connection() -> None:
-    with serving(scripted(HELLO, AGAIN)) as url:
+def test_an_unstored_response_lives_as_long_as_its_connection_and_a_stored_one_longer() -> None:
+    with serving(scripted(HELLO, HELLO, AGAIN)) as url:
         with client_of(url) as client:
-            first = client.responds(store=False)
-            more = {"input": "And?", "previous_response_id": first["id"]}
+            unstored, stored = client.responds(store=False), client.responds()
+            more = {"input": "And?", "previous_response_id": unstored["id"]}
             assert text_of(client.responds(store=False, **more)) == "Hello again!"
-            assert httpx.get(f"{url}/responses/{first['id']}").status_code == 404
+            assert httpx.get(f"{url}/responses/{unstored['id']}").status_code == 404
         with client_of(url) as client:
             error = client.refusal(**more)
+            later = client.responds(input="And?", previous_response_id=stored["id"])
+        assert httpx.get(f"{url}/responses/{stored['id']}").json()["status"] == "completed"
     assert (error["status"], error["error"]["code"]) == (400, "previous_response_not_found")
-
-
-def test_any_connection_and_http_can_continue_a_stored_response() -> None:
-    with serving(scripted(HELLO, AGAIN)) as url:
-        with client_of(url) as client:
-            first = client.responds()
-        with client_of(url) as client:
-            second = client.responds(input="And?", previous_response_id=first["id"])
-        assert second["previous_response_id"] == first["id"]
-        assert httpx.get(f"{url}/responses/{first['id']}").json()["status"] == "completed"
+    assert later["previous_response_id"] == stored["id"]
 
 
 def test_a_warm_up_generates_nothing_and_can_be_continued() -> None:
@@ -185,13 +164,6 @@ def test_requests_of_one_lane_are_answered_in_turn_with_its_name() -> None:
         streams = [client.until("response.completed") for _ in range(2)]
     assert {event.pop("stream_id") for events in streams for event in events} == {"agent_1"}
     assert [text_of(check_stream(events)) for events in streams] == ["Hello!", "Hello again!"]
-
-
-def test_without_a_stream_id_events_have_none() -> None:
-    with connected(scripted(HELLO)) as client:
-        client.ask()
-        assert "stream_id" not in client.event()
-        client.socket.close()
 
 
 def test_a_response_that_its_lane_failed_to_continue_is_forgotten() -> None:
@@ -303,20 +275,16 @@ def test_a_running_response_finishes_when_the_server_stops() -> None:
         with pytest.raises(ConnectionClosed) as closed:
             client.event()
     stopping.join()
-    assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1012
 
 
-def test_a_disabled_websocket_is_an_immediate_426() -> None:
+def test_what_is_no_websocket_is_an_immediate_426() -> None:
     with serving(scripted(HELLO), Settings(websocket=False)) as url:
         with pytest.raises(InvalidStatus) as refused:
             connect(address(url))
         assert refused.value.response.status_code == 426
         assert json.loads(refused.value.response.body)["error"]["code"] == "upgrade_required"
         assert httpx.get(f"{url}/responses").status_code == 405
-
-
-def test_a_plain_get_is_a_426_that_names_websocket() -> None:
     with serving(scripted(HELLO)) as url:
         answer = httpx.get(f"{url}/responses")
     assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
@@ -345,3 +313,24 @@ def test_the_oldest_response_is_forgotten_when_a_connection_has_too_many() -> No
         ids = [client.responds(store=False, generate=False)["id"] for _ in range(MAX_RESPONSES + 1)]
         assert client.refusal(previous_response_id=ids[0])["error"]["code"] == "previous_response_not_found"
         assert text_of(client.responds(previous_response_id=ids[-1])) == "Hello again!"
+
+
+def owners(encoding: Encoding, settings: Settings) -> list[str]:
+    """Of two requests by each of two clients, in turn."""
+    engine = ReplayEngine(encoding.encode_special("<|channel|>final<|message|>Hi<|return|>"))
+    with serving(engine, settings) as url, socket_of(url, ALICE) as one, socket_of(url, MALLORY) as other:
+        for socket in (one, other) * 2:
+            assert ask(socket)["type"] == "response.completed"
+    return [sampling.owner for sampling in engine.samplings]
+
+
+def test_without_keys_each_connection_is_an_owner(encoding: Encoding) -> None:
+    found = owners(encoding, Settings(python="off"))
+    assert all(found)
+    assert found[:2] == found[2:]
+    assert found[0] != found[1]
+
+
+def test_with_keys_each_name_is_an_owner(encoding: Encoding, tmp_path: Path) -> None:
+    settings = Settings(python="off", api_key_file=key_file(tmp_path))
+    assert owners(encoding, settings) == ["alice", "mallory"] * 2

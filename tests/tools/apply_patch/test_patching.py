@@ -1,13 +1,15 @@
-"""Patches parsed, planned for a folder, and applied: the model's text, and the resulting files."""
+"""Patches parsed, planned for a folder, and applied: whole or not at all, and never outside of it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.doubles.tools.patching import files, patch
-from tools.apply_patch import PatchError, apply, parse, plan, read_patch, unified_diff
+from tools.apply_patch import FileChange, PatchError, apply, parse, plan, read_patch, unified_diff
 
 
 def put(root: Path, *lines: str) -> str:
@@ -26,30 +28,17 @@ def test_files_are_added_updated_moved_and_deleted_together(tmp_path: Path) -> N
     (tmp_path / "here.txt").write_text("a\n")
     summary = put(
         tmp_path,
-        "*** Add File: deep/down/new.txt",
-        "+first",
-        "+",
-        "+third",
-        "",
-        "*** Update File: old.py",
-        "*** Move to: moved/new.py",
-        "@@",
-        " one",
-        "-two",
-        "+2",
-        "*** Delete File: gone.txt",
-        "*** Update File: here.txt",
-        "-a",
-        "+b",
+        *("*** Add File: deep/down/new.txt", "+first", "+", "+third", ""),
+        *("*** Update File: old.py", "*** Move to: moved/new.py", "@@", " one", "-two", "+2"),
+        *("*** Delete File: gone.txt", "*** Update File: here.txt", "-a", "+b"),
     )
     assert files(tmp_path) == {
         "deep/down/new.txt": b"first\n\nthird\n",
         "moved/new.py": b"one\n2\nthree\n",
         "here.txt": b"b\n",
     }
-    assert summary == (
-        "Added deep/down/new.txt. Moved old.py to moved/new.py. Deleted gone.txt. Updated here.txt."
-    )
+    moved = "Moved old.py to moved/new.py"
+    assert summary == f"Added deep/down/new.txt. {moved}. Deleted gone.txt. Updated here.txt."
 
 
 def test_a_move_alone_keeps_the_bytes_and_an_update_the_mode_too(tmp_path: Path) -> None:
@@ -90,6 +79,7 @@ TEXT = "a\x0cb\u2028c\nd\n".encode()  # a form feed and a separator are not line
         (b"a  \nb\t\nz\n", [" a", "-b", "+c", " z "], b"a  \nc\nz\n"),
         (b"a\r\nb\r\nc\r\n", [" a", "-b", "+x", "+y", " c"], b"a\r\nx\r\ny\r\nc\r\n"),
         (b"a\r\nb\nc\r\n", [" b", "-c", "+d"], b"a\r\nb\nd\r\n"),
+        (b"a\nb\n", [" a\r", "-b\r", "+c\r"], b"a\nc\n"),
         (b"a\nb", ["-b", "+c"], b"a\nc"),
         (b"a\nb", [" b", "+c", "*** End of File"], b"a\nb\nc"),
         (b"a\nb\n", [" b", "+c", "*** End of File"], b"a\nb\nc\n"),
@@ -101,17 +91,8 @@ TEXT = "a\x0cb\u2028c\nd\n".encode()  # a form feed and a separator are not line
         (b"a\n", ["-a"], b""),
     ],
 )
-def test_the_lines_of_a_patch_change_the_file(
-    tmp_path: Path, before: bytes, lines: list[str], after: bytes
-) -> None:
+def test_lines_change_the_file(tmp_path: Path, before: bytes, lines: list[str], after: bytes) -> None:
     assert updated(tmp_path, before, *lines) == after
-
-
-def test_a_patch_with_other_line_ends_keeps_those_of_the_file(tmp_path: Path) -> None:
-    crlf = patch("*** Update File: f", " a", "-b", "+c").replace("\n", "\r\n")
-    (tmp_path / "f").write_bytes(b"a\nb\n")
-    apply(plan(parse(crlf), tmp_path), tmp_path)
-    assert (tmp_path / "f").read_bytes() == b"a\nc\n"
 
 
 WRONG = {
@@ -181,3 +162,118 @@ def test_the_diff_is_a_unified_diff(tmp_path: Path) -> None:
         *["--- /dev/null", "+++ b/n", "@@ -0,0 +1 @@", "+n"],
         *["--- a/g", "+++ /dev/null", "@@ -1 +0,0 @@", "-g"],
     ]
+
+
+ESCAPES = [
+    *("/etc/passwd", "//etc/passwd", "../outside", "inside/../../outside", "..", ".", "~/outside"),
+    *("C:\\outside", "\\outside", "inside\\..\\..\\outside", ".git/hooks/pre-commit", "inside/.GIT/config"),
+    *("a\0b", "link", "linked/n", "dangling"),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "outside").write_text("secret\n")
+    root = tmp_path / "root"
+    (root / "inside").mkdir(parents=True)
+    (root / "f").write_text("a\n")
+    (root / "g").write_text("g\n")
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "linked").symlink_to(tmp_path)
+    (root / "dangling").symlink_to(tmp_path / "nowhere")
+    return root
+
+
+@pytest.mark.parametrize("path", ESCAPES)
+def test_no_part_of_a_patch_leaves_the_folder(root: Path, path: str) -> None:
+    before = files(root.parent)
+    for lines in (
+        (f"*** Add File: {path}", "+owned"),
+        (f"*** Delete File: {path}",),
+        (f"*** Update File: {path}", "-secret", "+owned"),
+        ("*** Update File: f", f"*** Move to: {path}", "-a", "+owned"),
+    ):
+        with pytest.raises(PatchError):
+            apply(plan(parse(patch(*lines)), root), root)
+    assert files(root.parent) == before
+    assert not (root.parent / "nowhere").exists()
+
+
+def test_a_pipe_is_not_a_file(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    with pytest.raises(PatchError, match="not a file"):
+        plan(parse(patch("*** Delete File: pipe")), root)
+
+
+def planned(root: Path) -> list[FileChange]:
+    lines = ["*** Add File: new/n", "+n", "*** Update File: f", "-a", "+b", "*** Delete File: g"]
+    moved = ["*** Update File: h", "*** Move to: moved/h", "-h", "+i"]
+    (root / "h").write_text("h\n")
+    return plan(parse(patch(*lines, *moved)), root)
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, renames: range) -> list[Any]:
+    """Lets these renames fail; the list has all of them."""
+    replace, calls = os.replace, list[Any]()
+
+    def fails(source: Any, target: Any) -> None:
+        calls.append(target)
+        if len(calls) in renames:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    return calls
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_failed_rename_undoes_earlier_ones(root: Path, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = planned(root)
+    before, contents = sorted(root.rglob("*")), files(root)
+    calls = fail_at(monkeypatch, range(nth, nth + 1))
+    with pytest.raises(PatchError, match=r"No space left on device\. Nothing was changed"):
+        apply(changes, root)
+    assert len(calls) >= nth
+    assert files(root) == contents
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_change_that_cannot_be_undone_keeps_its_copy(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = plan(parse(patch("*** Delete File: g", "*** Delete File: f")), root)
+    fail_at(monkeypatch, range(2, 9))
+    with pytest.raises(PatchError, match=r"could not be undone in g \(kept as (\S+)\)"):
+        apply(changes, root)
+    assert [p.read_text() for p in root.glob(".*.patch")] == ["g\n"]
+
+
+def test_a_folder_that_cannot_be_written_leaves_everything_unchanged(root: Path) -> None:
+    changes = planned(root)
+    contents = files(root)
+    (root / "new").write_text("a file where a folder is to be\n")
+    with pytest.raises(PatchError):
+        apply(changes, root)
+    (root / "new").unlink()
+    assert files(root) == contents
+
+
+def test_a_file_that_changed_since_it_was_shown_is_not_overwritten(root: Path) -> None:
+    changes = planned(root)
+    (root / "f").write_text("mine\n")
+    contents = files(root)
+    with pytest.raises(PatchError, match="changed by someone else"):
+        apply(changes, root)
+    assert files(root) == contents
+
+
+def test_a_link_created_since_is_not_followed(root: Path) -> None:
+    changes = planned(root)
+    (root / "new").symlink_to(root.parent)
+    with pytest.raises(PatchError, match="link"):
+        apply(changes, root)
+    assert not (root.parent / "n").exists()
+
+
+def test_no_temporary_files_remain(root: Path) -> None:
+    apply(planned(root), root)
+    left = {name for name in files(root) if "link" not in name}
+    assert left == {"f", "new/n", "moved/h"}

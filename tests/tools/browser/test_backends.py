@@ -28,16 +28,13 @@ def test_each_name_gives_its_backend(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("exa", "set EXA_API_KEY"),
-        ("google", "must be exa, exa:URL, local:DIR, searxng:URL or off"),
-        ("", "must be exa"),
-        ("off:x", "must be exa"),
-        ("local:", "needs a folder"),
-        ("local:~nobody-of-this-name/docs", "needs a folder that exists"),
-        ("local:/nowhere/at/all", "a folder that exists"),
-        ("searxng:", "needs an address"),
-        ("searxng:example.com", "needs an address"),
-        ("searxng:http://", "needs an address"),
+        *(("exa", "set EXA_API_KEY"), ("google", "must be exa, exa:URL, local:DIR, searxng:URL or off")),
+        *(("", "must be exa"), ("off:x", "must be exa"), ("local:", "needs a folder")),
+        *(
+            (f"local:{folder}", "a folder that exists")
+            for folder in ("~nobody-of-this-name/docs", "/nowhere")
+        ),
+        *((f"searxng:{address}", "needs an address") for address in ("", "example.com", "http://")),
     ],
 )
 def test_an_unusable_backend_is_explained(text: str, words: str) -> None:

@@ -15,28 +15,24 @@ from tools.browser import BrowserTool
 from tools.browser.session import BrowserSession
 from tools.tool import ToolCall
 
+DEFAULTS = '{"id": -1, "cursor": -1, "loc": -1, "num_lines": -1, "view_source": false}'
+
 
 @pytest.mark.parametrize(
     ("function", "arguments", "start"),
     [
         ("search", '{"query": "q", "topn": null, "source": "web"}', "[1] q"),
-        ("search", '{"query": "q", "topn": "2"}', "[1] q"),
-        ("search", '{"query": "q", "topn": 1e400}', "[1] q"),
+        *(("search", f'{{"query": "q", "topn": {number}}}', "[1] q") for number in ('"2"', "1e400")),
         ("search", '{"query": ["q", "r"]}', "[1] q r"),
         ("search", '{"query": 2024}', "[1] 2024"),
+        *(("open", arguments, "[1] pages") for arguments in ("{}", "", DEFAULTS, '{"id": "-1"}')),
         ("open", '{"id": "0"}', "[1] Page one"),
         ("open", '{"id": 0.0, "cursor": "0", "loc": null}', "[1] Page one"),
         ("open", '{"id": "【0†Page one†a.example】", "cursor": "[0]"}', "[1] Page one"),
-        ("open", "{}", "[1] pages"),
-        ("open", "", "[1] pages"),
-        ("open", '{"id": -1, "cursor": -1, "loc": -1, "num_lines": -1, "view_source": false}', "[1] pages"),
-        ("open", '{"id": "-1"}', "[1] pages"),
         ("open", '{"id": null, "url": "https://a.example/one"}', "[1] Page one"),
     ],
 )
-async def test_arguments_are_read_leniently(
-    session: BrowserSession, function: str, arguments: str, start: str
-) -> None:
+async def test_lenient_arguments(session: BrowserSession, function: str, arguments: str, start: str) -> None:
     await call(session, "search", query="pages")
     output = await session.run(ToolCall(function, arguments))
     assert output.text.startswith(start)
@@ -46,18 +42,13 @@ async def test_arguments_are_read_leniently(
 @pytest.mark.parametrize(
     ("function", "arguments", "words"),
     [
-        ("search", '{"query": ', "not valid JSON"),
-        ("search", "[" * 50_000, "not valid JSON"),
-        ("search", '{"a": ' * 9_000, "not valid JSON"),
+        *(("search", wrong, "not valid JSON") for wrong in ('{"query": ', "[" * 50_000, '{"a": ' * 9_000)),
         ("search", "[]", "one JSON object"),
-        ("search", "{}", "`query` is missing"),
-        ("search", '{"query": "  "}', "`query` is missing"),
-        ("search", '{"query": null}', "`query` is missing"),
+        *(("search", none, "`query` is missing") for none in ("{}", '{"query": "  "}', '{"query": null}')),
         ("search", '{"query": "q", "topn": "many"}', "`topn` must be a whole number"),
         ("search", json.dumps({"query": "q" * 3_000}), "longer than 2000"),
         ("search", json.dumps({"query": "q" * 100_000}), "longer than 65536"),
-        ("open", '{"id": true}', "`id` must be a whole number"),
-        ("open", '{"id": {"a": 1}}', "`id` must be a whole number"),
+        *(("open", f'{{"id": {odd}}}', "`id` must be a whole number") for odd in ("true", '{"a": 1}')),
         ("open", '{"id": 0, "cursor": "first"}', "`cursor` must be a whole number"),
         ("open", '{"cursor": NaN}', "`cursor` must be a whole number"),
         ("open", '{"id": 7}', "no link 7: its links are 0 to 2"),
@@ -128,17 +119,10 @@ json_values = st.recursive(
     max_leaves=5,
 )
 NAMES = ["query", "topn", "source", "id", "cursor", "loc", "num_lines", "view_source", "pattern"]
+ARGUMENTS = st.dictionaries(st.sampled_from(NAMES), json_values | st.sampled_from([0, 1, "pages"]))
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["search", "open", "find"]),
-            st.dictionaries(st.sampled_from(NAMES), json_values | st.sampled_from([0, 1, "pages"])),
-        ),
-        max_size=4,
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from(["search", "open", "find"]), ARGUMENTS), max_size=4))
 def test_no_arguments_make_a_session_raise(calls: list[tuple[str, dict[str, Any]]]) -> None:
     async def converse() -> None:
         session = BrowserTool(Shelf(), timeout=5).open()

@@ -14,18 +14,12 @@ from tools.browser import BrowserTool
 from tools.browser.backends.exa import ExaBackend
 from tools.browser.session import BrowserSession
 
+ONE, TWO = "https://a.example/one", "https://b.example/"
+PASSAGES = {"highlights": ["The first passage.", "The second\npassage."], "highlightScores": [0.5, 0.4]}
+ABOUT = {"title": "Page one", "score": 0.31, "publishedDate": "2024-05-01T00:00:00.000Z", "author": None}
 RESULTS = [
-    {
-        "id": "https://a.example/one",
-        "url": "https://a.example/one",
-        "title": "Page one",
-        "score": 0.31,
-        "publishedDate": "2024-05-01T00:00:00.000Z",
-        "author": None,
-        "highlightScores": [0.5, 0.4],
-        "highlights": ["The first passage.", "The second\npassage."],
-    },
-    {"id": "https://b.example/", "url": "https://b.example/", "title": None, "highlights": []},
+    {"id": ONE, "url": ONE, **ABOUT, **PASSAGES},
+    {"id": TWO, "url": TWO, "title": None, "highlights": []},
 ]
 ARTICLE = "<html><body><h1>Article</h1><p>Text with <a href='/more'>a link</a>.</p></body></html>"
 
@@ -90,11 +84,8 @@ async def test_the_requests_domains_and_location_are_sent(session: BrowserSessio
     }
     output = await call(session, "search", query="q", options=options)
     assert [hit["url"] for hit in output.details["results"]] == ["https://a.example/one"]
-    request = json.loads(server.seen[0].body)
-    assert request["includeDomains"] == ["a.example"]
-    assert request["userLocation"] == "DE"
-    assert request["numResults"] == 20
-    assert request["contents"] == {"highlights": {"maxCharacters": 400}}
+    sent = {"includeDomains": ["a.example"], "userLocation": "DE", "numResults": 20, "query": "q"}
+    assert json.loads(server.seen[0].body) == {**sent, "contents": {"highlights": {"maxCharacters": 400}}}
 
 
 async def test_a_page_is_read_by_exa_with_its_links(session: BrowserSession, server: Server) -> None:
@@ -102,10 +93,8 @@ async def test_a_page_is_read_by_exa_with_its_links(session: BrowserSession, ser
     output = await call(session, "open", id=0)
     assert output.text.startswith("[1] An article (https://a.example/one)\n")
     assert output.text.endswith("L2: # Article\nL3: \nL4: Text with 【0†a link】.")
-    assert json.loads(server.seen[1].body) == {
-        "urls": ["https://a.example/one"],
-        "text": {"includeHtmlTags": True, "maxCharacters": 2_000_000},
-    }
+    text = {"includeHtmlTags": True, "maxCharacters": 2_000_000}
+    assert json.loads(server.seen[1].body) == {"urls": ["https://a.example/one"], "text": text}
     assert "【0†" not in (await call(session, "open", view_source=True)).text
     assert session.resolve(1) == ("https://a.example/one", "An article")
 

@@ -23,18 +23,17 @@ from tools.tool import ToolOutput
 def folder(tmp_path: Path) -> Path:
     root = tmp_path / "the docs"
     (root / "guide").mkdir(parents=True)
-    (root / "guide" / "set up.md").write_text(
-        "# Setting up\n\nInstall the harvester, then read [tuning](../tuning.html#x) or [more](https://b.example/).\n"
-    )
-    (root / "tuning.html").write_text(
-        "<title>Tuning</title><p>Turn the flux knob. <a href='guide/set%20up.md'>Back</a>"
-    )
-    (root / "notes.txt").write_text(
-        "filler\n" * 500 + "The rare zanzibar passage is here.\n" + "filler\n" * 500
-    )
-    (root / "東京.md").write_text("# 東京案内\n\n東京は日本の首都です。\n")
-    (root / ".hidden.md").write_text("harvester")
-    (root / "photo.png").write_bytes(b"harvester")
+    links = "[tuning](../tuning.html#x) or [more](https://b.example/)"
+    filler = "filler\n" * 500
+    for name, text in {
+        "guide/set up.md": f"# Setting up\n\nInstall the harvester, then read {links}.\n",
+        "tuning.html": "<title>Tuning</title><p>Turn the flux knob. <a href='guide/set%20up.md'>Back</a>",
+        "notes.txt": f"{filler}The rare zanzibar passage is here.\n{filler}",
+        "東京.md": "# 東京案内\n\n東京は日本の首都です。\n",
+        ".hidden.md": "harvester",
+        "photo.png": "harvester",
+    }.items():
+        (root / name).write_text(text)
     (tmp_path / "secret.md").write_text("harvester secret")
     (root / "link.md").symlink_to(tmp_path / "secret.md")
     (root / "loop.md").symlink_to(root / "loop.md")
@@ -85,7 +84,7 @@ async def test_search_open_follow_a_link_and_find(session: BrowserSession) -> No
         ("knobs turned", "tuning.html"),
     ],
 )
-async def test_every_kind_of_file_is_found_by_its_words_or_its_name(
+async def test_files_are_found_by_their_words_or_names(
     session: BrowserSession, query: str, path: str
 ) -> None:
     assert found(await call(session, "search", query=query)) == [f"local:///{path}"]
@@ -112,7 +111,7 @@ async def test_a_pdf_is_opened_and_a_broken_one_explained(session: BrowserSessio
         "https://b.example/", "/etc/passwd",
     ],
 )  # fmt: skip
-async def test_nothing_outside_of_the_folder_can_be_opened(
+async def test_nothing_outside_of_the_folder_is_opened(
     session: BrowserSession, folder: Path, url: str
 ) -> None:
     output = await call(session, "open", id=url)
@@ -170,7 +169,7 @@ async def test_indexing_leaves_the_event_loop_free_and_ends_when_closed(tmp_path
     tool = BrowserTool(LocalBackend(tmp_path))
     work = asyncio.create_task(call(tool.open(), "search", query="words"))
     gaps, last = [], time.perf_counter()
-    while time.perf_counter() < last + 5 and len(gaps) < 200 and not work.done():
+    while len(gaps) < 200 and not work.done():
         await asyncio.sleep(0.001)
         gaps.append(time.perf_counter() - last)
         last = time.perf_counter()
@@ -186,9 +185,9 @@ async def test_a_name_that_is_not_utf8_is_found_and_opened_and_hides_no_other_do
     session = tool.open()
     urls = found(await call(session, "search", query="harvester"))
     assert sorted(urls) == ["local:///caf%E9%20menu.txt", "local:///guide/set%20up.md"]
-    opened = await call(session, "open", id=urls.index("local:///caf%E9%20menu.txt"))
-    assert "caf\ufffd menu.txt" in opened.text
-    assert "eats here" in opened.text
-    assert not (await call(session, "open", id="local:///caf%E9%20menu.txt")).failed
+    for place in (urls.index("local:///caf%E9%20menu.txt"), "local:///caf%E9%20menu.txt"):
+        opened = await call(session, "open", id=place)
+        assert "caf\ufffd menu.txt" in opened.text
+        assert "eats here" in opened.text
     assert (await call(session, "open", id="local:///caf%E8%20menu.txt")).failed
     await tool.close()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.doubles.tools.calling import processes as children
 from tests.doubles.tools.web_servers import pdf
+from tests.doubles.waiting import until
 from tools.browser.backends.local_files import read_document
 from tools.browser.pages import processes
 from tools.browser.pages.body import convert_body
@@ -48,11 +48,8 @@ def program_with(changed: dict[str, str], folder: Path) -> tuple[str, ...]:
     return (*processes._COMMAND[:-1], str(folder / "worker.py"))
 
 
-async def until(happened: Callable[[], object]) -> None:
-    for _ in range(2_000):
-        if happened():
-            return
-        await asyncio.sleep(0.01)
+def instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr(processes, "_COMMAND", (processes._COMMAND[0], "-c", program))
 
 
 def free() -> list[int]:
@@ -96,23 +93,7 @@ async def test_a_page_beyond_its_bounds_ends_its_process_alone(
     assert (await read(PAGE)).title == "A page"
 
 
-async def test_hostile_pages_leave_the_other_threads_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    changed = {"PAGE_SECONDS, SECONDS_PER_BYTE = 1.0, 1.2e-6": "PAGE_SECONDS, SECONDS_PER_BYTE = 0.4, 0"}
-    monkeypatch.setattr(processes, "_COMMAND", program_with(changed, tmp_path))
-    hostile = [asyncio.create_task(read(ATTRIBUTES * 2)) for _ in range(7)]
-    began = time.monotonic()
-    for _ in range(20):
-        await asyncio.to_thread(time.sleep, 0)
-    assert time.monotonic() - began < 5.0
-    ended = await asyncio.gather(*hostile, return_exceptions=True)
-    assert all(isinstance(end, Document | PageError) for end in ended)
-
-
-async def test_a_process_that_ended_meanwhile_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_that_has_ended_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = program_with({"IDLE_SECONDS = 300.0": "IDLE_SECONDS = 0.3"}, tmp_path)
     monkeypatch.setattr(processes, "_COMMAND", command)
     assert (await read(PAGE)).title == "A page"
@@ -129,20 +110,15 @@ async def test_a_process_that_ended_meanwhile_is_replaced(
         "(13).to_bytes(8) + b'{\"links\": 3}'.ljust(13)",
     ],
 )
-async def test_nothing_that_a_process_answers_is_trusted(
-    answer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = f"import sys; sys.stdin.buffer.read(10); sys.stdout.buffer.write({answer})"
-    monkeypatch.setattr(processes, "_COMMAND", (*processes._COMMAND[:1], "-c", program))
+async def test_no_answer_of_a_process_is_trusted(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    instead(monkeypatch, f"import sys; sys.stdin.buffer.read(10); sys.stdout.buffer.write({answer})")
     with pytest.raises(PageError):
         await read(PAGE)
 
 
 async def test_a_process_that_never_answers_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(processes.SECONDS, "markup", 0.3)
-    monkeypatch.setattr(
-        processes, "_COMMAND", (*processes._COMMAND[:1], "-c", "import time; time.sleep(600)")
-    )
+    instead(monkeypatch, "import time; time.sleep(600)")
     before = children()
     for size in (10, 1_000_000):  # the larger one does not fit into the pipe
         with pytest.raises(PageError, match="too much time"):
@@ -174,16 +150,15 @@ async def test_a_pdf_that_takes_too_long_is_abandoned_and_its_process_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cancelled: bool
 ) -> None:
     started = tmp_path / "pid"
-    program = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    monkeypatch.setattr(processes, "_COMMAND", (*processes._COMMAND[:1], "-c", program))
+    note = f"open({str(started)!r}, 'w').write(str(os.getpid()))"
+    instead(monkeypatch, f"import os, time; {note}; time.sleep(60)")
     monkeypatch.setitem(processes.SECONDS, "pdf", 60.0 if cancelled else 1.0)
     work = asyncio.create_task(read(pdf("x"), "application/pdf"))
 
-    await until(lambda: started.exists() and started.read_text())
+    await until(lambda: started.exists() and bool(started.read_text()))
     if cancelled:
         work.cancel()
     with pytest.raises(asyncio.CancelledError if cancelled else PageError):
         await work
     pid = int(started.read_text())
     await until(lambda: pid not in children())
-    assert pid not in children()

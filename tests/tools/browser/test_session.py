@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 
 import pytest
 from openai_harmony import ToolNamespaceConfig  # type: ignore[import-untyped, unused-ignore]
@@ -18,9 +19,7 @@ from tools.browser.view import UNTRUSTED, estimate_tokens
 
 
 def test_the_declaration_is_harmonys_own() -> None:
-    functions = [
-        {"name": f.name, "description": f.description, "parameters": f.parameters} for f in BROWSER.functions
-    ]
+    functions = [asdict(function) for function in BROWSER.functions]
     declared = {"name": BROWSER.namespace, "description": BROWSER.description, "tools": functions}
     assert declared == ToolNamespaceConfig.browser().model_dump()
 
@@ -39,12 +38,9 @@ async def test_search_results_are_shown_in_the_form_the_model_was_trained_on(ses
         + "\n".join(f"L{n}: {'three ' * 12}three" for n in (7, 8, 9, 10))
     )
     assert not output.failed
-    assert output.details["action"] == {
-        "type": "search",
-        "query": "pages",
-        "queries": ["pages"],
-        "sources": [{"type": "url", "url": f"https://{page}"} for page in PAGES],
-    }
+    sources = [{"type": "url", "url": f"https://{page}"} for page in PAGES]
+    action = {"type": "search", "query": "pages", "queries": ["pages"], "sources": sources}
+    assert output.details["action"] == action
     first = {"title": "Page one", "url": "https://a.example/one", "snippet": "a snippet of one"}
     assert output.details["results"][0] == first
 
@@ -101,7 +97,9 @@ async def test_a_view_holds_the_budget_and_scrolling_continues_where_it_ended(sh
     assert shelf.reads == ["https://a.example/two"]
 
 
-async def test_loc_and_num_lines_are_honoured(session: BrowserSession) -> None:
+async def test_loc_and_num_lines_are_honoured(shelf: Shelf) -> None:
+    tool = BrowserTool(shelf)
+    session = tool.open()
     output = await call(session, "open", id="https://a.example/two", loc=10, num_lines=3)
     assert "**viewing lines [10 - 12] of 401**" in output.text
     assert output.text.endswith("L12: line 10 of the long page")
@@ -110,43 +108,37 @@ async def test_loc_and_num_lines_are_honoured(session: BrowserSession) -> None:
         output = await call(session, "open", id=url, num_lines=100_000)
         assert f"of {last}**" in output.text
         assert estimate_tokens(output.text) < 1024 + 80
+    await session.close()
+    await tool.close()
+    assert shelf.closed
 
 
 async def test_a_line_beyond_the_page_is_explained_and_leaves_no_cursor(session: BrowserSession) -> None:
     await call(session, "open", id="https://a.example/one")
     output = await call(session, "open", loc=99)
-    assert output.failed
-    assert "0 to 4" in output.text
+    assert (output.failed, "0 to 4" in output.text) == (True, True)
     assert output.details["action"]["url"] == "https://a.example/one"
     assert (await call(session, "open")).text.startswith("[1] ")
 
 
-async def test_a_result_opens_at_its_passage_where_the_first_view_would_miss_it(
-    session: BrowserSession,
-) -> None:
+async def test_a_result_opens_at_its_passage_if_the_first_view_misses_it(session: BrowserSession) -> None:
     await call(session, "search", query="pages")
     assert "**viewing lines [298 - " in (await call(session, "open", id=1)).text
     assert "**viewing lines [0 - " in (await call(session, "open", id=1, cursor=0, loc=0)).text
 
 
-async def test_a_match_opens_the_page_a_little_above_it(session: BrowserSession, shelf: Shelf) -> None:
+async def test_a_match_opens_the_page_above_it_and_a_second_find_searches_the_page(
+    session: BrowserSession, shelf: Shelf
+) -> None:
     await call(session, "open", id="https://a.example/two")
-    matches = await call(session, "find", pattern="line 20")
-    assert "# 【0†match at L22】\n" in matches.text
-    output = await call(session, "open", id=1)
-    assert "**viewing lines [198 - " in output.text
-    assert shelf.reads == ["https://a.example/two"]
-
-
-async def test_a_second_find_searches_the_page_and_not_the_matches(session: BrowserSession) -> None:
-    await call(session, "open", id="https://a.example/two")
-    await call(session, "find", pattern="line 20")
-    output = await call(session, "find", pattern="line 399")
-    assert "match at L401" in output.text
+    assert "# 【0†match at L22】\n" in (await call(session, "find", pattern="line 20")).text
+    assert "match at L401" in (await call(session, "find", pattern="line 399")).text
     none = await call(session, "find", pattern="absent")
     assert not none.failed
     assert "No `find` results for pattern: `absent`" in none.text
     assert session.resolve(3) == ("https://a.example/two", "Page two")
+    assert "**viewing lines [198 - " in (await call(session, "open", cursor=1, id=1)).text
+    assert shelf.reads == ["https://a.example/two"]
 
 
 async def test_the_source_of_a_page_can_be_viewed(session: BrowserSession) -> None:
@@ -160,9 +152,7 @@ async def test_the_source_of_a_page_can_be_viewed(session: BrowserSession) -> No
     assert "source" in (await call(session, "open", id=0, cursor=0, view_source="true")).text
 
 
-async def test_pages_are_read_once_unless_their_address_is_given_again(
-    session: BrowserSession, shelf: Shelf
-) -> None:
+async def test_pages_are_read_once_unless_asked_by_address(session: BrowserSession, shelf: Shelf) -> None:
     await call(session, "open", id="https://a.example/moved")
     await call(session, "open", id="https://a.example/one")
     await call(session, "open", id=0)
@@ -209,7 +199,7 @@ async def test_context_size_and_topn_set_how_much_is_searched(session: BrowserSe
     assert len(shown.details["results"]) == 1
 
 
-async def test_the_users_country_is_sent_and_no_results_are_not_a_failure(
+async def test_the_country_is_sent_and_no_results_are_no_failure(
     session: BrowserSession, shelf: Shelf
 ) -> None:
     for place in ({"type": "approximate", "country": "gb", "city": "London"}, {"country": "England"}):
@@ -217,13 +207,6 @@ async def test_the_users_country_is_sent_and_no_results_are_not_a_failure(
         assert not output.failed
         assert "No results were found" in output.text
     assert [request.country for request in shelf.searches] == ["GB", None]
-
-
-async def test_closing_the_tool_closes_its_backend(shelf: Shelf) -> None:
-    tool = BrowserTool(shelf)
-    await tool.open().close()
-    await tool.close()
-    assert shelf.closed
 
 
 def test_old_pages_are_dropped_and_still_cited() -> None:

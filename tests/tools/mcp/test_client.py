@@ -14,6 +14,7 @@ import pytest
 from tests.contracts.tool_contract import ToolContract
 from tests.doubles.tools.echo_server import Seen, ServerThread, make_server, serving
 from tests.doubles.tools.mcp_helpers import SECRETS, answer, at, call, failure, lifespan, mcp_tool, soon
+from tests.doubles.tools.web_servers import loopback
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import McpSettingsError, http_endpoint
 from tools.mcp.permissions import parse_permissions
@@ -30,9 +31,8 @@ class TestOverHttp(ToolContract):
         self.url = lone[0]
 
     async def make(self) -> Tool:
-        tool = McpTool(
-            "echo", at(self.url), permissions=parse_permissions(["echo", "slow", "has a space.and dot"])
-        )
+        permissions = parse_permissions(["echo", "slow", "has a space.and dot"])
+        tool = McpTool("echo", at(self.url), permissions=permissions)
         await tool.list()
         return tool
 
@@ -59,54 +59,29 @@ async def test_what_the_server_lists_is_declared(tool: McpTool) -> None:
 async def test_a_call_is_answered_and_its_details_are_those_of_an_item(tool: McpTool) -> None:
     session = tool.open()
     output = await call(session, "echo", text="hello 🧠")
-    assert output == ToolOutput(
-        "hello 🧠",
-        details={
-            "server_label": "echo",
-            "name": "echo",
-            "arguments": '{"text": "hello \\ud83e\\udde0"}',
-            "output": "hello 🧠",
-            "error": None,
-        },
-    )
+    details = {"server_label": "echo", "name": "echo", "arguments": '{"text": "hello \\ud83e\\udde0"}'}
+    assert output == ToolOutput("hello 🧠", details={**details, "output": "hello 🧠", "error": None})
     await session.close()
 
 
-async def test_an_error_of_the_tool_is_a_failed_output(tool: McpTool) -> None:
-    output = await call(tool.open(), "fail", why="the moon is full")
-    assert output.failed
-    assert "the moon is full" in output.text
-    assert output.details["error"] == output.text
-    assert output.details["output"] is None
-
-
-async def test_wrong_arguments_are_answered_by_the_server_or_by_the_client(tool: McpTool) -> None:
+async def test_errors_of_the_tool_and_wrong_arguments_are_failed_outputs(tool: McpTool) -> None:
     session = tool.open()
+    failed, bad = await call(session, "fail", why="moon"), await session.run(ToolCall("echo", '{"text": '))
+    for output, words in ((failed, "moon"), (bad, "not valid JSON")):
+        assert words in output.text
+        assert (output.failed, output.details["error"], output.details["output"]) == (True, output.text, None)
     assert (await call(session, "echo", wrong=1)).failed
-    bad = await session.run(ToolCall("echo", '{"text": '))
-    assert bad.failed
-    assert "not valid JSON" in bad.text
+    assert "echo.echo" in await failure(session, "delete_everything")
     assert (await call(session, "echo", text="and on it goes")).text == "and on it goes"
 
 
-async def test_an_unknown_function_is_answered_with_the_known_ones(tool: McpTool) -> None:
-    assert "echo.echo" in await failure(tool.open(), "delete_everything")
-
-
-async def test_a_name_that_no_recipient_carries_has_a_word_and_reaches_its_tool(tool: McpTool) -> None:
-    output = await call(tool.open(), "has_a_space_and_dot")
-    assert output.text == "found"
-    assert output.details["name"] == "has a space.and dot"
-
-
-async def test_an_image_is_noted_in_the_text_and_kept_in_the_details(tool: McpTool) -> None:
-    output = await call(tool.open(), "picture")
-    assert "a picture, image/png" in output.text
-    assert output.details["images"][0]["mime_type"] == "image/png"
-
-
-async def test_text_that_is_nearly_binary_comes_through(tool: McpTool) -> None:
-    assert (await call(tool.open(), "odd")).text == "\x00\x01\x7f\u2028 <|end|> 🧠"
+async def test_odd_names_images_and_text_that_is_nearly_binary_come_through(tool: McpTool) -> None:
+    session = tool.open()
+    named, picture = await call(session, "has_a_space_and_dot"), await call(session, "picture")
+    assert (named.text, named.details["name"]) == ("found", "has a space.and dot")
+    assert "a picture, image/png" in picture.text
+    assert picture.details["images"][0]["mime_type"] == "image/png"
+    assert (await call(session, "odd")).text == "\x00\x01\x7f\u2028 <|end|> 🧠"
 
 
 async def test_an_answer_of_any_size_is_cut_or_refused_and_the_next_call_works(tool: McpTool) -> None:
@@ -157,9 +132,8 @@ async def test_a_cancelled_call_stops_at_the_server_and_keeps_the_connection(
 async def test_conversations_call_at_the_same_time_over_connections_of_their_own(tool: McpTool) -> None:
     await tool.list()
     sessions = [tool.open() for _ in range(5)]
-    outputs = await asyncio.gather(
-        *(call(session, "echo", text=str(n)) for n, session in enumerate(sessions))
-    )
+    calls = (call(session, "echo", text=str(n)) for n, session in enumerate(sessions))
+    outputs = await asyncio.gather(*calls)
     assert [output.text for output in outputs] == ["0", "1", "2", "3", "4"]
     for session in sessions:
         await session.close()
@@ -170,14 +144,8 @@ async def test_a_session_opened_in_one_task_closes_in_another(tool: McpTool) -> 
     await asyncio.create_task(call(session, "echo", text="here"))
     await asyncio.create_task(session.close())
     assert (await asyncio.create_task(call(session, "echo", text="there"))).text == "there"
-    await asyncio.create_task(tool.close())
-
-
-async def test_a_closed_tool_answers_that_it_is_closed(tool: McpTool) -> None:
-    session = tool.open()
-    await call(session, "echo", text="hello")
-    await tool.close()
-    await tool.close()
+    for _ in range(2):
+        await asyncio.create_task(tool.close())
     assert "closed" in await failure(session, "echo", text="hello")
 
 
@@ -196,21 +164,13 @@ async def test_credentials_reach_the_server_and_nothing_else(
     assert sent["authorization"] == f"Bearer {SECRETS[1]}"
     failed = await call(tool.open(), "fail", why=f"I know {SECRETS[1]}")
     gc.collect()
-    client_loggers = (
-        "tools",
-        "mcp.client",
-        "mcp.shared",
-        "httpx2",
-        "httpcore2",
-        "asyncio",
-    )  # the server logs here too
-    logged = [record.getMessage() for record in caplog.records if record.name.startswith(client_loggers)]
+    clients = ("tools", "mcp.client", "mcp.shared", "httpx2", "httpcore2", "asyncio")  # not the server's
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith(clients)]
     shown = [*logged, *capfd.readouterr(), repr(tool), repr(vars(tool)), repr(listing)]
     shown += [repr(output), repr(failed), repr(tool.declaration)]
-    for secret in SECRETS:
-        for text in shown:
-            # The failing tool's arguments are the model's own words and are logged unchanged.
-            assert secret not in text.replace(f"I know {SECRETS[1]}", "")
+    # The failing tool's arguments are the model's own words and are logged unchanged.
+    text = "\n".join(shown).replace(f"I know {SECRETS[1]}", "")
+    assert not [secret for secret in SECRETS if secret in text]
     assert "[redacted]" in output.text
     assert "[redacted]" in failed.text
 
@@ -261,9 +221,7 @@ async def test_an_operators_server_is_narrowed_for_a_request(lone: tuple[str, Se
         *("http://[fd00:ec2::254]/mcp", "http://[64:ff9b::7f00:1]/mcp"),
     ],
 )
-async def test_a_client_cannot_make_the_server_reach_a_private_address(
-    url: str, lone: tuple[str, Seen]
-) -> None:
+async def test_a_client_cannot_make_it_reach_a_private_address(url: str, lone: tuple[str, Seen]) -> None:
     known, seen = lone
     before = seen.calls
     try:
@@ -296,13 +254,10 @@ async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -
 
 
 async def test_in_a_lab_private_hosts_are_allowed_and_the_name_is_kept() -> None:
-    async def lab(host: str, port: int) -> list[str]:
-        return ["127.0.0.1"]
-
     seen = Seen()
     with ServerThread(make_server(seen).streamable_http_app(host="lab.example")) as server:
         endpoint, _ = http_endpoint(server.url(host="lab.example"))
-        async with mcp_tool(endpoint, reach=Reach(allow_private=True, resolver=lab)) as tool:
+        async with mcp_tool(endpoint, reach=Reach(allow_private=True, resolver=loopback)) as tool:
             assert not (await call(tool.open(), "headers")).failed
         assert seen.headers[-1]["host"] == f"lab.example:{server.port}"
 

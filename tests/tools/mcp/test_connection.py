@@ -12,15 +12,7 @@ import pytest
 
 from tests.doubles.tools.echo_server import Seen, ServerThread, app_of, make_server
 from tests.doubles.tools.mcp_helpers import SECRETS, answer, call, check_failure, lifespan, mcp_tool, soon
-from tests.doubles.tools.plain_server import (
-    ONE_TOOL,
-    Json,
-    PlainServer,
-    Refusal,
-    body_of,
-    plain_server,
-    text,
-)
+from tests.doubles.tools.plain_server import ONE_TOOL, Json, PlainServer, Refusal, body_of, plain_server, text
 from tools.mcp.endpoints import Credentials
 from tools.mcp.failures import McpFailure
 
@@ -74,9 +66,7 @@ async def test_a_server_that_restarted_between_calls_is_reconnected_to_without_a
 @pytest.mark.parametrize(
     "refusal",
     [
-        (404, -32001, "Session not found"),
-        (404, -32000, "Session not found"),
-        (404, -32600, "Session not found"),
+        *((404, code, "Session not found") for code in (-32001, -32000, -32600)),
         (400, -32000, "Bad Request: No valid session ID provided"),
         (400, -32000, "Bad Request: Server not initialized"),
     ],
@@ -264,31 +254,33 @@ class OtherVersion(PlainServer):
     ],
 )
 async def test_an_http_server(reply: str, method: str, caplog: pytest.LogCaptureFixture) -> None:
-    await _check_server(Misbehaving(reply, method), (REPLIES | OTHER_REPLIES)[reply][3], caplog)
+    await _check(Misbehaving(reply, method), (REPLIES | OTHER_REPLIES)[reply][3], caplog)
 
 
-async def test_another_version(caplog: pytest.LogCaptureFixture) -> None:
-    await _check_server(OtherVersion(), "speaks a version of MCP that this server does not.", caplog)
-
-
-async def test_a_result_of_another_shape(caplog: pytest.LogCaptureFixture) -> None:
-    await _check_server(PlainServer(called=lambda _: {"result": {"content": "none"}}), NOT_MCP, caplog)
+@pytest.mark.parametrize(
+    ("server", "sentence"),
+    [
+        (OtherVersion(), "speaks a version of MCP that this server does not."),
+        (PlainServer(called=lambda _: {"result": {"content": "none"}}), NOT_MCP),
+    ],
+    ids=["version", "shape"],
+)
+async def test_another(server: PlainServer, sentence: str, caplog: pytest.LogCaptureFixture) -> None:
+    await _check(server, sentence, caplog)
 
 
 @leaves_streams
 @pytest.mark.parametrize(
     "content", [b"data: nonsense\n\n", b"event: endpoint\ndata: http://other.example/\n\n", b"<html>", b""]
 )
-async def test_an_event_stream_of_the_older_transport(
-    content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_stream_of_the_older_transport(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def strange(scope: Any, send: Any) -> None:
         await answer(send, 200 if scope["method"] == "GET" else 405, content, _EVENTS)
 
-    await _check_server(app(strange), None, caplog, path="sse")
+    await _check(app(strange), None, caplog, path="sse")
 
 
-async def _check_server(
+async def _check(
     server: Any, sentence: str | None, caplog: pytest.LogCaptureFixture, path: str = "mcp"
 ) -> None:
     with ServerThread(server) as thread:

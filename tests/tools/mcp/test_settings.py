@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import pickle
+import re
 import sys
 from typing import Any
 
@@ -15,14 +16,7 @@ from hypothesis import strategies as st
 
 from tools.mcp.calls import read_arguments
 from tools.mcp.client import McpTool, Narrowed
-from tools.mcp.endpoints import (
-    Credentials,
-    HttpEndpoint,
-    McpSettingsError,
-    StdioEndpoint,
-    http_endpoint,
-    public_form,
-)
+from tools.mcp.endpoints import Credentials, McpSettingsError, StdioEndpoint, http_endpoint, public_form
 from tools.mcp.failures import McpFailure
 from tools.mcp.names import RESERVED_NAMESPACES, safe_names, safe_namespace
 from tools.mcp.operator import parse_mcp_flag, parse_mcp_flags
@@ -37,11 +31,8 @@ def test_every_name_gets_a_word_of_its_own(names: list[str], taken: set[str]) ->
     words = safe_names(names, taken=taken)
     assert sorted(words) == sorted(set(names))
     assert len(set(words.values())) == len(words)
-    for word in words.values():
-        assert word
-        assert len(word) <= 64
-        assert word not in taken
-        assert all(character.isascii() and (character.isalnum() or character in "_-") for character in word)
+    assert taken.isdisjoint(words.values())
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", word) for word in words.values())
 
 
 def test_valid_names_stay_whatever_comes_before_them() -> None:
@@ -162,9 +153,7 @@ def test_a_url_that_is_not_http_is_refused(url: str) -> None:
 
 def test_a_url_is_a_server_of_the_operators() -> None:
     server = parse_mcp_flag("docs = https://user:secret@mcp.example/mcp")
-    assert server.label == "docs"
-    assert isinstance(server.endpoint, HttpEndpoint)
-    assert server.endpoint.trusted
+    assert (server.label, server.endpoint) == ("docs", http_endpoint(URL, trusted=True)[0])
     assert "secret" not in repr(server)
     assert server.credentials.for_sending()["Authorization"].startswith("Basic ")
 
@@ -177,12 +166,9 @@ def test_a_command_is_split_as_a_shell_would() -> None:
 @pytest.mark.parametrize(
     ("flag", "sentence"),
     [
-        ("", "needs a name"),
-        ("https://mcp.example/mcp", "needs a name"),
-        ("=https://mcp.example", "needs a name"),
-        ("two words=https://mcp.example", "needs a name"),
-        ("a.b=https://mcp.example", "needs a name"),
-        ("python=https://mcp.example", "means something else"),
+        *((f"{name}={URL}", "needs a name") for name in ("", "two words", "a.b")),
+        *(("", "needs a name"), (URL, "needs a name")),
+        (f"python={URL}", "means something else"),
         ("docs=", "neither URL nor command"),
         ("docs=ftp://mcp.example", "must start with http"),
         ("docs=http://:80", "docs"),
@@ -202,14 +188,9 @@ def test_a_name_stands_for_one_server() -> None:
         parse_mcp_flags(["a=http://x/", "a=http://y/"])
 
 
-SECRETIVE = {
-    "type": "mcp",
-    "server_label": "my docs",
-    "server_url": "https://u:secret@mcp.example/mcp",
-    "headers": {"X-Key": "secret-1234"},
-    "authorization": "secret-5678",
-    "require_approval": "never",
-}
+PUBLIC = {"type": "mcp", "server_label": "my docs", "require_approval": "never"}
+HIDDEN = {"headers": {"X-Key": "secret-1234"}, "authorization": "secret-5678"}
+SECRETIVE = {**PUBLIC, **HIDDEN, "server_url": "https://u:secret@mcp.example/mcp"}
 
 
 def test_a_requests_tool_is_a_tool_of_its_own() -> None:
@@ -232,32 +213,25 @@ def test_a_label_alone_names_the_operators_server() -> None:
 @pytest.mark.parametrize(
     ("tool", "param"),
     [
-        ({}, "server_label"),
-        ({"server_label": ""}, "server_label"),
-        ({"server_label": 5}, "server_label"),
-        ({"server_label": "x" * 200}, "server_label"),
-        ({"server_label": "x"}, "server_url"),
-        ({"server_label": "x", "server_url": 5}, "server_url"),
-        ({"server_label": "x", "server_url": "file:///etc/passwd"}, "server_url"),
-        ({"server_label": "x", "connector_id": "connector_dropbox"}, "connector_id"),
-        ({"server_label": "x", "server_url": URL, "headers": ["a"]}, "headers"),
-        ({"server_label": "x", "server_url": URL, "authorization": 5}, "authorization"),
-        ({"server_label": "x", "server_url": URL, "authorization": "a\nb"}, "authorization"),
-        ({"server_label": "x", "server_url": URL, "server_description": 5}, "server_description"),
-        ({"server_label": "x", "server_url": URL, "require_approval": "maybe"}, "require_approval"),
-        ({"server_label": "docs", "authorization": "mine"}, "authorization"),
+        *(({"server_label": label}, "server_label") for label in (None, "", 5, "x" * 200)),
+        *(({"server_url": url}, "server_url") for url in (None, 5, "file:///etc/passwd")),
+        ({"connector_id": "connector_dropbox"}, "connector_id"),
+        ({"headers": ["a"]}, "headers"),
+        *(({"authorization": value}, "authorization") for value in (5, "a\nb")),
+        ({"server_description": 5}, "server_description"),
+        ({"require_approval": "maybe"}, "require_approval"),
+        ({"server_label": "docs", "server_url": None, "authorization": "mine"}, "authorization"),
     ],
 )
 def test_a_wrong_tool_is_refused_with_its_field(tool: dict[str, Any], param: str) -> None:
     operators = {"docs": McpTool("docs", http_endpoint(URL, trusted=True)[0])}
     with pytest.raises(McpSettingsError) as refused:
-        request_tool(tool, operators)
+        request_tool({"server_label": "x", "server_url": URL, **tool}, operators)
     assert refused.value.param == param
 
 
 def test_the_stored_form_of_a_tool_has_no_secret() -> None:
-    shown = {name: SECRETIVE[name] for name in ("type", "server_label", "require_approval")}
-    assert public_form(SECRETIVE) == {**shown, "server_url": URL}
+    assert public_form(SECRETIVE) == {**PUBLIC, "server_url": URL}
     assert public_form({"server_url": "//u:secret@x"}) == {}
 
 
@@ -267,10 +241,6 @@ def test_any_text_is_arguments_or_a_sentence(text: str) -> None:
         json.dumps(read_arguments(text)).encode()
 
 
-@pytest.mark.parametrize("text", ["", " ", "null", "{}"])
-def test_an_empty_text_means_no_arguments(text: str) -> None:
-    assert read_arguments(text) == {}
-
-
-def test_lone_surrogates_do_not_reach_a_server() -> None:
+def test_an_empty_text_means_no_arguments_and_lone_surrogates_do_not_reach_a_server() -> None:
+    assert [read_arguments(text) for text in ("", " ", "null", "{}")] == [{}] * 4
     assert read_arguments('{"\\ud800": ["\\udfff"]}') == {"?": ["?"]}

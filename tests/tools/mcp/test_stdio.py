@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests.doubles.tools import echo_server
 from tests.doubles.tools.mcp_helpers import call, check_failure, failure, mcp_tool
+from tests.doubles.waiting import until
 from tools.mcp import client as client_module
 from tools.mcp import connection as connection_module
 from tools.mcp.endpoints import StdioEndpoint
@@ -23,6 +23,9 @@ from tools.mcp.stdio import stdio_streams
 
 ECHO = StdioEndpoint(sys.executable, (echo_server.__file__, "stdio"))
 NO_COMMAND = StdioEndpoint("no-such-command-anywhere")
+CLOSED = "closed the connection before it answered."
+ODD = r"sys.stdout.buffer.write(b'\xff\n')"
+ENDS = ("print('<html>')", ODD, "print('{\"jsonrpc\"', end='')", "sys.exit(3)")
 
 
 def python(source: str) -> StdioEndpoint:
@@ -35,15 +38,6 @@ def gone(pid: int) -> bool:
     except FileNotFoundError:
         return True
     return state == "Z"
-
-
-async def until(happened: Callable[[], bool]) -> bool:
-    """Whether it happens within ten seconds."""
-    for _ in range(500):
-        if happened():
-            return True
-        await asyncio.sleep(0.02)
-    return False
 
 
 async def test_a_command_is_restarted_when_it_died_and_never_in_the_event_loops_thread(
@@ -68,20 +62,15 @@ async def test_a_command_is_restarted_when_it_died_and_never_in_the_event_loops_
 
 async def test_a_missing_command_is_a_sentence() -> None:
     async with mcp_tool(NO_COMMAND) as tool:
-        output = await call(tool.open(), "echo", text="hello")
-    assert output.failed
-    assert "cannot be started" in output.text
+        assert "cannot be started" in await failure(tool.open(), "echo", text="hello")
 
 
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
-        ("print('hello')", "closed the connection before it answered."),
-        ("import sys; sys.stdin.readline(); print('<html>')", "closed the connection before it answered."),
+        ("print('hello')", CLOSED),
         ("import sys\nfor _ in sys.stdin: print('{}', flush=True)", "did not answer within 2 seconds."),
-        ("import sys; sys.stdin.readline(); sys.stdout.buffer.write(b'\\xff\\n')", "closed the connection"),
-        ("import sys; sys.stdin.readline(); print('{\"jsonrpc\"', end='')", "closed the connection"),
-        ("import sys; sys.stdin.readline(); sys.exit(3)", "closed the connection"),
+        *((f"import sys; sys.stdin.readline(); {end}", CLOSED) for end in ENDS),
     ],
 )
 async def test_a_command(code: str, sentence: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -98,9 +87,7 @@ async def test_a_command(code: str, sentence: str, caplog: pytest.LogCaptureFixt
     ],
     ids=["a long line", "babble", "deaf"],
 )
-async def test_a_command_that_does_not_speak_mcp_ends_with_a_failure(
-    source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_command_that_does_not_speak_mcp_fails(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_LISTING_SECONDS", 2.0)
     monkeypatch.setattr(connection_module, "_LEAVE_SECONDS", 0.5)
     async with asyncio.timeout(60), mcp_tool(python(source)) as tool:
@@ -119,9 +106,9 @@ async def test_a_command_that_does_not_exit_is_ended_with_everything_it_started(
         "time.sleep(60)\n"
     )
     async with stdio_streams(python(source)):
-        assert await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     server, child = map(int, pids.read_text().split())
-    assert await until(lambda: gone(server) and gone(child))
+    await until(lambda: gone(server) and gone(child))
 
 
 async def test_no_descriptor_stays_open_however_it_ends() -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,9 +38,7 @@ def process() -> Iterator[int]:
         started.kill()
 
 
-def test_a_process_that_hides_its_shares_counts_in_full(
-    process: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_hides_shares_counts_in_full(process: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other users cannot read the map of a process whose program they cannot read."""
     assert usage.proportional((process,)) > 64 * MIB
     text = usage._text
@@ -82,12 +80,9 @@ def test_the_floor_grows_with_the_machine(total: int, floor: int) -> None:
 
 
 def test_the_memory_of_a_container_is_its_group_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in (
-        ("memory.max", f"{512 * MIB}\n"),
-        ("memory.current", f"{400 * MIB}\n"),
-        ("memory.stat", f"anon 1\ninactive_file {100 * MIB}\n"),
-    ):
-        (tmp_path / name).write_text(text)
+    (tmp_path / "memory.max").write_text(f"{512 * MIB}\n")
+    (tmp_path / "memory.current").write_text(f"{400 * MIB}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {100 * MIB}\n")
     monkeypatch.setattr(host_memory, "own_group", lambda controller: tmp_path)
     assert host_memory.host_memory() == HostMemory(512 * MIB, 212 * MIB)
     (tmp_path / "memory.max").write_text("max\n")
@@ -123,9 +118,7 @@ async def test_a_machine_short_of_memory_ends_the_box_that_holds_the_most(
     assert await output_of(small, "x") == "1"
 
 
-async def test_a_machine_short_of_memory_starts_no_box(
-    make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_too_little_memory_starts_no_box(make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_tool(timeout=40.0).open()
     with monkeypatch.context() as patch:
         patch.setattr("tools.python.sandboxes.sandbox.host_memory", lambda: HostMemory(8192 * MIB, 100 * MIB))
@@ -173,37 +166,29 @@ def test_without_such_a_group_there_is_none(tmp_path: Path, monkeypatch: pytest.
     assert not make_groups(SMALL).limit_memory
 
 
-MakeGroups = Callable[[SandboxLimits], Groups]
-
-
 @pytest.mark.parametrize("groups", ["none", "those that nobody can enter"])
 def test_without_control_groups_the_operator_learns_that_limits_are_weaker(
     groups: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def make(limits: SandboxLimits) -> Groups:
-        (tmp_path / "memory.max").touch()
-        (tmp_path / "cgroup.procs").mkdir(exist_ok=True)  # cannot be written to
-        return Groups(() if groups == "none" else (tmp_path,))
+    (tmp_path / "memory.max").touch()
+    (tmp_path / "cgroup.procs").mkdir()  # cannot be written to
+    made = Groups(() if groups == "none" else (tmp_path,))
 
     async def unremoved(self: Groups) -> None:
         del self
 
-    monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", make)
+    monkeypatch.setattr("tools.python.sandboxes.bubblewrap.make_groups", lambda limits: made)
     monkeypatch.setattr(Groups, "remove", unremoved)
     with caplog.at_level(logging.WARNING):
         bubblewrap()
     assert "cannot limit the memory of its boxes by control groups" in caplog.text
     caplog.clear()
     monkeypatch.undo()
-    if make_groups_work():
+    own = make_groups(SMALL)
+    asyncio.run(own.remove())
+    if own.limit_memory:
         bubblewrap()
         assert not caplog.text
-
-
-def make_groups_work() -> bool:
-    groups = make_groups(SMALL)
-    asyncio.run(groups.remove())
-    return groups.limit_memory
 
 
 SETTING = Path("/proc/sys/kernel/pid_max")

@@ -7,7 +7,7 @@ import json
 import struct
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -78,16 +78,13 @@ async def only_whole_ones(channel: Channel) -> None:
         assert await channel.receive() == [b"part"] * 7
 
 
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
 @asynccontextmanager
-async def answering(path: Path, sent: bytes) -> AsyncIterator[Path]:
-    """A socket that sends these bytes again and again after a greeting."""
+async def answering(path: Path, greeting: bytes, sent: bytes = b"") -> AsyncIterator[Path]:
+    """A socket that sends a greeting, and other bytes again and again."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            writer.write(GREETING + READY)
+            writer.write(greeting)
             while sent:
                 writer.write(sent)
                 await writer.drain()
@@ -117,7 +114,7 @@ async def answering(path: Path, sent: bytes) -> AsyncIterator[Path]:
     ids=["frames", "one frame", "the largest number", "a command", "empty frames", "empty commands"],
 )
 async def test_a_message_is_refused_before_it_takes_memory_or_time(tmp_path: Path, frame: bytes) -> None:
-    async with answering(tmp_path, frame) as path:
+    async with answering(tmp_path, GREETING + READY, frame) as path:
         channel = await connect(path, Kind.OUTPUTS)
         tracemalloc.start()
         try:
@@ -136,19 +133,11 @@ async def test_an_end_that_is_no_kernel_is_refused(
     tmp_path: Path, greeting: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channels, "_HANDSHAKE", 0.5)
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(greeting)
-        await reader.read()
-        writer.transport.abort()
-
-    server = await asyncio.start_unix_server(answer, tmp_path / "s")
-    with pytest.raises(ChannelEnded):
-        await connect(tmp_path / "s", Kind.OUTPUTS)
-    server.close()
+    async with answering(tmp_path, greeting) as path:
+        for place in (path, tmp_path / "nothing"):
+            with pytest.raises(ChannelEnded):
+                await connect(place, Kind.OUTPUTS)
     await asyncio.sleep(0.05)  # both ends close their transports
-    with pytest.raises(ChannelEnded):
-        await connect(tmp_path / "nothing", Kind.OUTPUTS)
 
 
 @pytest.mark.parametrize("content", [b"[],", b"{},", b"0,"], ids=["lists", "mappings", "numbers"])

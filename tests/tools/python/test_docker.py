@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.doubles.tools.calling import call, descriptors, failure, output_of, processes, what_gets_through
-from tests.tools.python.conftest import MakeTool, docker
+from tests.tools.python.conftest import MakeTool, docker, killed_server
 from tools.python import PythonSession, Sandbox
 from tools.python.sandboxes.docker import owner_mark
 
@@ -47,9 +46,7 @@ def containers(owner: str = "") -> list[str]:
     return subprocess.run(listed, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
-async def test_no_attempt_to_escape_from_a_container_succeeds(
-    make_tool: MakeTool, known: dict[str, Any]
-) -> None:
+async def test_no_attempt_to_escape_succeeds(make_tool: MakeTool, known: dict[str, Any]) -> None:
     tool = make_tool(timeout=120.0)
     other = tool.open()
     await other.write("other-session", b"x")
@@ -115,32 +112,13 @@ async def test_after_close_no_container_process_or_descriptor_is_left(make_tool:
     assert len(descriptors()) <= len(opened)
 
 
-SERVER = """
-import asyncio, os, signal, sys
-from tools.python import PythonTool, choose_sandbox
-from tools.python.sandboxes.docker import owner_mark
-from tools.tool import ToolCall
-
-async def main():
-    tool = PythonTool(await choose_sandbox("docker", image=os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")))
-    for source in sys.argv[1:]:
-        await tool.open().run(ToolCall("", source))
-    print(owner_mark(), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
 # No thread is left that would notice the server's end.
 STAYS = "import os; os.execv('/bin/sleep', ['sleep', '600'])"
 
 
 async def test_what_a_killed_server_leaves_ends_by_itself_or_at_the_next_start(sandbox: Sandbox) -> None:
     stays = f"import threading; threading.Timer(0.1, lambda: exec({STAYS!r})).start()"
-    server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVER, "1", stays, stdout=asyncio.subprocess.PIPE
-    )
-    words, _ = await server.communicate()
-    owner = words.decode().strip()
+    _, _, owner = await killed_server("docker", "1", stays)
     for _ in range(300):
         if len(containers(owner)) <= 1:
             break
@@ -165,8 +143,6 @@ async def test_a_call_cancelled_while_its_container_starts_leaves_no_container(m
 
 async def test_an_uploaded_file_belongs_to_the_code(session: PythonSession) -> None:
     await session.write("folder/data.csv", b"a,b\n")
-    source = (
-        "open('folder/data.csv', 'a').write('1,2'); open('folder/new', 'w').close(); print(os.getuid() > 0)"
-    )
-    assert await output_of(session, "import os; " + source) == "True"
+    append = "import os; open('folder/data.csv', 'a').write('1,2'); open('folder/new', 'w').close(); "
+    assert await output_of(session, append + "print(os.getuid() > 0)") == "True"
     assert await session.read("folder/data.csv") == b"a,b\n1,2"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.tools.attempts import attempts
-from tests.doubles.tools.calling import call, failure, output_of, processes, what_gets_through
+from tests.doubles.tools.calling import call, output_of, processes, what_gets_through
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession
 from tools.python.sandboxes.bounds.cgroups import Groups
@@ -29,6 +29,7 @@ async def test_no_attempt_to_escape_succeeds(make_tool: MakeTool, known: dict[st
 
 
 TOUCH, MKDIR = "open(f'{}/{{i}}', 'w').close()", "os.mkdir(f'{}/{{i}}')"
+WRITABLE = {**dict.fromkeys(("/tmp", "/dev/shm", "/run/kernel"), TOUCH), "/mnt/data": MKDIR}
 KILLED_FOR = {
     "processes that take memory together": (
         "import os, time\n"
@@ -45,13 +46,11 @@ KILLED_FOR = {
         "memory",
     ),
     **{
-        f"many small {'folders' if make == MKDIR else 'files'} in {folder}": (
+        f"many small files in {folder}": (
             f"import os, time\nfor i in range(100_000):\n    {make.format(folder)}\n    time.sleep(0.0001)",
             "more than 2000 files",
         )
-        for make, folder in (
-            *((TOUCH, "/tmp"), (TOUCH, "/dev/shm"), (TOUCH, "/run/kernel"), (MKDIR, "/mnt/data")),
-        )
+        for folder, make in WRITABLE.items()
     },
     "full sockets in many processes": (
         "import os, socket, time\n"
@@ -108,9 +107,7 @@ def holder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.mark.usefixtures("holder")
 @pytest.mark.parametrize("name", KILLED_FOR)
-async def test_a_box_over_its_limit_is_ended_and_the_model_learns_why(
-    session: PythonSession, name: str
-) -> None:
+async def test_a_box_over_its_limit_ends_and_the_model_learns_why(session: PythonSession, name: str) -> None:
     source, why = KILLED_FOR[name]
     output = await call(session, source)
     assert output.failed or "MemoryError" in output.text
@@ -186,12 +183,6 @@ async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bom
     assert processes() == before
 
 
-async def test_an_infinite_loop_in_the_background_runs_out_of_processor_time(make_tool: MakeTool) -> None:
-    session = make_tool(timeout=30.0).open()
-    source = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass"
-    assert "died" in await failure(session, source)
-
-
 async def test_code_that_takes_over_the_kernel_is_ended_by_the_time_limit(make_tool: MakeTool) -> None:
     session = make_tool(timeout=2.0, grace=0.5).open()
     output = await call(session, "import os; os.execv('/bin/sleep', ['sleep', '600'])")
@@ -220,14 +211,7 @@ socket = app.iopub_thread.socket
         "[os.unlink(f'/run/kernel/{n}') or os.symlink('/dev/log', f'/run/kernel/{n}') "
         "for n in os.listdir('/run/kernel')]; app.iopub_thread.schedule(lambda: socket.close(0))",
     ],
-    ids=[
-        "huge message",
-        "junk messages",
-        "huge frames",
-        "closed channel",
-        "silence",
-        "sockets replaced by links",
-    ],
+    ids=["huge message", "junk messages", "huge frames", "closed channel", "silence", "replaced sockets"],
 )
 async def test_a_kernel_that_lies_to_the_host_harms_only_itself(make_tool: MakeTool, flood: str) -> None:
     session = make_tool(timeout=2.0, grace=0.5).open()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -17,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.doubles.tools.calling import call, descriptors, output_of, processes
-from tests.tools.python.conftest import MakeTool, bubblewrap
+from tests.doubles.waiting import until
+from tests.tools.python.conftest import MakeTool, bubblewrap, killed_server
 from tools.python import PythonSession, PythonTool, Sandbox
 from tools.python.sandboxes.launch import spawn
 from tools.python.sandboxes.sandbox import SandboxError
@@ -82,16 +80,15 @@ async def test_ten_simultaneous_sessions_do_not_block_the_event_loop(make_tool: 
     ticking = asyncio.create_task(tick())
     sessions = [tool.open() for _ in range(10)]
     source = "for i in range(20_000): print(i)\nprint({0})"
-    outputs = await asyncio.gather(
-        *(call(session, source.format(number)) for number, session in enumerate(sessions))
-    )
+    calls = (call(session, source.format(number)) for number, session in enumerate(sessions))
+    outputs = await asyncio.gather(*calls)
     ticking.cancel()
     assert [output.text.splitlines()[-1] for output in outputs] == [str(number) for number in range(10)]
     gaps.sort()
     assert gaps[int(len(gaps) * 0.99)] < 0.1
 
 
-async def test_a_start_does_not_block_the_event_loop(
+async def test_a_start_does_not_block_the_loop(
     session: PythonSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
@@ -139,59 +136,11 @@ async def test_a_program_that_cannot_be_started_is_reported() -> None:
     assert descriptors() == opened
 
 
-SERVER = """
-import asyncio, json, os, signal, sys
-from tools.python import PythonTool, choose_sandbox
-from tools.python.sandboxes.bounds.usage import measure
-from tools.tool import ToolCall
-
-async def main():
-    tool = PythonTool(await choose_sandbox("bubblewrap"))
-    await asyncio.gather(*(tool.open().run(ToolCall("", source)) for source in sys.argv[1:]))
-    print(json.dumps(measure(os.getpid(), 100_000).ids), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
-async def killed_after(*sources: str) -> tuple[int, set[int]]:
-    """A server that was killed after these calls: its pid, and those of its descendants."""
-    words = (sys.executable, "-c", SERVER, *sources)
-    server = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    printed, _ = await server.communicate()
-    assert server.returncode == -signal.SIGKILL
-    return server.pid, set(json.loads(printed)) - {server.pid}
-
-
-async def test_a_server_killed_after_a_burst_of_starts_leaves_no_box(sandbox: Sandbox) -> None:
-    _, left = await killed_after(*"1111")
-    assert len(left) >= 12  # each box has two processes of bubblewrap, and the kernel
-    for _ in range(100):
-        left = {pid for pid in left if _lives(pid)}
-        if not left:
-            break
-        await asyncio.sleep(0.1)
-    assert not left
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-async def test_when_the_server_is_killed_its_kernels_end_too(sandbox: Sandbox, tmp_path: Path) -> None:
-    mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
-    # The arguments of a sleeping program show in the host's /proc.
-    source = f"import subprocess; subprocess.Popen(['/bin/sh', '-c', 'sleep 600; : {mark}'])"
-    killed, _ = await killed_after(source)
-    for _ in range(50):
-        if not _running(mark):
-            break
-        await asyncio.sleep(0.1)
-    assert not _running(mark)
+async def test_a_killed_server_leaves_neither_boxes_nor_their_programs_nor_groups(sandbox: Sandbox) -> None:
+    burst = ["import subprocess; subprocess.Popen(['sleep', '600'])"] * 4
+    killed, left, _ = await killed_server("bubblewrap", *burst)
+    assert len(left) >= 16  # each box has two processes of bubblewrap, the kernel, and its program
+    await until(lambda: not any(map(_lives, left)))
     for _ in range(10):  # a probe removes what the killed server could not, once its processes are gone
         await asyncio.to_thread(bubblewrap)
         if not _groups(killed):
@@ -200,12 +149,8 @@ async def test_when_the_server_is_killed_its_kernels_end_too(sandbox: Sandbox, t
     assert not _groups(killed)
 
 
-def _running(mark: str) -> bool:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if mark.encode() in (entry / "cmdline").read_bytes():
-                    return True
-            except OSError:
-                continue
-    return False
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

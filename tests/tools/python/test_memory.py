@@ -64,9 +64,7 @@ BOUNDS = pytest.mark.parametrize("bound", ["all", "one owner"])
 
 
 @BOUNDS
-async def test_idle_kernels_end_when_others_of_the_bound_need_their_memory(
-    make_tool: MakeTool, bound: str
-) -> None:
+async def test_idle_kernels_end_when_others_need_their_memory(make_tool: MakeTool, bound: str) -> None:
     owners = Owners(make_tool, memory=LIMIT) if bound == "all" else Owners(make_tool, limited=LIMIT)
     other = owners.open("other")
     if bound == "one owner":
@@ -155,9 +153,8 @@ async def test_one_kernel_that_grows_takes_the_place_of_idle_ones(make_tool: Mak
     owners = Owners(make_tool, limited=240 * MIB)
     idle, growing = owners.open("limited"), owners.open("limited")
     assert await output_of(idle, "kept = bytearray(b'x') * (20 << 20); 1") == "1"
-    assert (
-        await output_of(growing, "kept = bytearray(b'x') * (140 << 20); import time; time.sleep(2); 1") == "1"
-    )
+    grow = "kept = bytearray(b'x') * (140 << 20); import time; time.sleep(2); 1"
+    assert await output_of(growing, grow) == "1"
     assert "other conversations needed its memory" in (await call(idle, "1")).text
 
 

@@ -21,9 +21,9 @@ AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
-import asyncio, json, os, socket, sys
+import asyncio, json, os, sys
 from tests.doubles.tools.attempts import groups
-from tests.tools.python.conftest import SMALL
+from tests.tools.python.conftest import SMALL, facts_of_the_host
 from tools.python import PythonTool, choose_sandbox
 from tools.python.sandboxes.bounds.usage import measure
 from tools.tool import ToolCall
@@ -42,13 +42,8 @@ except OSError:
 
 async def main():
     tool = PythonTool(await choose_sandbox("bubblewrap", limits=SMALL), timeout=40)
-    known = {name: "none" for name in ("canary", "file", "folder", "abstract", "socket")}
-    known |= {"project": os.path.abspath("pyproject.toml"), "path": "none", "hostname": socket.gethostname()}
-    known |= {"server": os.getpid(), "port": 9, "clone": 56, "init_module": 175, "shmget": 29}
-    known |= {"vmsplice": 278, "working_folder": os.getcwd(), "load": open("/proc/loadavg").read().split()[0]}
-    known |= {"memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024}
     through = []
-    for group, source in groups(known):
+    for group, source in groups({**facts_of_the_host(), "path": "none"}):
         session = tool.open()
         output = await session.run(ToolCall("", source))
         answers = json.loads(output.text.strip().splitlines()[-1])
@@ -79,14 +74,13 @@ def interpreter() -> Iterator[str]:
     usable = [path for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}") if _runs(path)]
     if not usable:
         pytest.skip(f"no {name} that another user could run")
-    folder = Path(tempfile.mkdtemp(prefix="gpt-oss-python-test-"))
-    folder.chmod(0o755)
-    subprocess.run(
-        [usable[0], "-m", "venv", "--without-pip", folder / "env"], check=True, capture_output=True
-    )
-    (folder / "env" / "lib" / name / "site-packages" / "others.pth").write_text(f"{packages}\n")
-    yield str(folder / "env" / "bin" / "python")
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="gpt-oss-python-test-") as folder:
+        os.chmod(folder, 0o755)
+        environment = Path(folder, "env")
+        argv = [usable[0], "-m", "venv", "--without-pip", environment]
+        subprocess.run(argv, check=True, capture_output=True)
+        (environment / "lib" / name / "site-packages" / "others.pth").write_text(f"{packages}\n")
+        yield str(environment / "bin" / "python")
 
 
 def _open_to_all(path: Path) -> bool:
@@ -104,22 +98,11 @@ def _runs(path: str) -> bool:
 
 def test_an_unprivileged_user_has_the_same_protection(sandbox: Sandbox, interpreter: str) -> None:
     del sandbox  # needed for its skip
-    done = subprocess.run(
-        [
-            *AS_NOBODY,
-            *("env", "-i", "PATH=/usr/bin:/bin", f"PYTHONPATH={REPOSITORY}", "PYTHONDONTWRITEBYTECODE=1"),
-            *(interpreter, "-c", SCRIPT),
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-        timeout=120,
-    )
+    clean = ("env", "-i", "PATH=/usr/bin:/bin", f"PYTHONPATH={REPOSITORY}", "PYTHONDONTWRITEBYTECODE=1")
+    argv = [*AS_NOBODY, *clean, interpreter, "-c", SCRIPT]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=REPOSITORY, timeout=120)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["uid"] == NOBODY
-    assert report["through"] == []
+    assert (report["uid"], report["through"], report["left"]) == (NOBODY, [], 0)
     assert 5 < report["forks"] <= 40
     assert "('host', 1000)" in report["seen"]
-    assert report["left"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.tools.calling import call, output_of, processes
+from tests.doubles.waiting import until
 from tools.python import PythonTool, choose_sandbox
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bubblewrap import refusal
@@ -37,8 +37,7 @@ async def test_without_any_sandbox_the_error_states_what_to_install(monkeypatch:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ("No permissions to create new namespace, likely because", "kernel.unprivileged_userns_clone=1"),
-        ("No permissions to creating new namespace, likely because", "unprivileged_userns_clone=1"),
+        ("No permissions to creating new namespace, likely because", "kernel.unprivileged_userns_clone=1"),
         ("Creating new namespace failed: No space left on device", "user.max_user_namespaces"),
         ("setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns=0"),
         ("loopback: Failed RTM_NEWADDR: Operation not permitted", "apparmor_restrict_unprivileged_userns"),
@@ -110,11 +109,7 @@ async def test_unsafe_local_works_logs_a_warning_and_leaves_nothing(caplog: pyte
     assert (await call(session, "while True: pass")).failed
     assert "UNKNOWN" in (tool.declaration.description or "")
     await tool.close()
-    for _ in range(20):
-        if processes() <= before:
-            break
-        await asyncio.sleep(0.1)
-    assert processes() <= before
+    await until(lambda: processes() <= before)
 
 
 def test_the_owner_of_a_container_is_gone_only_if_that_is_certain() -> None:
@@ -125,5 +120,4 @@ def test_the_owner_of_a_container_is_gone_only_if_that_is_certain() -> None:
     assert owner_is_gone(f"{numbering}.{ended.pid}.{started}")
     assert owner_is_gone(f"{numbering}.{pid}.{earlier}"), "its number was reused"
     odd = ("", "mine", "../..", f"0.{pid}.1", f"00000000.{pid}")
-    for mark in (owner_mark(), f"00000000.{pid}.{earlier}", *odd):
-        assert not owner_is_gone(mark)
+    assert not any(map(owner_is_gone, (owner_mark(), f"00000000.{pid}.{earlier}", *odd)))

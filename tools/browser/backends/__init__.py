@@ -1,13 +1,13 @@
-"""Creates the browser's backend from its name in the settings. Each backend is imported only when it is used.
+"""Creates the browser's backend from its name in the settings: `exa`, `exa:URL`, `local:DIR`, `searxng:URL`
+or `off`.
 
-Takes `exa`, `exa:URL`, `local:DIR`, `searxng:URL` or `off`. Returns a backend, or None for off. Raises
-`ToolUnavailable` with the setting to change if the backend cannot be used here.
+Each is imported only when it is used. Raises `ToolUnavailable` with the setting to change.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -43,8 +43,7 @@ def _exa(url: str, environment: Environment) -> Backend:
         raise ToolUnavailable("The browser backend exa needs the package exa-py: pip install exa-py.")
     from tools.browser.backends.exa import DEFAULT_URL, ExaBackend
 
-    base = url or environment.get("EXA_BASE_URL", "").strip() or DEFAULT_URL
-    return ExaBackend(key, base_url=_web_address("exa", base))
+    return ExaBackend(key, base_url=_web_address("exa", url or DEFAULT_URL))
 
 
 def _local(folder: str, _: Environment) -> Backend:
@@ -67,16 +66,11 @@ def _searxng(url: str, _: Environment) -> Backend:
     return SearxngBackend(_web_address("searxng", url))
 
 
-_MAKERS: Final[Mapping[str, Callable[[str, Environment], Backend]]] = {
-    "exa": _exa,
-    "local": _local,
-    "searxng": _searxng,
-}
+_MAKERS: Final = {"exa": _exa, "local": _local, "searxng": _searxng}
 
 
 def _web_address(name: str, url: str) -> str:
     if not url.startswith(("http://", "https://")) or not url.partition("//")[2].strip("/"):
-        raise ToolUnavailable(
-            f"The browser backend {name} needs an address with http:// or https://, not {url!r}."
-        )
+        need = "an address with http:// or https://"
+        raise ToolUnavailable(f"The browser backend {name} needs {need}, not {url!r}.")
     return url.rstrip("/")

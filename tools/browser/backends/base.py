@@ -1,8 +1,7 @@
 """The contract of a browser backend, which searches and reads pages.
 
-Takes frozen requests and returns hits and documents. A backend raises `BrowserError`s, whose messages the
-model reads; any other exception is reported to the model as a fault. It must not know cursors, views or
-Harmony.
+It raises `BrowserError`s, whose messages the model reads; any other exception is reported as a fault. It must
+not know cursors, views or Harmony.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Exa: search and pages through its API, with its own client exa-py.
 
-Takes requests and returns hits and documents. Exa reads the pages, so this machine never connects to them.
-Addresses are checked nevertheless, because private ones must not be sent to Exa. exa-py is imported with the
-first call, on a thread, because the import takes most of a second.
+Exa reads the pages, so this machine never connects to them; private addresses must not be sent to Exa either.
+exa-py is imported with the first call, on a thread, because the import takes most of a second.
 """
 
 from __future__ import annotations
@@ -18,14 +17,7 @@ from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.network.client import Lazy
 from tools.browser.network.urls import is_web
 from tools.browser.pages.convert import convert
-from tools.browser.pages.document import (
-    MAX_CHARS,
-    BrowserError,
-    Document,
-    PageBody,
-    PageError,
-    SearchError,
-)
+from tools.browser.pages.document import MAX_CHARS, BrowserError, Document, PageBody, PageError, SearchError
 from tools.browser.pages.text import one_line
 
 if TYPE_CHECKING:
@@ -70,9 +62,8 @@ class ExaBackend:
         url = str(request.fetcher.check(request.url))
         client = await self._client.get()
         try:
-            answer = await client.get_contents(
-                [url], text={"include_html_tags": True, "max_characters": MAX_CHARS}
-            )
+            text_options = {"include_html_tags": True, "max_characters": MAX_CHARS}
+            answer = await client.get_contents([url], text=text_options)
         except (ValueError, httpx.HTTPError, KeyError) as error:
             _refuse(PageError, "The page could not be read", error)
         if not answer.results or not answer.results[0].text:

@@ -1,8 +1,7 @@
 """A local folder instead of the web: .md, .txt, .html and .pdf, with no key and no network.
 
-Takes requests and returns hits and documents with URLs `local:///path/below/the/folder`. The index lives on a
-thread of its own and is updated before every search and every page. Domain filters and the user's location
-have no effect here.
+Documents have URLs `local:///path/below/the/folder`. The index lives on a thread of its own and is updated
+before every search and every page. Domain filters and the user's location have no effect here.
 """
 
 from __future__ import annotations
@@ -70,9 +69,8 @@ class LocalBackend:
     def _read(self, index: FolderIndex, path: str, view_source: bool) -> Document:
         # Only files that the index lists are opened: a path from a URL never reaches the file system.
         if not index.has(path):
-            raise PageError(
-                f"There is no document {one_line(path)} in the local folder; search for documents."
-            )
+            there = f"There is no document {one_line(path)} in the local folder"
+            raise PageError(f"{there}; search for documents.")
         return read_document(self._folder, path, view_source=view_source)
 
 

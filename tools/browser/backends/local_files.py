@@ -1,8 +1,7 @@
 """The documents of a folder: their local:// URLs, their text for the index, and their pages.
 
-Takes a folder and a path relative to it, returns texts and documents. No URL and no message holds more of a
-path than the part below the folder. Names that are not UTF-8 carry lone surrogates, as in Python: their URLs
-hold the original bytes, their titles one mark for each.
+No URL and no message holds more of a path than the part below the folder. Names that are not UTF-8 carry lone
+surrogates, as in Python: their URLs hold the original bytes, their titles one mark for each.
 """
 
 from __future__ import annotations

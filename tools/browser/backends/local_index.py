@@ -1,7 +1,6 @@
-"""A full-text index of a folder's documents in SQLite's FTS5.
+"""A full-text index of a folder's documents in SQLite's FTS5, for one thread that the caller provides.
 
-Takes a folder and queries, returns hits with the document's relative path. Synchronous, for one thread that
-the caller provides. It must not know URLs, cursors or event loops.
+It must not know URLs, cursors or event loops.
 """
 
 from __future__ import annotations
@@ -90,9 +89,8 @@ class FolderIndex:
 
     def _add(self, path: str, stamp: str, title: str, text: str) -> None:
         named = f"{title} {re.sub(r'[/._-]', ' ', clean(path))}"
-        added = self._db.execute(
-            "INSERT INTO words (title, text) VALUES (?, ?)", (_spaced(named), _spaced(text))
-        )
+        insert = "INSERT INTO words (title, text) VALUES (?, ?)"
+        added = self._db.execute(insert, (_spaced(named), _spaced(text)))
         row = added.lastrowid or 0
         self._files[path] = self._rows[row] = IndexedFile(path, stamp, title, text, row)
 

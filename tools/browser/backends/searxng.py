@@ -1,7 +1,6 @@
 """SearXNG: searches through the JSON API of the operator's instance, and reads pages with the safe fetcher.
 
-Takes requests and returns hits and documents. The instance's address is the operator's and may be private.
-The addresses in its results are untrusted and are checked when they are opened.
+The instance's address may be private; those in its results are checked when they are opened.
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ class SearxngBackend:
         except httpx.HTTPError as error:
             raise SearchError("The search failed: the search service could not be reached.") from error
         if status == 403:  # an instance whose settings do not allow the format
-            raise SearchError(
-                "The search failed: the SearXNG instance does not allow `json` in search.formats."
-            )
+            instance = "the SearXNG instance does not allow `json` in search.formats"
+            raise SearchError(f"The search failed: {instance}.")
         if status != 200:
             raise SearchError(f"The search failed: the search service answered with status {status}.")
         try:
@@ -69,12 +67,8 @@ class SearxngBackend:
 
 
 def _client(timeout: float) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        verify=httpx.create_ssl_context(),
-        timeout=timeout,
-        trust_env=False,
-        headers={"Accept": "application/json"},
-    )
+    verify, accept = httpx.create_ssl_context(), {"Accept": "application/json"}
+    return httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False, headers=accept)
 
 
 async def _limited(response: httpx.Response) -> bytes:

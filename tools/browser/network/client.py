@@ -1,7 +1,4 @@
-"""HTTP clients that are made when first needed.
-
-On a thread, because reading the certificate authorities or importing a package takes tens of milliseconds.
-"""
+"""HTTP clients that are made when first needed: on a thread, because that takes tens of milliseconds."""
 
 from __future__ import annotations
 

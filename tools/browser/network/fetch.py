@@ -1,10 +1,9 @@
-"""The safe fetcher: fetches pages of the public web from untrusted addresses.
+"""The safe fetcher: fetches pages of the public web from addresses that the model or a page chose.
 
-Takes an address that the model or a page chose, and returns the body with its type. It checks every address
-that the name resolves to, and connects to a checked address, so that a name that resolves differently a
-moment later gains nothing. The same holds for every redirect. It sends no cookies, uses no proxies or
-credentials from the environment, and limits time, size and decompression. It is not used for addresses that
-the operator configured. It must not know the formats of pages.
+It checks every address that the name resolves to, and connects to a checked one, so that a name that resolves
+differently a moment later gains nothing; so too for every redirect. It sends no cookies, uses no proxies or
+credentials from the environment, and limits time, size and decompression. It must not know the formats of
+pages.
 """
 
 from __future__ import annotations
@@ -108,14 +107,11 @@ class Fetcher:
         addresses = await self._addresses(host, port)
         transport = await self._transport.get()
         headers = {**_HEADERS, "Host": url.netloc.decode("ascii")}
+        extensions = {"sni_hostname": host, "timeout": httpx.Timeout(self._timeout).as_dict()}
         refusal: httpx.TransportError | None = None
         for address in addresses[:_MAX_ADDRESSES_TRIED]:
-            request = httpx.Request(
-                "GET",
-                url.copy_with(host=address),
-                headers=headers,
-                extensions={"sni_hostname": host, "timeout": httpx.Timeout(self._timeout).as_dict()},
-            )
+            at = url.copy_with(host=address)
+            request = httpx.Request("GET", at, headers=headers, extensions=extensions)
             try:
                 return await transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -146,12 +142,9 @@ class Fetcher:
                     break
         except zlib.error as error:
             raise PageError("The page's compression is damaged.") from error
-        return PageBody(
-            url=str(url),
-            content_type=response.headers.get("content-type", ""),
-            data=bytes(body[: self._max_bytes]),
-            cut=max(len(body), received) > self._max_bytes,
-        )
+        content_type = response.headers.get("content-type", "")
+        cut = max(len(body), received) > self._max_bytes
+        return PageBody(str(url), content_type, bytes(body[: self._max_bytes]), cut)
 
 
 def _transport() -> httpx.AsyncBaseTransport:

@@ -1,7 +1,6 @@
 """Normalises or refuses URLs that the model or a page chose, without network access or name resolution.
 
-Only plain http(s) addresses are accepted, because the list of tricks has no end. `tools.addresses` decides
-which IP addresses may be reached.
+Only plain http(s) addresses are accepted, because the list of tricks has no end.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ _HOST: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.(?!-)[a-z0-9_-]{1,63})*")
 
 
 def read_url(text: str) -> httpx.URL:
-    """The address in the one spelling that is then resolved, sent and shown; raises `PageError` for any odd
-    one.
+    """The address in the one spelling that is then resolved, sent and shown; `PageError` for any odd one.
 
     The parser is the HTTP client's own, so that the check and the connection cannot disagree.
     """
@@ -65,8 +63,7 @@ def _host(url: httpx.URL) -> str:
     host = host.removesuffix(".")
     if not _HOST.fullmatch(host) or len(host) > 253:
         raise PageError("This address is not valid: it has no usable host name.")
-    # Some parser takes anything that ends in a number for an IPv4 address: 2130706433, 0x7f.1, 0177.0.0.1,
-    # 127.1.
+    # Some parser takes anything that ends in a number for an IPv4 address: 2130706433, 0x7f.1, 127.1.
     if _NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]) and not _IPV4.fullmatch(host):
         raise PageError("This address spells an IP address in an unusual way and is not opened.")
     return host

@@ -1,7 +1,4 @@
-"""Converts bodies to documents, in this process.
-
-Takes a `PageBody` and its kind, returns a `Document`. Any kind but plain text may be slow: see processes.py.
-"""
+"""Converts a body to a document, in this process. Any kind but plain text may be slow: see processes.py."""
 
 from __future__ import annotations
 

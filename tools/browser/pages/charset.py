@@ -16,20 +16,14 @@ from tools.charsets import find_codec
 _SAMPLE: Final = 16_384  # bytes for a guess, which takes milliseconds per kilobyte
 _DECLARED_WITHIN: Final = 4_096
 
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_META: Final = re.compile(
-    rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE
-)
+_MARKS: Final = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+_META: Final = re.compile(rb"""(?i)<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{2,40})""")
 _XML: Final = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_:.-]{2,40})""")
 _HEADER: Final = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE)
 
 
 def decode(body: bytes, content_type: str = "") -> str:
-    for mark, encoding in _MARKS:
+    for encoding, mark in _MARKS.items():
         if body.startswith(mark):
             return body[len(mark) :].decode(encoding, "replace")
     encoding = _declared(content_type, body) or _looks_like(body)

@@ -1,12 +1,8 @@
 """Converts bodies, fetched or read from a folder, to documents: text with links.
 
-Takes bytes with a type and an address. Returns a `Document`, or raises `PageError` if there is no text. It
-must not know where the bytes came from. selectolax parses HTML (MIT, no dependencies, follows the HTML
-standard), because html2text, which made the pages in the model's training, is under the GPL. pypdf (BSD)
-reads PDF.
-
-HTML, Markdown and PDF are converted in processes of their own (see processes.py). `convert_body` is what runs
-there; for plain text it takes little time.
+Raises `PageError` if there is no text. HTML, Markdown and PDF are converted in processes of their own
+(processes.py), where `convert_body` runs; plain text takes little time. selectolax (MIT) parses HTML by its
+standard, as html2text, which made the pages in the model's training, is under the GPL; pypdf (BSD) reads PDF.
 """
 
 from __future__ import annotations

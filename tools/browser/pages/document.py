@@ -1,11 +1,6 @@
 """Pages before and after their conversion to text, and the browser's errors.
 
-    BrowserError
-    ├── UsageError      the call itself: a bad argument, a cursor or link that does not exist
-    ├── PageError       a page that cannot be read: refused, missing, too large, not text
-    └── SearchError     a search that its backend did not answer
-
-The model reads the errors' messages. Each is a sentence and never holds a key, an internal address or a path
+The model reads the errors' messages: each is a sentence and never holds a key, an internal address or a path
 of this machine.
 """
 

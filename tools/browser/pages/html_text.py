@@ -1,9 +1,8 @@
 """Converts HTML to the text that the model reads: Markdown-like blocks with numbered links.
 
-Takes HTML and its address, returns a document. selectolax (lexbor) parses as browsers do. This
-module walks its tree once, without recursion. Parsing takes time quadratic in the depth of the tree, so pages
-deeper than any reader needs are refused before it. It leaves out what a reader would not see: scripts, and
-elements hidden by attribute or style, a common place for instructions meant only for models.
+selectolax (lexbor) parses as browsers do, in time quadratic in the depth of the tree, so deep pages are
+refused before. The tree is walked once, without recursion. What a reader would not see is left out: scripts,
+and elements hidden by attribute or style, a common place for instructions meant only for models.
 """
 
 from __future__ import annotations

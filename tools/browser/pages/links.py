@@ -1,7 +1,6 @@
-"""The links of one page, with absolute addresses and numbers, each shown as 【id†text】.
+"""The links of one page, each shown as 【id†text】, or 【id†text†domain】 if it leads to another domain.
 
-Takes texts and targets as the page wrote them and returns markers; `urls` then holds the address of each id.
-A link to another domain names it: 【id†text†domain】.
+`urls` holds the absolute address of each id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Markdown as the model reads it: unchanged, except that links are numbered as on other pages.
-
-Takes text and its address, returns a document. Other pages are converted to Markdown anyway, so
-nothing else changes; fenced code is left alone.
+"""Markdown as the model reads it: unchanged, except that links outside fenced code are numbered as on other
+pages.
 """
 
 from __future__ import annotations

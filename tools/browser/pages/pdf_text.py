@@ -1,7 +1,6 @@
-"""Converts PDF to text, page by page, with pypdf.
+"""Converts PDF to text, page by page, with pypdf; raises PageError if there is no text.
 
-Takes bytes and their address, returns a document; raises PageError if there is no text. PDFs resemble
-programs, and pypdf is pure Python, so one file can take any amount of time and memory: see worker.py.
+PDFs resemble programs, so one file can take any amount of time and memory: see worker.py.
 """
 
 from __future__ import annotations

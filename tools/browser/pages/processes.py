@@ -1,8 +1,8 @@
 """Converts bodies in processes of their own (see worker.py): one kind of process for markup, one for PDF.
 
-Takes a body and returns its document; raises PageError if that takes too much time or memory. At most
-PROCESSES bodies of a kind are converted at a time, and the others wait their turn, so that hostile pages hold
-up neither the event loop nor other threads. Nothing that a process answers is trusted.
+Raises PageError if that takes too much time or memory. At most PROCESSES bodies of a kind are converted at a
+time, so that hostile pages hold up neither the event loop nor other threads. Nothing that a process answers
+is trusted.
 """
 
 from __future__ import annotations
@@ -45,16 +45,10 @@ class _Died(Exception):
 
 
 class _Worker:
-    """One process, used by one thread at a time."""
-
     def __init__(self, kind: str) -> None:
-        self.process = subprocess.Popen(
-            (*_COMMAND, kind),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-        )
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        command = (*_COMMAND, kind)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, bufsize=0)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()

@@ -1,7 +1,6 @@
-"""Makes text from outside safe to show: cleans characters, wraps lines, and finds lines and markers.
+"""Makes text from outside safe to show: cleans characters, wraps lines, and finds lines and markers. Pure.
 
-Pure functions. They ensure that a page's text holds 【 or 】 only in this project's own markers, no invisible
-characters, and no line break other than \\n.
+A page's text holds 【 and 】 only in this project's markers, no invisible characters, and no break but \\n.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ WIDTH: Final = 80  # characters per line, as on the pages in the model's trainin
 _LONGEST_UNCUT: Final = 4_000
 
 _LINE_BREAKS: Final = dict.fromkeys([*"\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"], "\n")
-# Invisible characters: controls, zero-width, bidirectional overrides, and the "tags" block, which can carry
-# hidden text.
+# Invisible characters: controls, zero-width, bidirectional overrides, and "tags", which can hide text.
 _DROPPED: Final = dict.fromkeys(
     [
         *range(0x09), 0x0D, *range(0x0E, 0x1C), 0x1F, *range(0x7F, 0x85), *range(0x86, 0xA0),

@@ -1,12 +1,10 @@
 """A standalone program: takes bodies on standard input, one by one, and writes JSON. `worker.py markup|pdf`.
 
-Some pages take time that is quadratic in their size to parse as browsers do, and a few tags can multiply the
-memory; a PDF can take any amount of both. A process of its own has limits, can be ended, and blocks no other
-work. One for markup is used for many pages, because starting it takes longer than nearly any page. Run by
-path with `python -I`: neither the environment nor the current folder decides what is imported.
-
-A body is a head (see `HEAD`), the JSON of its address and type, and its bytes. An answer is its length, eight
-bytes, and JSON.
+Some pages take quadratic time to parse, a few tags can multiply the memory, and a PDF can take any amount of
+both: a process has limits, can be ended, and blocks no other work. One for markup is used for many pages,
+because starting it takes longer than nearly any page. Run by path with `python -I`: neither the environment
+nor the current folder decides what is imported. A body is a head (see `HEAD`), the JSON of its address and
+type, and its bytes; an answer is its length, eight bytes, and JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import select
 import signal
 import struct
@@ -30,10 +29,6 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def limit(memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(5)
@@ -67,16 +62,13 @@ def main() -> None:
     from tools.browser.pages import body  # loads what pages need before the first arrives
 
     assert body
-    has_timer = hasattr(signal, "setitimer")
-    while not has_timer or select.select([0], [], [], IDLE_SECONDS)[0]:
+    while select.select([0], [], [], IDLE_SECONDS)[0]:
         length, size = HEAD.unpack(exactly(HEAD.size))
         head, data = json.loads(exactly(length)), exactly(size)
-        if has_timer and markup:
-            # Its signal ends this process.
+        if markup:  # its signal ends this process
             signal.setitimer(signal.ITIMER_PROF, PAGE_SECONDS + SECONDS_PER_BYTE * size)
         written = json.dumps(answer(head, data), ensure_ascii=False).encode("utf-8", "replace")
-        if has_timer:
-            signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.buffer.write(struct.pack(">Q", len(written)) + written)
         sys.stdout.buffer.flush()
 

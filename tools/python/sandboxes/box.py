@@ -1,9 +1,8 @@
 """One running kernel process with everything that it started.
 
-A `RunningBox` is reached through its first process: /proc shows its files, and a handle ends it. It takes the
-pid, on the host, of that process, before any code of the model has run, and holds everything as open
-descriptors, so that code in the box cannot substitute another file, and the files outlive the box. This
-module must not know how boxes are started.
+A `RunningBox` takes the pid, on the host, of its first process, before any code of the model has run, and
+holds everything as open descriptors, so that code in the box cannot substitute another file, and the files
+outlive the box. It must not know how boxes are started.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tools.python.sandboxes.bounds.cgroups import Groups
-from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
 from tools.python.sandboxes.folder import Folder, bytes_in
 from tools.python.sandboxes.launch import SOCKET_FOLDER, WORK_FOLDER, Spawned
@@ -79,12 +78,7 @@ class RunningBox(Box):
     """A box with a root and a process namespace of its own. Descriptors keep its files after its end."""
 
     def __init__(
-        self,
-        spawned: Spawned,
-        root: int,
-        groups: Groups,
-        limits: SandboxLimits,
-        watchdog: Watchdog,
+        self, spawned: Spawned, root: int, groups: Groups, limits: SandboxLimits, watchdog: Watchdog
     ) -> None:
         self._groups = groups
         self._limits = limits
@@ -135,14 +129,11 @@ class RunningBox(Box):
         return self._over_memory() or self._too_many_files()
 
     def _over_memory(self) -> str | None:
-        if self._groups.out_of_memory():
-            return f"it used more than {self._limits.memory // MIB} MiB of memory"
-        return None
+        return self._limits.over_memory if self._groups.out_of_memory() else None
 
     def _too_many_files(self) -> str | None:
-        if any(room.f_files - room.f_ffree > self._limits.data_files for room in self._rooms()):
-            return f"it had more than {self._limits.data_files} files"
-        return None
+        too_many = any(room.f_files - room.f_ffree > self._limits.data_files for room in self._rooms())
+        return self._limits.over_files if too_many else None
 
     def _file_bytes(self) -> int:
         return sum(map(bytes_in, self._rooms()))

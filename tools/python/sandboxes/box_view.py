@@ -68,10 +68,7 @@ def _system_view(interpreter: Interpreter) -> list[str]:
 
 
 def _private_view(limits: SandboxLimits, files: dict[str, int]) -> list[str]:
-    """The box's own part: its /proc and /dev, and size-limited memory to write to.
-
-    Those of `files` that are in /proc lie over the files of that name.
-    """
+    """The box's own /proc and /dev, size-limited memory to write to, and `files`, some over /proc's."""
     argv = ["--proc", "/proc", "--dev", "/dev"]
     for name, descriptor in files.items():
         over = name.startswith("/proc/")
@@ -93,10 +90,9 @@ def _private_view(limits: SandboxLimits, files: dict[str, int]) -> list[str]:
 
 
 def contents(limits: SandboxLimits) -> dict[str, str]:
-    """Files by name. Those of /proc about the whole machine show the box's own size, and no load.
+    """Files by name. Those of /proc about the whole machine, which programs read, show the box's own size.
 
-    Programs read these to count processors and to see how much memory they may use, so they cannot just be
-    empty. A box can still ask the kernel itself (sysinfo): only a kernel of its own could prevent that.
+    A box can still ask the kernel itself (sysinfo): only a kernel of its own could prevent that.
     """
     return {
         **_ETC_FILES,
@@ -107,9 +103,8 @@ def contents(limits: SandboxLimits) -> dict[str, str]:
 
 
 def _meminfo(kilobytes: int) -> str:
-    sizes = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), kilobytes) | dict.fromkeys(
-        _SHOWN_AS_NONE, 0
-    )
+    own = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), kilobytes)
+    sizes = own | dict.fromkeys(_SHOWN_AS_NONE, 0)
     return "".join(f"{name + ':':<16}{size:>8} kB\n" for name, size in sizes.items())
 
 

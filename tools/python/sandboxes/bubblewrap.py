@@ -1,16 +1,13 @@
 """The default sandbox: user namespaces through bubblewrap (`bwrap`).
 
-Takes an interpreter and limits. Returns boxes in which code sees a read-only system, its own /tmp and
-/mnt/data, and nothing of the host's processes, network, environment, home or devices. The limits are enforced
-as follows:
+Code in a box sees a read-only system, its own /tmp and /mnt/data, and nothing of the host's processes,
+network, environment, home or devices. The limits are enforced as follows:
 
-- files: /tmp, /mnt/data, /dev/shm and /run/kernel are tmpfs with a size, so the kernel itself stops a disk
-  fill; the watchdog counts their entries. Everything else is read-only. This process reaches /mnt/data and
-  the sockets through the box's root in /proc, as descriptors opened before any code of the model runs: no
-  folder of the host is bound writable.
+- files: /tmp, /mnt/data, /dev/shm and /run/kernel are tmpfs with a size; the watchdog counts their entries.
+  Everything else is read-only. This process reaches them through the box's root in /proc, as descriptors
+  opened before any code of the model runs: no folder of the host is bound writable.
 - memory: per process by rlimits; for the whole box by a control group if one can be created, otherwise by the
-  watchdog, which also counts sockets, open files and other memory of the kernel, and ends boxes when the
-  machine itself runs short.
+  watchdog, which also counts memory of the kernel, and ends boxes when the machine itself runs short.
 - processes: by a control group; for an unprivileged user by RLIMIT_NPROC; for root without control groups by
   the box's highest process number (Linux 6.14); and always by the watchdog.
 - time: RLIMIT_CPU per process, the watchdog for the whole box; the session limits the time of a call.
@@ -54,10 +51,8 @@ _WEAKER = (
     "start the server as root, or with `systemd-run --user --scope`."
 )
 _NAMESPACES = "allow user namespaces: `sysctl -w "
-_APPARMOR = (
-    f"{_NAMESPACES}kernel.apparmor_restrict_unprivileged_userns=0`, or give bwrap an AppArmor profile with "
-    "`userns`"
-)
+_APPARMOR = f"{_NAMESPACES}kernel.apparmor_restrict_unprivileged_userns=0`, "
+_APPARMOR += "or give bwrap an AppArmor profile with `userns`"
 _ADVICE = (  # bwrap's message → the remedy
     ("No permissions to creat", f"{_NAMESPACES}kernel.unprivileged_userns_clone=1`"),
     ("No space left on device", f"{_NAMESPACES}user.max_user_namespaces=10000`"),
@@ -73,8 +68,6 @@ _NEEDED_OPTIONS = ("--size", "--perms", "--info-fd", "--seccomp")
 
 
 class Bubblewrap(Sandbox):
-    """Creates boxes with bwrap."""
-
     isolated = True
 
     def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
@@ -91,15 +84,13 @@ class Bubblewrap(Sandbox):
         if command is None:
             raise ToolUnavailable(_INSTALL)
         if not seccomp.supported(platform.machine()):
-            raise ToolUnavailable(
-                f"The bubblewrap sandbox does not know {platform.machine()} machines; choose --python docker."
-            )
+            unknown = f"The bubblewrap sandbox does not know {platform.machine()} machines"
+            raise ToolUnavailable(f"{unknown}; choose --python docker.")
         self._command, (_, self._options) = command, await child.run(command, "--help")
         missing = [option for option in _NEEDED_OPTIONS if option not in self._options]
         if missing:
-            raise ToolUnavailable(
-                f"The python tool needs bubblewrap 0.7 or later; {command} lacks {', '.join(missing)}."
-            )
+            lacks = f"{command} lacks {', '.join(missing)}"
+            raise ToolUnavailable(f"The python tool needs bubblewrap 0.7 or later; {lacks}.")
         self._interpreter = await examine(self._wanted)
         remove_stale()
         memory_limited = await self._starts_in_groups()
@@ -112,10 +103,7 @@ class Bubblewrap(Sandbox):
             _log.warning(_WEAKER)
 
     async def _starts_in_groups(self) -> bool:
-        """Decides whether boxes get groups: not every user who may make one may enter it.
-
-        Returns whether these limit memory.
-        """
+        """Decides whether boxes get groups, which not every user may enter; whether these limit memory."""
         groups = make_groups(self._limits)
         self._grouped, limit_memory = bool(groups.folders), groups.limit_memory
         await groups.remove()
@@ -139,9 +127,8 @@ class Bubblewrap(Sandbox):
             try:
                 box = RunningBox(spawned, root, groups, self._limits, self._watchdog)
             except OSError as error:
-                raise SandboxError(
-                    f"the box cannot be reached through /proc/{root}: {error.strerror}"
-                ) from error
+                what = f"the box cannot be reached through /proc/{root}"
+                raise SandboxError(f"{what}: {error.strerror}") from error
             if data is not None:
                 await box.take_over(data)
             return box

@@ -1,7 +1,6 @@
-"""Chooses the sandbox for the python tool.
+"""Chooses the sandbox for the python tool by its name: one that passed a test, or None for "off".
 
-Takes the operator's choice by name. Returns a sandbox that passed a test, or None for "off"; raises
-ToolUnavailable with what to install. `auto` tries bubblewrap, then docker, and never unsafe-local.
+Raises ToolUnavailable with what to install. `auto` tries bubblewrap, then docker, and never unsafe-local.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from tools.python.sandboxes.docker import DEFAULT_IMAGE, Docker
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.sandboxes.unsafe_local import UnsafeLocal
 from tools.tool import ToolUnavailable
-
-_CHOICES = ("auto", "bubblewrap", "docker", "unsafe-local", "off")
 
 
 async def choose_sandbox(
@@ -37,7 +34,8 @@ async def choose_sandbox(
         return None
     names = ("bubblewrap", "docker") if choice == "auto" else (choice,)
     if names[0] not in makers:
-        raise ToolUnavailable(f"There is no python sandbox {choice!r}; choose one of {', '.join(_CHOICES)}.")
+        choices = ", ".join(("auto", *makers, "off"))
+        raise ToolUnavailable(f"There is no python sandbox {choice!r}; choose one of {choices}.")
     refusals: list[str] = []
     for name in names:
         sandbox = makers[name]()

@@ -1,19 +1,14 @@
-"""The sandbox with a container engine: one container for each kernel.
-
-Takes an image with ipykernel, and limits. Returns boxes that the engine runs. The limits are enforced as
-follows:
+"""The sandbox with a container engine: one container for each kernel, of an image with ipykernel.
 
 - files: /tmp, /mnt/data, /dev/shm and the folder of the kernel's sockets are tmpfs with a size, and
-  everything else is read-only. This process reaches them through the container's root in /proc, as in the
-  bubblewrap sandbox: in a bound folder of the host, files could only be counted, and code can hide files from
-  a count.
-- memory: per process by rlimits; for the whole box by the watchdog, and by the engine's control group, which
-  also counts files in memory.
+  everything else is read-only. This process reaches them through the container's root in /proc: in a bound
+  folder of the host, files could only be counted, and code can hide files from a count.
+- memory: per process by rlimits; for the whole box by the watchdog, and by the engine's control group.
 - processes: by the engine, and by the watchdog, which also sums up processor time.
 - system calls: by the engine's own filter, plus the filter of bubblewrap's boxes.
 
-The engine and this process must share a kernel and see the same processes: a remote engine, or one in a
-virtual machine, does not work.
+The engine and this process must see the same processes: a remote engine, or one in a virtual machine, does
+not work.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from pathlib import Path
 from tools import child
 from tools.python.sandboxes import launch, seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups
-from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bounds.watchdog import Watchdog
 from tools.python.sandboxes.box import RunningBox
 from tools.python.sandboxes.folder import Folder
@@ -51,8 +46,6 @@ _KILLED = 128 + 9  # the client's exit status if the container's process was kil
 
 
 class Docker(Sandbox):
-    """Creates boxes with a `docker` command."""
-
     isolated = True
 
     def __init__(self, limits: SandboxLimits, *, image: str = DEFAULT_IMAGE, command: str = "docker") -> None:
@@ -84,9 +77,8 @@ class Docker(Sandbox):
 
     async def _remove_stale(self) -> None:
         """Removes containers of killed servers; nearly all have ended with their server."""
-        _, listed = await _run(
-            self._command, "ps", "--all", "--filter", f"name={_NAME}", "--format", "{{.Names}}"
-        )
+        listing = ("ps", "--all", "--filter", f"name={_NAME}", "--format", "{{.Names}}")
+        _, listed = await _run(self._command, *listing)
         for name in listed.split():
             if name.startswith(_NAME) and owner_is_gone(name.removeprefix(_NAME).partition("-")[0]):
                 await _run(self._command, "rm", "--force", name)
@@ -105,13 +97,9 @@ class Docker(Sandbox):
         return box
 
     async def _box(self, name: str, connection: KernelConnection) -> DockerBox:
+        places = (launch.SOCKET_FOLDER, _HOME)
         send = launch.first_line(
-            connection,
-            launch.SOCKET_FOLDER,
-            _HOME,
-            self._limits,
-            count_processes=False,
-            call_filter=_filter(),
+            connection, *places, self._limits, count_processes=False, call_filter=_filter()
         )
         spawned = await launch.spawn(self.command_line(name), send=send, env=os.environ)
         try:
@@ -133,19 +121,16 @@ class Docker(Sandbox):
         except ValueError as error:
             raise SandboxError(f"the engine does not report the container's process: {pid}") from error
         except OSError as error:
-            raise SandboxError(
-                f"the container cannot be reached through /proc/{pid}/root: {error.strerror}"
-            ) from error
+            what = f"the container cannot be reached through /proc/{pid}/root"
+            raise SandboxError(f"{what}: {error.strerror}") from error
 
     def command_line(self, name: str) -> list[str]:
-        """The engine's command for one box."""
         limits, user = self._limits, os.getuid() or _OTHER_USER
         # Files are in memory, so they count as memory here.
         memory = str(limits.memory + limits.files_size)
         argv = [
             *(self._command, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
-            # A log would be an unlimited file of the host; a health check would be a process next to the
-            # kernel.
+            # A log would be an unlimited file of the host; a health check, a process next to the kernel.
             *("--log-driver", "none", "--no-healthcheck"),
             # The engine copies the host's name servers into a container even if that has no network.
             *("--network", "none", "--dns", "127.0.0.1", "--hostname", "sandbox"),
@@ -186,7 +171,7 @@ class DockerBox(RunningBox):
     async def wait(self) -> None:
         ended = await self._spawned.process.wait()
         if ended == _KILLED and not self._killed and await self._out_of_memory():
-            self._watched.verdict = f"it used more than {self._limits.memory // MIB} MiB of memory"
+            self._watched.verdict = self._limits.over_memory
         self.kill()  # in case only the client ended
         await super().wait()
         await _run(self._command, "rm", "--force", self._name)  # already done, unless the client was killed
@@ -223,7 +208,6 @@ async def _abandon(starting: asyncio.Task[DockerBox]) -> None:
 
 
 async def _run(*argv: str) -> tuple[int, str]:
-    """Runs a short command and returns its exit status and output."""
     try:
         return await child.run(*argv)
     except OSError as error:

@@ -1,9 +1,8 @@
 """A folder that hostile code writes and this process reads, from which no path escapes.
 
-Takes an open descriptor of the folder, and names from clients. Returns listings and bytes, or raises
-`FileRefused` with a sentence. Each step of a path is opened separately, relative to the previous one, never
-following a link, and only regular files are read, so that links, pipes, devices and races are harmless. It
-must not know kernels or sandboxes.
+Returns listings and bytes, or raises `FileRefused` with a sentence. Each step of a path is opened relative to
+the previous one, never following a link, and only regular files are read, so that links, pipes, devices and
+races are harmless. It must not know kernels or sandboxes.
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Self
+
+from tools.outputs import encodable
 
 MAX_DEPTH = 32
 MAX_LISTED = 10_000
@@ -45,27 +46,21 @@ class Folder:
     """An open folder. All methods block on the disk: call them in a thread."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Folder:
         """The folder at a path that the caller trusts."""
         return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
-    @property
-    def descriptor(self) -> int:
-        return self._descriptor
-
     def duplicate(self) -> Folder:
         """The same folder with a descriptor of its own, which stays valid when this one is closed."""
-        return Folder(os.dup(self._descriptor))
+        return Folder(os.dup(self.descriptor))
 
     def files(self) -> list[FileInfo]:
         """The regular files in it, sorted by path, MAX_LISTED at most, and MAX_DEPTH deep at most."""
-        files: list[FileInfo] = []
-        for path, entry in self._walk():
-            if stat.S_ISREG(entry.st_mode):
-                files.append(FileInfo(path, entry.st_size, entry.st_mtime))
+        regular = ((path, entry) for path, entry in self._walk() if stat.S_ISREG(entry.st_mode))
+        files = (FileInfo(path, entry.st_size, entry.st_mtime) for path, entry in regular)
         return sorted(files, key=lambda info: info.path)
 
     def read(self, path: str, limit: int) -> bytes:
@@ -87,7 +82,8 @@ class Folder:
                 _write_new(parent, draft, content)
                 os.replace(draft, steps[-1], src_dir_fd=parent, dst_dir_fd=parent)
             except OSError:
-                _forget(parent, draft)
+                with suppress(FileNotFoundError):
+                    os.unlink(draft, dir_fd=parent)
                 raise
 
     def remove(self, path: str) -> None:
@@ -96,8 +92,7 @@ class Folder:
         with _explained(path), self._opened(steps[:-1]) as parent:
             info = os.stat(steps[-1], dir_fd=parent, follow_symlinks=False)
             _refuse_irregular(info, path)
-            # If something replaces the file now, that is deleted instead: unlink follows no link and deletes
-            # no folder.
+            # What replaces the file now is deleted instead: unlink follows no link and deletes no folder.
             os.unlink(steps[-1], dir_fd=parent)
 
     def copy_to(self, other: Folder, limit: int) -> list[str]:
@@ -116,7 +111,7 @@ class Folder:
     @property
     def in_memory(self) -> int:
         """The bytes of memory that its files take, as a file system in memory of its own."""
-        return bytes_in(os.fstatvfs(self._descriptor))
+        return bytes_in(os.fstatvfs(self.descriptor))
 
     def usage(self, max_files: int) -> tuple[int, int]:
         """The bytes on disk and the number of entries; stops counting soon after `max_files` entries."""
@@ -129,9 +124,9 @@ class Folder:
         return size, count
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def __enter__(self) -> Self:
         return self
@@ -158,15 +153,14 @@ class Folder:
                         if _is_plain(path):
                             yield path, info
             except OSError as error:
-                # Code in the box removes and replaces things during the walk; what has vanished is not
-                # listed.
+                # Code in the box removes and replaces things during the walk.
                 if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
                     raise
 
     @contextmanager
     def _opened(self, steps: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
         """Opens the folder at the end of `steps`, each step without following links."""
-        current = os.dup(self._descriptor)
+        current = os.dup(self.descriptor)
         try:
             for step in steps:
                 if create:
@@ -180,7 +174,6 @@ class Folder:
 
 
 def bytes_in(room: os.statvfs_result) -> int:
-    """The bytes that the files of a file system take."""
     return (room.f_blocks - room.f_bfree) * room.f_frsize
 
 
@@ -199,11 +192,7 @@ def _steps(path: str) -> tuple[str, ...]:
 
 def _is_plain(path: str) -> bool:
     """Whether JSON can represent the name: names that are not UTF-8 carry lone surrogates here."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return encodable(path) == path
 
 
 @contextmanager
@@ -239,7 +228,9 @@ def _read_regular(descriptor: int, path: str, limit: int) -> bytes:
 def _write_new(parent: int, name: str, content: bytes) -> None:
     descriptor = os.open(name, _CREATE_FLAGS, 0o644, dir_fd=parent)
     try:
-        _give(descriptor, parent)
+        if os.geteuid() == 0:  # so that code in the box can change it
+            owner = os.fstat(parent)
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -255,17 +246,3 @@ def _make_folder(parent: int, name: str) -> None:
     if os.geteuid() == 0:
         owner = os.fstat(parent)
         os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
-
-
-def _give(descriptor: int, parent: int) -> None:
-    """Gives a file that root wrote to the folder's owner, so that code in the box can change it."""
-    if os.geteuid() == 0:
-        owner = os.fstat(parent)
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
-
-
-def _forget(parent: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=parent)
-    except FileNotFoundError:
-        return

@@ -1,9 +1,9 @@
 """The first program inside a box: it applies its limits, then becomes the kernel.
 
-Takes one line of JSON on standard input (`limits`, `connection`, `home`, `nice`, `filter`). Writes `READY` to
-standard output once the kernel's sockets listen. Only this file's text goes into the box: it imports only the
-standard library and ipykernel, and holds nothing secret. It is not a guard: code that it runs later can undo
-everything in this process except lowered limits. The guards are outside.
+Takes one line of JSON on standard input (`limits`, `connection`, `home`, `nice`, `filter`). Writes `READY`
+once the kernel's sockets listen. Only this file's text goes into the box: it imports only the standard
+library and ipykernel. It is not a guard: code that it runs later can undo everything here except lowered
+limits. The guards are outside.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def load_filter(program: bytes) -> None:
 def be_first() -> None:
     """If this is the first process of a container, continues as a child; the parent stays to adopt orphans.
 
-    An engine's own first process would lack the filter, and code of the same user could attack it.
+    The engine's own first process would lack the filter.
     """
     if os.getpid() != 1:
         return
@@ -66,11 +66,10 @@ def make_home(home: str) -> None:
 
 
 def shortened(value: Any) -> tuple[Any, int]:
-    """The value as the host accepts it, and how many characters were cut.
+    """The value as the host accepts it, and how many characters were cut in the middle of long strings.
 
-    A cell that prints a gigabyte in one call puts it into one message. The host refuses such messages, so
-    long strings are cut in the middle here, where memory is limited. Halves of characters (lone surrogates),
-    which a message cannot hold, become question marks.
+    A cell that prints a gigabyte in one call puts it into one message, which the host refuses. Halves of
+    characters (lone surrogates), which a message cannot hold, become question marks.
     """
     if isinstance(value, str):
         return _shortened_text(value)

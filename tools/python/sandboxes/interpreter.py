@@ -1,8 +1,4 @@
-"""The Python that kernels run with, and its files, so that a box can show only these.
-
-Takes the path of an interpreter. Returns an `Interpreter` with the paths to bind read-only. It must not know
-boxes.
-"""
+"""The Python that kernels run with, and its files, so that a box can show only these."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Starts a kernel's process and waits until its sockets listen; shared by all sandboxes.
 
-Takes a command line and how the kernel is to be reached. Returns a process that has reported ready, or raises
-SandboxError with its output. No pipe outlives the start, so that code in the box cannot fill one that this
-process must read.
+Returns a process that has reported ready, or raises SandboxError with its output. No pipe outlives the start,
+so that code in the box cannot fill one that this process must read.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ def first_line(
     caps = {
         "CORE": 0,
         "CPU": limits.cpu_seconds,
-        # DATA counts memory that a process can write to privately; AS, which is looser, everything that it
-        # maps.
+        # DATA counts memory that a process can write to privately; AS, which is looser, all that it maps.
         "DATA": max(limits.memory, _LEAST_DATA),
         "AS": 2 * limits.memory + 2 * 1024**3,
         "FSIZE": limits.file_size,
@@ -80,7 +78,6 @@ def first_line(
 
 
 def environment(executable: str, home: str) -> dict[str, str]:
-    """The whole environment of a kernel."""
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
     return {
         "PATH": f"{os.path.dirname(executable)}:/usr/bin:/bin",
@@ -114,7 +111,6 @@ class Spawned:
         self._close_output()
 
     async def end(self) -> None:
-        """Kills it and waits for its end."""
         self.process.kill()
         self.let_go()
         await self.process.wait()
@@ -144,8 +140,7 @@ async def spawn(
     get, line = os.pipe()
     output, words = os.pipe()
     try:
-        # Written before the process exists, but cannot block: a pipe holds at least a page, and `send` is
-        # smaller.
+        # Written before the process exists, but cannot block: `send` is smaller than a page, a pipe is not.
         os.write(line, send)
         process = await start(argv, stdin=get, output=words, env=env, cwd=cwd, pass_fds=pass_fds)
     except BaseException as error:

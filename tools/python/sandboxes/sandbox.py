@@ -1,7 +1,7 @@
 """What all sandboxes for hostile code share: bubblewrap, docker and unsafe-local.
 
-Takes limits and the parameters of a box. Returns a `Box`: a started kernel process, the folder of its sockets
-and the folder of its files. It must not know Jupyter's messages, sessions or the model.
+Returns a `Box`: a started kernel process, the folder of its sockets and the folder of its files. It must not
+know Jupyter's messages, sessions or the model.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class Sandbox(ABC):
                 self._checked = True
 
     async def start(self, connection: KernelConnection, data: Folder | None) -> Box:
-        """A box whose kernel listens. It takes over `data`, the files that an earlier box of the session
-        left.
+        """A box whose kernel listens. It takes over `data`, the files of an earlier box of the session.
 
         Raises SandboxError, also on a machine that has no memory left for a box. After an error or a
         cancellation nothing is left running, and `data` still belongs to the caller.

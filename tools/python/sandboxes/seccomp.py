@@ -1,12 +1,11 @@
-"""The filter of system calls for a box, as the kernel's bytecode.
+"""The filter of system calls for a box, as the kernel's bytecode, which `bwrap --seccomp` loads.
 
-Takes a machine name. Returns the program that `bwrap --seccomp` loads. Namespaces already keep the code away
-from the host's files, networks and processes. The filter removes what namespaces do not cover (families of
-sockets such as vsock that have no network namespace, the user's keyrings), memory that no limit counts
-(memfd, SysV shared memory, pages lent to a pipe, larger buffers of sockets and pipes), what reaches from one
-process to all that open the same file (leases, notices of changes), and the parts of the kernel where escapes
-start (new user namespaces, mounts, bpf, io_uring, ptrace). A denied call answers like a kernel that does not
-support or allow it, so programs see an ordinary error.
+Namespaces already keep the code away from the host's files, networks and processes. The filter removes what
+they do not cover (families of sockets such as vsock, the user's keyrings), memory that no limit counts
+(memfd, SysV shared memory, pages lent to a pipe, larger buffers of sockets and pipes), what reaches all that
+open the same file (leases, notices of changes), and the parts of the kernel where escapes start (new user
+namespaces, mounts, bpf, io_uring, ptrace). A denied call answers like a kernel that does not support or allow
+it, so programs see an ordinary error.
 """
 
 from __future__ import annotations
@@ -16,83 +15,36 @@ import struct
 
 _EPERM, _ENOSYS = errno.EPERM, errno.ENOSYS
 
-# name → (error, number on x86_64, number on aarch64); None: that machine has no such call.
-DENIED: dict[str, tuple[int, int | None, int | None]] = {
-    "mount": (_EPERM, 165, 40),
-    "umount2": (_EPERM, 166, 39),
-    "pivot_root": (_EPERM, 155, 41),
-    "chroot": (_EPERM, 161, 51),
-    "unshare": (_EPERM, 272, 97),
-    "setns": (_EPERM, 308, 268),
-    "open_tree": (_EPERM, 428, 428),
-    "move_mount": (_EPERM, 429, 429),
-    "fsopen": (_EPERM, 430, 430),
-    "fsconfig": (_EPERM, 431, 431),
-    "fsmount": (_EPERM, 432, 432),
-    "fspick": (_EPERM, 433, 433),
-    "mount_setattr": (_EPERM, 442, 442),
-    "ptrace": (_EPERM, 101, 117),
-    "process_vm_readv": (_EPERM, 310, 270),
-    "process_vm_writev": (_EPERM, 311, 271),
-    "process_madvise": (_EPERM, 440, 440),
-    "pidfd_getfd": (_EPERM, 438, 438),
-    "kcmp": (_EPERM, 312, 272),
-    "kexec_load": (_EPERM, 246, 104),
-    "kexec_file_load": (_EPERM, 320, 294),
-    "init_module": (_EPERM, 175, 105),
-    "finit_module": (_EPERM, 313, 273),
-    "delete_module": (_EPERM, 176, 106),
-    "reboot": (_EPERM, 169, 142),
-    "swapon": (_EPERM, 167, 224),
-    "swapoff": (_EPERM, 168, 225),
-    "acct": (_EPERM, 163, 89),
-    "quotactl": (_EPERM, 179, 60),
-    "quotactl_fd": (_EPERM, 443, 443),
-    "syslog": (_EPERM, 103, 116),
-    "bpf": (_EPERM, 321, 280),
-    "perf_event_open": (_EPERM, 298, 241),
-    "userfaultfd": (_EPERM, 323, 282),
-    "keyctl": (_EPERM, 250, 219),
-    "add_key": (_EPERM, 248, 217),
-    "request_key": (_EPERM, 249, 218),
-    "name_to_handle_at": (_EPERM, 303, 264),
-    "open_by_handle_at": (_EPERM, 304, 265),
-    "fanotify_init": (_EPERM, 300, 262),
-    "inotify_init": (_EPERM, 253, None),
-    "inotify_init1": (_EPERM, 294, 26),
-    "inotify_add_watch": (_EPERM, 254, 27),
-    "vmsplice": (_EPERM, 278, 75),
-    "lookup_dcookie": (_EPERM, 212, 18),
-    "settimeofday": (_EPERM, 164, 170),
-    "clock_settime": (_EPERM, 227, 112),
-    "adjtimex": (_EPERM, 159, 171),
-    "clock_adjtime": (_EPERM, 305, 266),
-    "sethostname": (_EPERM, 170, 161),
-    "setdomainname": (_EPERM, 171, 162),
-    "vhangup": (_EPERM, 153, 58),
-    "personality": (_EPERM, 135, 92),
-    "migrate_pages": (_EPERM, 256, 238),
-    "move_pages": (_EPERM, 279, 239),
-    "iopl": (_EPERM, 172, None),
-    "ioperm": (_EPERM, 173, None),
-    "modify_ldt": (_EPERM, 154, None),
-    "uselib": (_EPERM, 134, None),
-    "ustat": (_EPERM, 136, None),
-    "sysfs": (_EPERM, 139, None),
-    "_sysctl": (_EPERM, 156, None),
-    "nfsservctl": (_EPERM, 180, 42),
-    "shmget": (_EPERM, 29, 194),
-    "shmat": (_EPERM, 30, 196),
-    "msgget": (_EPERM, 68, 186),
-    "semget": (_EPERM, 64, 190),
-    "mq_open": (_EPERM, 240, 180),
-    # Missing rather than forbidden: libraries then take the older way (clone3 hides its flags in memory).
-    "clone3": (_ENOSYS, 435, 435),
-    "memfd_create": (_ENOSYS, 319, 279),
-    "memfd_secret": (_ENOSYS, 447, 447),
-    "io_uring_setup": (_ENOSYS, 425, 425),
-    "io_uring_enter": (_ENOSYS, 426, 426),
-    "io_uring_register": (_ENOSYS, 427, 427),
+# Numbers on x86_64 and on aarch64; None: that machine has no such call.
+_FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "unshare": (272, 97), "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "process_madvise": (440, 440), "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272), "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "reboot": (169, 142), "swapon": (167, 224),
+    "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
+    "syslog": (103, 116), "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265), "fanotify_init": (300, 262), "inotify_init": (253, None),
+    "inotify_init1": (294, 26), "inotify_add_watch": (254, 27), "vmsplice": (278, 75),
+    "lookup_dcookie": (212, 18), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "sethostname": (170, 161),
+    "setdomainname": (171, 162), "vhangup": (153, 58), "personality": (135, 92),
+    "migrate_pages": (256, 238), "move_pages": (279, 239), "iopl": (172, None), "ioperm": (173, None),
+    "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None), "sysfs": (139, None),
+    "_sysctl": (156, None), "nfsservctl": (180, 42), "shmget": (29, 194), "shmat": (30, 196),
+    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
+}  # fmt: skip
+# Missing rather than forbidden: libraries then take the older way (clone3 hides its flags in memory).
+_MISSING: dict[str, tuple[int | None, int | None]] = {
+    "clone3": (435, 435), "memfd_create": (319, 279), "memfd_secret": (447, 447),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+}  # fmt: skip
+DENIED = {
+    **{name: (_EPERM, *numbers) for name, numbers in _FORBIDDEN.items()},
+    **{name: (_ENOSYS, *numbers) for name, numbers in _MISSING.items()},
 }
 
 _FIRST_UNKNOWN = 457  # statmount and everything later; on x86_64 also the x32 numbers
@@ -126,7 +78,6 @@ def supported(machine: str) -> bool:
 
 
 def program(machine: str) -> bytes:
-    """The filter for one kind of machine."""
     architecture, clone, socket, socketpair, ioctl, fcntl, setsockopt = MACHINES[machine]
     column = 1 if machine == "x86_64" else 2
     steps = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, architecture, yes=1), _step(_RETURN, _KILL)]

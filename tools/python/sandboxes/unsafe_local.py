@@ -1,9 +1,8 @@
 """No sandbox: the kernel runs as this user, with access to this user's files, network and environment.
 
-Takes an interpreter and limits. Returns boxes without protection. It is meant for a disposable machine, is
-chosen only by its name, and logs a warning at each start. The rlimits and the watchdog hold for code that
-does not try to escape them; a program that leaves the process group and outlives its parent may survive the
-kernel.
+For a disposable machine: it is chosen only by its name, and logs a warning at each start. The rlimits and the
+watchdog hold for code that does not try to escape them; a program that leaves the process group and outlives
+its parent may survive the kernel.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ _log = logging.getLogger(__name__)
 
 
 class UnsafeLocal(Sandbox):
-    """Starts kernels without any protection."""
-
     isolated = False
 
     def __init__(self, limits: SandboxLimits, *, interpreter: str) -> None:
@@ -66,9 +63,8 @@ class UnsafeLocal(Sandbox):
         executable, home = str(interpreter.executable), str(sockets / "home")
         send = launch.first_line(connection, str(sockets), home, self._limits, count_processes=False)
         argv = [executable, "-I", "-c", launch.program()]
-        spawned = await launch.spawn(
-            argv, send=send, env=launch.environment(executable, home), cwd=str(files.path)
-        )
+        env = launch.environment(executable, home)
+        spawned = await launch.spawn(argv, send=send, env=env, cwd=str(files.path))
         try:
             await spawned.ready()
         except BaseException:
@@ -105,15 +101,13 @@ class HostData(Folder):
         """Why the box must end, if its files are too many or too large."""
         size, count = self.usage(limits.data_files)
         if count > limits.data_files:
-            return f"it had more than {limits.data_files} files"
+            return limits.over_files
         if size > limits.data_size:
             return f"its files were larger than {limits.data_size // MIB} MiB"
         return None
 
 
 class LocalBox(Box):
-    """A kernel's process and everything that it started."""
-
     def __init__(
         self, spawned: Spawned, sockets: Path, data: HostData, limits: SandboxLimits, watchdog: Watchdog
     ) -> None:

@@ -1,8 +1,7 @@
 """Control groups, if this process may create them: limits that the kernel enforces for a whole box.
 
-Takes limits. Returns a command line prefix that puts a process into new groups, or nothing if groups are not
-available (most unprivileged users, most containers); the other limits hold without them. It must not know
-kernels.
+Returns a command line prefix that puts a process into new groups, or nothing (most unprivileged users, most
+containers); the other limits hold without them. It must not know kernels.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 97; shift
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The groups of one box."""
-
     folders: tuple[Path, ...]
 
     def entering(self, argv: Sequence[str]) -> list[str]:
@@ -138,6 +135,6 @@ def _remove(folder: Path) -> bool:
 def read(path: Path) -> str:
     """The text of a file; "" if it is not on this machine."""
     try:
-        return path.read_text()
+        return path.read_text("utf-8", "replace")
     except OSError:
         return ""

@@ -1,6 +1,5 @@
-"""How much memory this machine has left, so that boxes end before the server and its neighbours suffer.
-
-Takes nothing. Returns bytes. In a container with a limit of its own, that limit is the machine.
+"""How much memory this machine, or the container that limits it, has left: boxes end before the server
+suffers.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """The machine's memory."""
-
     total: int
     available: int
 

@@ -1,4 +1,4 @@
-"""What one box may use."""
+"""What one box may use. Sizes in bytes; each sandbox's module documents how it enforces them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What one box may use. Sizes in bytes; each sandbox's module documents how it enforces them."""
-
     memory: int = 1024 * MIB  # of all its processes together, without its files
     processes: int = 64  # processes and threads together
     cpu_seconds: int = 3600  # of all its processes together, over the life of the kernel
@@ -22,6 +20,15 @@ class SandboxLimits:
     data_files: int = 10_000  # files and folders under each writable folder
     temp_size: int = 128 * MIB  # of /tmp
     shared_size: int = 64 * MIB  # of /dev/shm
+
+    @property
+    def over_memory(self) -> str:
+        """Why a box that exceeds the limit ends."""
+        return f"it used more than {self.memory // MIB} MiB of memory"
+
+    @property
+    def over_files(self) -> str:
+        return f"it had more than {self.data_files} files"
 
     @property
     def files_size(self) -> int:

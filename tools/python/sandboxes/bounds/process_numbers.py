@@ -2,7 +2,6 @@
 
 RLIMIT_NPROC does not count root's processes, and a watchdog may be too late for a fork bomb. But since Linux
 6.14 each process namespace has its own highest process number: when all numbers are taken, no fork succeeds.
-Takes the pid, on the host, of a box's first process. Returns whether its numbers are limited now.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ def highest_number(processes: int) -> int:
 
 
 async def bound_processes(root: int, processes: int) -> bool:
-    """Limits the box of `root` to a few hundred more processes and threads than `processes`.
-
-    Returns False if that is not possible here.
-    """
+    """Limits the box of `root` to a few hundred more processes; False if that is impossible here."""
     if not can_bound():
         return False
     write = f"echo {highest_number(processes)} > {_SETTING}"

@@ -1,7 +1,7 @@
 """Measures a tree of processes from outside, from the host's /proc.
 
-Takes the pid of the tree's first process. Returns a `Usage`. Code in a box cannot leave the tree: the box's
-first process adopts orphans. A file of /proc that cannot be read hides nothing: the larger figure counts.
+Code in a box cannot leave the tree: the box's first process adopts orphans. A file of /proc that cannot be
+read hides nothing: the larger figure counts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tools.python.sandboxes.bounds.cgroups import read
 from tools.python.sandboxes.bounds.process_numbers import linux_since
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -106,9 +107,8 @@ def _lists_children() -> bool:
 
 def _children(pid: int) -> list[int]:
     """The children of all threads, because a child belongs to the thread that created it."""
-    return [
-        int(child) for thread in _threads(pid) for child in _text(f"{pid}/task/{thread}/children").split()
-    ]
+    listed = (_text(f"{pid}/task/{thread}/children") for thread in _threads(pid))
+    return [int(child) for text in listed for child in text.split()]
 
 
 def _children_by_parent() -> Callable[[int], list[int]]:
@@ -154,7 +154,4 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _text(name: str) -> str:
-    try:
-        return (_PROC / name).read_text("utf-8", "replace")
-    except OSError:
-        return ""  # the process ended during the check, or may not be read
+    return read(_PROC / name)  # "" if the process ended during the check, or may not be read

@@ -1,9 +1,8 @@
-"""Watches boxes from outside and ends those that exceed a limit.
+"""Watches boxes from outside and ends those that exceed a limit; a box's `verdict` then states why, in words.
 
-Takes the first process of a box and its limits. Kills the box if necessary; its `verdict` then states why, in
-words. When the machine itself runs short of memory, the box that holds the most ends, and so on until enough
-is available: that covers memory of the kernel that no counter attributes to a box. It runs in a thread of its
-own, so that a busy event loop does not delay it. It must not know kernels or sandboxes.
+When the machine itself runs short of memory, the box that holds the most ends, and so on: that covers memory
+of the kernel that no counter attributes to a box. It runs in a thread of its own, so that a busy event loop
+does not delay it. It must not know kernels or sandboxes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tools.python.sandboxes.bounds.host_memory import SHORT_OF_MEMORY, host_memory
-from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bounds.usage import Usage, measure, proportional, queued, sockets
 
 INTERVAL = 0.1  # seconds between two checks of a box whose code runs
@@ -87,7 +86,7 @@ class Watched:
         if used > limits.memory:
             used = proportional(usage.ids) + in_network
         if used > limits.memory:
-            return f"it used more than {limits.memory // MIB} MiB of memory"
+            return limits.over_memory
         self.held_by_processes = used + in_sockets
         self.held = self.held_by_processes + self.files()
         return None

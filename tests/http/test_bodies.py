@@ -1,19 +1,23 @@
-"""Bodies of many or odd values: bounded before they are parsed, and errors that echo little."""
+"""Bodies of many or odd values: bounded before they are parsed, errors that echo little, and uploads."""
 
 from __future__ import annotations
 
 import json
 import socket
+import time
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.types import Message
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidRequest
 from gpt_oss_server.http.body import decode_json
-from gpt_oss_server.json_values import MAX_VALUES, has_too_many_values, without_lone_surrogates
+from gpt_oss_server.http.uploads import read_upload
+from gpt_oss_server.json_values import MAX_VALUES, has_too_many_values, is_larger, without_lone_surrogates
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
@@ -45,9 +49,8 @@ def test_a_long_text_of_commas_is_served() -> None:
 def test_lone_surrogates_are_replaced_wherever_the_text_is_cut(text: str, more: int) -> None:
     value = {"a": text + "\ud800" * more + "🧠", "\udfff": [text]}
     cleaned = without_lone_surrogates(value)
-    expected = [
-        each.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for each in (text, "\udfff")
-    ]
+    halves = [each.encode("utf-16", "surrogatepass") for each in (text, "\udfff")]
+    expected = [half.decode("utf-16", "replace") for half in halves]
     assert cleaned == {"a": expected[0] + "\ufffd" * more + "🧠", expected[1]: [expected[0]]}
 
 
@@ -116,3 +119,49 @@ def test_a_body_whose_length_is_too_large_is_not_even_read() -> None:
             head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2**40}\r\n\r\n"
             connection.sendall(head.encode())
             assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(0, 999), st.text("abc ", max_size=30)),
+    lambda inner: st.one_of(st.lists(inner, max_size=6), st.dictionaries(st.text("ab", max_size=9), inner)),
+    max_leaves=30,
+)
+
+
+@given(values, st.integers(0, 400))
+def test_it_is_about_the_length_of_the_json(value: Any, limit: int) -> None:
+    length = len(json.dumps(value))
+    if length > 2 * limit + 8:
+        assert is_larger(limit, value)
+    if 3 * length + 8 <= limit:
+        assert not is_larger(limit, value)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        "x" * 30_000_000,
+        [{"role": "user", "content": "word " * 100}] * 50_000,
+        [""] * 5_000_000,
+        {"a": [list(range(2_000_000))]},
+    ],
+    ids=["one text", "messages", "empty texts", "numbers"],
+)
+def test_a_large_value_is_not_read_to_its_end(large: Any) -> None:
+    start = time.perf_counter()
+    assert is_larger(10_000, "small", large)
+    assert time.perf_counter() - start < 0.02
+
+
+BODY = b'{"name": "data.csv", "content_base64": "YSxi"}'
+
+
+async def test_an_upload_is_read_and_one_that_is_too_large_says_what_to_send() -> None:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    headers = [(b"content-type", b"application/json"), (b"content-encoding", b"identity")]
+    request = {"type": "http", "headers": headers}
+    assert await read_upload(Request(request, receive), 1_000) == ("data.csv", b"a,b")
+    with pytest.raises(BodyTooLarge, match=r"larger than 10 bytes\. Send a smaller file\."):
+        await read_upload(Request(request, receive), 10)

@@ -1,8 +1,9 @@
-"""A stream that is silent for long sends a heartbeat: an event or a comment."""
+"""Streams on the wire: heartbeats while they are silent, and events that are one line for every client."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 from openai import OpenAI
 
 from gpt_oss_server.http.keepalive import pump
+from gpt_oss_server.http.sse import to_line
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
-from tests.doubles.serving import serving
+from tests.doubles.serving import scripted, serving
 
 FINAL = [200005, 17196, 200008, 13225, 0, 200002]  # a channel, a text, the end
 
@@ -89,22 +91,19 @@ class Wire:
         self.written.append("beat")
 
 
-async def test_batches_without_a_silence_get_no_beat() -> None:
-    wire = Wire()
-    await pump(batches_of(*[0.01] * 20), wire.write, wire.beat, 0.15)
-    assert wire.written == list(range(20))
-
-
-async def test_each_silence_gets_beats() -> None:
-    wire = Wire()
-    await pump(batches_of(0, 0.25, 0, 0.25), wire.write, wire.beat, 0.1)
-    assert wire.written == [0, "beat", "beat", 1, 2, "beat", "beat", 3]
-
-
-async def test_a_slow_reader_is_not_a_silence() -> None:
-    wire = Wire(seconds=0.3)
-    await pump(batches_of(0, 0), wire.write, wire.beat, 0.1)
-    assert wire.written == [0, 1]
+@pytest.mark.parametrize(
+    ("waits", "writing", "written"),
+    [
+        ([0.005] * 20, 0, [*range(20)]),
+        ([0, 0.25, 0, 0.25], 0, [0, "beat", "beat", 1, 2, "beat", "beat", 3]),
+        ([0, 0], 0.3, [0, 1]),
+    ],
+    ids=["no silence", "two silences", "a slow reader"],
+)
+async def test_each_silence_gets_beats(waits: list[float], writing: float, written: list[Any]) -> None:
+    wire = Wire(seconds=writing)
+    await pump(batches_of(*waits), wire.write, wire.beat, 0.1)
+    assert wire.written == written
 
 
 async def test_a_failed_beat_is_raised() -> None:
@@ -133,3 +132,41 @@ async def test_the_batches_are_closed_with_the_pump() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert closed.is_set()
+
+
+TEXT = "one\u2028two\u2029three\u0085four \N{EARTH GLOBE EUROPE-AFRICA} Å"
+ANSWER = f"<|channel|>final<|message|>{TEXT}<|return|>"
+
+
+@pytest.mark.parametrize("text", [TEXT, "\u2027\u202a\u0084\u0086", "\x0b\x0c\x1c\x1d\x1e\r\n", "é \u2028"])
+def test_a_value_is_one_line_and_the_same_value(text: str) -> None:
+    line = to_line({"text": text, text: 1}).decode()
+    assert line.splitlines() == [line]
+    assert json.loads(line) == {"text": text, text: 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("responses", {"input": "Hi"}),
+        ("chat/completions", CHAT),
+        ("completions", {"prompt": "Hi", "max_tokens": 40}),
+    ],
+)
+def test_an_event_is_one_line_for_every_client(path: str, body: dict[str, Any]) -> None:
+    with (
+        serving(scripted(ANSWER)) as url,
+        httpx.stream("POST", f"{url}/{path}", json={**body, "stream": True}) as response,
+    ):
+        lines = list(response.iter_lines())  # splits at every line end of Unicode
+    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    events = [json.loads(line) for line in data if line != "[DONE]"]
+    assert TEXT in _shown(events)
+    assert all(line.startswith(("data: ", "event: ", ": ")) for line in lines if line)
+
+
+def _shown(events: list[dict[str, Any]]) -> str:
+    choices = [choice for event in events for choice in event.get("choices", ())]
+    texts = [event["delta"] for event in events if event.get("type") == "response.output_text.delta"]
+    texts += [choice.get("text") or choice.get("delta", {}).get("content", "") for choice in choices]
+    return "".join(texts)

@@ -1,0 +1,158 @@
+"""Limits of keys with real parts: servers that share a Postgres, the engine, and python in a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gpt_oss_server.settings import Settings
+from inference.backends.table import load
+from inference.options import EngineOptions
+from tests.doubles.apis.api_client import Api
+from tests.doubles.postgres import missing, running_postgres
+from tests.doubles.serving import scripted, serving
+from tests.tools.python.conftest import needs_bubblewrap
+
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
+LONG = {"when": "LONG", "text": "<|channel|>final<|message|>" + "word " * 4_000}
+OWN = {"Authorization": "Bearer sk-a"}
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[list[Api]]:
+    if (why := missing()) is not None:
+        pytest.skip(why)
+    (tmp_path / "keys").write_text("sk-a rpm=20 background=3\nsk-b tpm=3000\n")
+    with running_postgres() as postgres:
+        place = postgres.new_database()
+        settings = Settings(store=place, api_key_file=str(tmp_path / "keys"), python="off")
+        both = [Api(scripted(LONG, HELLO, tokens_per_second=3_000), settings) for _ in range(2)]
+        yield both
+        for api in both:
+            await api.client.aclose()
+            await api.service.close()
+
+
+async def test_requests_per_minute_hold_in_sum(servers: list[Api]) -> None:
+    async def send(number: int) -> httpx.Response:
+        return await servers[number % 2].client.post("/responses", json={"input": "Hi"}, headers=OWN)
+
+    answers = await asyncio.gather(*map(send, range(50)))
+    counts = Counter(answer.status_code for answer in answers)
+    assert set(counts) == {200, 429}
+    assert 20 <= counts[200] <= 30, "one more every three seconds"
+
+
+async def test_tokens_per_minute_hold_in_sum(servers: list[Api]) -> None:
+    headers = {"Authorization": "Bearer sk-b"}
+    body = {"input": "LONG", "max_output_tokens": 1000}
+    statuses, used = [], 0
+    for number in range(5):
+        answer = await servers[number % 2].client.post("/responses", json=body, headers=headers)
+        statuses.append(answer.status_code)
+        used += answer.json()["usage"]["total_tokens"] if answer.status_code == 200 else 0
+        await asyncio.gather(*(api.service.served.limiter.close() for api in servers))  # settled
+    assert statuses[:2] == [200, 200]
+    assert 429 in statuses
+    assert used <= 5_000
+
+
+async def test_background_runs_hold_in_sum(servers: list[Api]) -> None:
+    async def begin(number: int) -> int:
+        body = {"input": "LONG", "background": True}
+        return (await servers[number % 2].client.post("/responses", json=body, headers=OWN)).status_code
+
+    assert Counter(await asyncio.gather(*map(begin, range(10)))) == {200: 3, 429: 7}
+
+
+MANY, SLOTS = 32, 4
+
+
+@pytest.mark.slow
+async def test_one_keys_many_requests_do_not_hold_up_anothers_one(tmp_path: Path) -> None:
+    """Each of the many has a connection of its own, as those of a load generator do."""
+    (tmp_path / "keys").write_text("sk-many\nsk-one\n")
+    settings = Settings(api_key_file=str(tmp_path / "keys"), python="off", max_concurrent=SLOTS)
+    order: list[str] = []
+    working = asyncio.Event()  # all requests wait, and some have been answered
+
+    async def send(url: str, key: str) -> None:
+        body: dict[str, Any] = {"input": "Count.", "max_output_tokens": 6, "ignore_eos": True, "store": False}
+        headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
+        async with httpx.AsyncClient(timeout=300) as client:
+            answer = await client.post(f"{url}/responses", json=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        order.append(key)
+        if len(order) == SLOTS:
+            working.set()
+
+    with serving(load("tiny", options=EngineOptions(max_concurrent=SLOTS)), settings) as url:
+        many = [asyncio.create_task(send(url, "sk-many")) for _ in range(MANY)]
+        await working.wait()
+        before = len(order)
+        await send(url, "sk-one")
+        ahead = len(order) - 1 - before
+        await asyncio.gather(*many)
+    assert len(order) == MANY + 1
+    assert ahead <= 4 * SLOTS, f"{ahead} of the many were answered first"
+
+
+GROW = (
+    "<|channel|>analysis to=python code<|message|>"
+    # Memory is counted ten times a second.
+    "import time\nkept = bytearray(b'x') * (200 << 20)\ntime.sleep(2)<|call|>"
+)
+ANSWER = "<|channel|>final<|message|>Done.<|return|>"
+CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    needs_bubblewrap()
+    (tmp_path / "keys").write_text("sk-small memory=150MiB\nsk-default\nsk-free memory=none\n")
+    settings = Settings(
+        api_key_file=str(tmp_path / "keys"),
+        python="bubblewrap",
+        browser="off",
+        key_python_memory=170 * MIB,
+        max_body_bytes=64 * MIB,
+    )
+    with serving(scripted(GROW, ANSWER, loop=True), settings) as base:
+        yield base
+
+
+def post(url: str, key: str, path: str, **sent: Any) -> httpx.Response:
+    return httpx.post(url + path, headers={"Authorization": f"Bearer {key}"}, timeout=120, **sent)
+
+
+def test_files_beyond_a_keys_memory_get_429_and_those_of_another_key_do_not(url: str) -> None:
+    answers: dict[str, list[httpx.Response]] = {}
+    for key in ("sk-small", "sk-free"):
+        container = post(url, key, "/containers", json={"name": "data"}).json()["id"]
+        files = f"/containers/{container}/files"
+        sent = ({"file": (f"{number}", b"x" * (20 * MIB))} for number in range(8))
+        answers[key] = [post(url, key, files, files=each) for each in sent]
+    assert {answer.status_code for answer in answers["sk-free"]} == {200}
+    assert answers["sk-small"][0].status_code == 200
+    refused = answers["sk-small"][-1]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_containers")
+    assert "conversations of this client hold 150 MiB of memory" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("key", "limit"), [("sk-small", 150), ("sk-default", 170), ("sk-free", None)])
+def test_the_model_learns_why_its_kernel_was_killed(url: str, key: str, limit: int | None) -> None:
+    body = {"input": "Grow.", "tools": [CODE], "include": ["code_interpreter_call.outputs"]}
+    answer = post(url, key, "/responses", json=body).json()
+    [call] = [item for item in answer["output"] if item["type"] == "code_interpreter_call"]
+    if limit is None:
+        assert call["status"] == "completed"
+    else:
+        assert call["status"] == "failed"
+        assert f"{limit} MiB of memory" in call["outputs"][0]["logs"]
