@@ -52,7 +52,6 @@ async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
 
 
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
-    """The grammar stops the engine from starting one."""
     engine = replaying(GOOD)
     engine.info = replace(engine.info, enforces_grammar=True)
     for body in (FORMAT, {**FORMAT, "tools": [TOOL]}, {}):
@@ -107,7 +106,6 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
 
 
 async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -> None:
-    """The text may leave a part of the form free."""
     good, bad = replaying(GOOD), replaying(BAD)
     good.info = bad.info = replace(good.info, notation=Notation.GBNF)
     await completion_of(good, **FORMAT)

@@ -13,17 +13,7 @@ from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.errors import ToolNotAvailable
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
-from tests.doubles.apis.client_tools import (
-    CRM,
-    CUSTOM,
-    DIGITS,
-    LARK,
-    OSLO,
-    PARIS,
-    SHELL,
-    TOOL,
-    arguments,
-)
+from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, LARK, OSLO, PARIS, SHELL, TOOL, arguments
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.random_tests.seeds import seeds

@@ -74,12 +74,7 @@ class Process:
         )
         given = Settings(python="off", **settings)
         self.service: ResponsesService = responses_service(
-            engine,
-            given,
-            encoding=encoding,
-            stores=self.stores,
-            clock=lambda: NOW,
-            tools=ToolsetMaker(given),
+            engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)
         )
 
     async def run_to_its_end(self, **body: Any) -> tuple[Appended, list[dict[str, Any]]]:
@@ -319,7 +314,7 @@ async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> Non
 
 
 async def test_a_look_at_a_run_elsewhere_that_ends_meanwhile_has_the_whole_response(making: Making) -> None:
-    """A status that says it has ended, beside a response without its usage, would be half a truth."""
+    """An ended status, with a response that lacks its usage, would be half a truth."""
     process = making("a.sqlite", "a")
     appended, events = await process.run_to_its_end()
     blueprint = Blueprint.read(appended.continuation.request)

@@ -165,7 +165,6 @@ async def test_deleting_an_item_of_a_conversation_keeps_all_others(echoes: Echoe
 
 
 async def test_servers_are_connected_concurrently(echoes: Echoes) -> None:
-    """A server that does not answer does not delay the connections to the others."""
     opened, all_open = 0, asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
