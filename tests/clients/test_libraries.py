@@ -68,7 +68,7 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
     handoff = call("transfer_to_expert", {})
     turns = [WEATHER, SUNNY, WEATHER, SUNNY, PLACE, handoff, HELLO, HELLO, HELLO] * 2
     results, _ = run_with("agents_python.py", turns, tmp_path)
-    same = {"whole": SENTENCE, "streamed": [SENTENCE] * 2, "typed": "Paris"}
+    same: dict[str, object] = {"whole": SENTENCE, "streamed": [SENTENCE] * 2, "typed": "Paris"}
     same |= {"handed": ["Hello!", "Expert"], "session": ["Hello!", 6]}
     assert results == {"responses": same, "chat": same}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.recipients import Recipients
@@ -91,7 +92,7 @@ class TracesContract:
 
 def _segments(number: int) -> list[Segment]:
     draw = random.Random(number)
-    kinds = (("user", None), ("assistant", "analysis"), ("assistant", "final"))
+    kinds: Any = (("user", None), ("assistant", "analysis"), ("assistant", "final"))
     return [
         Segment(role, tuple(draw.randrange(200_000) for _ in range(40)), channel) for role, channel in kinds
     ]

@@ -53,7 +53,7 @@ def write_folder(checkpoint: Path, folder: Path) -> Path:
     vocabulary = harmony_vocabulary()
     (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(vocabulary)))
     ends = {"bos_token": 199_998, "eos_token": 200_002, "pad_token": 199_999}
-    names = {name: vocabulary.special[token] for name, token in ends.items()}
+    names: dict[str, Any] = {name: vocabulary.special[token] for name, token in ends.items()}
     names |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     names["model_max_length"] = config["max_position_embeddings"]
     (folder / "tokenizer_config.json").write_text(json.dumps(names))

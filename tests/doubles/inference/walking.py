@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -127,7 +128,7 @@ def random_draft_weights(config: DraftConfig, model: GptOss) -> DraftWeights:
 
     hidden, wide = config.hidden, config.heads * config.head_dim
     assert config.draft_vocab is not None
-    given = {
+    given: dict[str, Any] = {
         "fc": rows(hidden, 3 * config.target_hidden), "state_norms": (),
         **{name: norm() for name in ("token_norm", "feature_norm", "mlp_norm", "norm")},
         "q": rows(wide, 2 * hidden), "kv": rows(2 * config.kv_heads * config.head_dim, 2 * hidden),
