@@ -17,7 +17,7 @@ from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.apis.chat.stored import UpdateCompletion
 from gpt_oss_server.apis.completions.request import CreateCompletion
 from gpt_oss_server.apis.completions.tokenizer import DetokenizeRequest, TokenizeOptions
-from gpt_oss_server.apis.containers.request import CreateContainer
+from gpt_oss_server.apis.containers.sessions import CreateContainer
 from gpt_oss_server.apis.conversations.conversations import (
     CreateConversation,
     CreateItems,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
@@ -16,7 +17,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gpt_oss_server.caller.record import client_left
-from gpt_oss_server.http.keepalive import pump
 
 Event = dict[str, Any]
 T = TypeVar("T")
@@ -108,3 +108,57 @@ class EventStream(Response, Generic[E]):
         await pump(self._batches(), write, beat, self._keep_alive)
         await send({"type": "http.response.body", "body": self._end, "more_body": False})
         return True
+
+
+async def pump(
+    batches: AsyncGenerator[T, None],
+    write: Callable[[T], Awaitable[None]],
+    beat: Callable[[], Awaitable[None]],
+    every: float | None,
+) -> None:
+    """Writes every batch, and calls `beat` in each silence. Always closes the batches."""
+    if every is None:
+        async with aclosing(batches):
+            async for batch in batches:
+                await write(batch)
+        return
+    silence = _Silence(beat, every)
+    watch = asyncio.create_task(silence.watch())
+    try:
+        async with aclosing(batches):
+            async for batch in batches:
+                async with silence:
+                    await write(batch)
+    finally:
+        watch.cancel()
+        [outcome] = await asyncio.gather(watch, return_exceptions=True)
+    if isinstance(outcome, Exception):  # a heartbeat failed; a cancellation is not an Exception
+        raise outcome
+
+
+class _Silence:
+    """The time of the last write, and a lock, so that a beat and a batch are never written concurrently."""
+
+    def __init__(self, beat: Callable[[], Awaitable[None]], every: float) -> None:
+        self._beat = beat
+        self._every = every
+        self._clock = asyncio.get_running_loop().time
+        self._since = self._clock()
+        self._writing = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        await self._writing.acquire()
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._since = self._clock()
+        self._writing.release()
+
+    async def watch(self) -> None:
+        while True:
+            # Writing a batch to a slow client is not silence.
+            due = self._since + self._every if not self._writing.locked() else self._clock() + self._every
+            if (wait := due - self._clock()) > 0:
+                await asyncio.sleep(wait)
+                continue
+            async with self:
+                await self._beat()

@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from gpt_oss_server.settings.access import AccessSettings
-from gpt_oss_server.settings.model import ModelSettings
 from gpt_oss_server.settings.network import NetworkSettings
 from gpt_oss_server.settings.operations import LogSettings, OperationsSettings
 from gpt_oss_server.settings.options import (
@@ -33,6 +32,30 @@ from gpt_oss_server.settings.options import (
 )
 from gpt_oss_server.settings.sources import read_values, variables_of
 from gpt_oss_server.settings.store import StoreSettings
+from inference.backends.table import known_names
+from inference.options import EngineOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NamedModel:
+    model: str = setting(
+        "tiny",
+        text("MODEL"),
+        f"{known_names('`')}. `URL,URL` are several servers of one model.",
+        also=("-m", "-hf", "--hf-repo"),
+        common=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(EngineOptions, _NamedModel):
+    served_model_name: tuple[str, ...] = setting(
+        (),
+        names(),
+        "A further name that requests may use as `model`; repeatable; `*` allows any.",
+        also=("-a", "--alias"),
+    )
+
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 

@@ -6,10 +6,9 @@ import shlex
 
 import pytest
 
-from gpt_oss_server.cli.line.corrections import corrected, expanded
+from gpt_oss_server.cli.line.corrections import COMMANDS as OTHERS
+from gpt_oss_server.cli.line.corrections import FLAGS, corrected, expanded
 from gpt_oss_server.cli.line.flags import settle_words
-from gpt_oss_server.cli.line.other_programs import COMMANDS as OTHERS
-from gpt_oss_server.cli.line.other_programs import FLAGS
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.settings import OPTIONS, Settings, read_settings
 

@@ -11,8 +11,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gpt_oss_server.http.keepalive import pump
-from gpt_oss_server.http.sse import to_line
+from gpt_oss_server.http.sse import pump, to_line
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
 from tests.doubles.engines.replay import ReplayEngine

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.traces.reading import reading_of
+from gpt_oss_server.traces.document import reading_of
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
 from inference.backends.script_file import parse_script

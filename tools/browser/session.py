@@ -8,25 +8,85 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import assert_never
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final, assert_never
 
 from tools.browser.arguments import Find, Open, Search, read_call
-from tools.browser.backends.base import Backend, ReadRequest, SearchRequest
-from tools.browser.declaration import BROWSER
-from tools.browser.details import Details, find_details, open_details, search_details, unread_details
+from tools.browser.backends.base import Backend, ReadRequest, SearchHit, SearchRequest
 from tools.browser.history import PageHistory, Record
 from tools.browser.network.fetch import Fetcher
 from tools.browser.options import BrowseOptions, read_options
 from tools.browser.page import Link, Page, document_page, matches_page, results_page
 from tools.browser.pages.document import BrowserError, PageError, UsageError
+from tools.browser.pages.text import clean
 from tools.browser.view import CountTokens, estimate_tokens, reaches, show
-from tools.tool import ToolCall, ToolOutput
+from tools.tool import Declaration, Function, ToolCall, ToolOutput
 
 log = logging.getLogger(__name__)
 
 _VIEW_SOURCE = "view-source:"
 _LINES_OF_A_PASSAGE = 8  # including those above it
+
+
+_NUMBER: Final = {"type": "number", "default": -1}
+
+
+def _parameters(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
+    return schema | {"required": list(required)} if required else schema
+
+
+BROWSER: Final = Declaration(
+    namespace="browser",
+    description=(
+        "Tool for browsing.\n"
+        "The `cursor` appears in brackets before each browsing display: `[{cursor}]`.\n"
+        "Cite information from the tool using the following format:\n"
+        "`【{cursor}†L{line_start}(-L{line_end})?】`, for example: `【6†L9-L11】` or `【8†L3】`.\n"
+        "Do not quote more than 10 words directly from the tool output.\n"
+        "sources=web (default: web)"
+    ),
+    functions=(
+        Function(
+            "search",
+            "Searches for information related to `query` and displays `topn` results.",
+            _parameters(
+                {
+                    "query": {"type": "string"},
+                    "topn": {"type": "number", "default": 10},
+                    "source": {"type": "string"},
+                },
+                "query",
+            ),
+        ),
+        Function(
+            "open",
+            "Opens the link `id` from the page indicated by `cursor` starting at line number `loc`, "
+            "showing `num_lines` lines.\n"
+            "Valid link ids are displayed with the formatting: `【{id}†.*】`.\n"
+            "If `cursor` is not provided, the most recent page is implied.\n"
+            "If `id` is a string, it is treated as a fully qualified URL associated with `source`.\n"
+            "If `loc` is not provided, the viewport will be positioned at the beginning of the document or "
+            "centered on the most relevant passage, if available.\n"
+            "Use this function without `id` to scroll to a new location of an opened page.",
+            _parameters(
+                {
+                    "id": {"type": ["number", "string"], "default": -1},
+                    "cursor": _NUMBER,
+                    "loc": _NUMBER,
+                    "num_lines": _NUMBER,
+                    "view_source": {"type": "boolean", "default": False},
+                    "source": {"type": "string"},
+                }
+            ),
+        ),
+        Function(
+            "find",
+            "Finds exact matches of `pattern` in the current page, or the page given by `cursor`.",
+            _parameters({"pattern": {"type": "string"}, "cursor": _NUMBER}, "pattern"),
+        ),
+    ),
+)
 
 
 class BrowserTool:
@@ -239,3 +299,30 @@ def _with_scheme(url: str) -> str:
 
 def _failure(error: BrowserError | str, details: Details) -> ToolOutput:
     return ToolOutput(f"Error: {error}", failed=True, details=details)
+
+
+Details = Mapping[str, Any]
+
+
+def search_details(query: str, hits: Sequence[SearchHit] = ()) -> Details:
+    sources = [{"type": "url", "url": hit.url} for hit in hits]
+    queries = [query] if query else []
+    results = [{"title": clean(hit.title), "url": hit.url, "snippet": clean(hit.snippet)} for hit in hits]
+    return {
+        "action": {"type": "search", "query": query, "queries": queries, "sources": sources},
+        "results": results,
+    }
+
+
+def open_details(url: str | None) -> Details:
+    return {"action": {"type": "open_page", "url": url or None}, "results": []}
+
+
+def find_details(pattern: str, url: str) -> Details:
+    return {"action": {"type": "find_in_page", "pattern": pattern, "url": url}, "results": []}
+
+
+def unread_details(function: str) -> Details:
+    """The details of a call with unreadable arguments; {} if even the function is unknown."""
+    known = {"search": search_details(""), "open": open_details(None), "find": find_details("", "")}
+    return known.get(function, {})

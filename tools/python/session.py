@@ -12,7 +12,9 @@ and the next output reports that; the files in /mnt/data stay until the session 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +27,6 @@ from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
 from tools.python.sandboxes.launch import KernelConnection, SandboxError
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.shared import NoMemoryLeft, SharedMemory, Slots
-from tools.python.source import read_source
 from tools.tool import NOBODY, Client, ToolCall, ToolOutput, ToolUnavailable
 
 T = TypeVar("T")
@@ -308,3 +309,36 @@ def _output(outputs: Outputs, *, failed: bool = False) -> ToolOutput:
 
 def _failed(text: str) -> ToolOutput:
     return ToolOutput(text, True, {"outputs": [{"type": "logs", "logs": text}]})
+
+
+_CODE_KEYS = frozenset({"code", "source", "python", "script", "input"})
+_FENCE = re.compile(
+    r"\A\s*```[ \t]*(?:python3?|py|ipython|tool_code)?[ \t]*\r?\n(?P<source>.*?)(?:\r?\n)?(?:```)?\s*\Z",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def read_source(arguments: str) -> str:
+    return _without_fence(_out_of_json(arguments))
+
+
+def _out_of_json(arguments: str) -> str:
+    if not arguments.lstrip().startswith("{"):
+        return arguments
+    try:
+        # Not strict, to accept raw line breaks in the string; no Python source with such a key has them.
+        value = json.loads(arguments, strict=False)
+    except (ValueError, RecursionError):
+        return arguments
+    if isinstance(value, dict) and len(value) == 1:
+        ((key, source),) = value.items()
+        if key in _CODE_KEYS and isinstance(source, str):
+            return source
+    return arguments
+
+
+def _without_fence(text: str) -> str:
+    match = _FENCE.match(text)
+    if match is None or "```" in match["source"]:
+        return text
+    return match["source"]

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpt_oss_server.apis.chat.prepare import PreparedChat, prepare
+from gpt_oss_server.apis.chat.prepare import PreparedChat, prepare, read_form, read_tools
 from gpt_oss_server.apis.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.apis.chat.run import ChatRun
 from gpt_oss_server.apis.chat.stored import StoredCompletions
-from gpt_oss_server.apis.chat.tools import read_form, read_tools
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.http.large_work import in_thread_if_large

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.containers.request import CreateContainer, parse_container
-from gpt_oss_server.apis.containers.sessions import Containers
+from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer, parse_container
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.fields import documented

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
-from gpt_oss_server.apis.containers.request import IDLE_MINUTES
+from pydantic import Field
+
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import (
     ContainerFileNotFound,
@@ -26,7 +27,9 @@ from gpt_oss_server.errors import (
     ToolNotAvailable,
     TooManyContainers,
 )
-from gpt_oss_server.items.code_interpreter import CodeInterpreter, container_id
+from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
+from gpt_oss_server.http.unserved import EMPTY, NotServed, only
+from gpt_oss_server.items.code_interpreter import UPLOAD, CodeInterpreter, container_id
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.toolset.offered import Toolset
 from tools.sessions import TooManySessions
@@ -241,3 +244,36 @@ def _open_session(toolset: Toolset, conversation: str, caller: Caller) -> None:
 def _plain(name: str) -> str:
     """The path under which the folder lists a file of this name."""
     return "/".join(step for step in name.removeprefix(_FOLDER).split("/") if step not in ("", "."))
+
+
+IDLE_MINUTES = 20  # a session ends, and loses its files, after this time without a call
+
+
+class ExpiresAfter(Body):
+    anchor: Literal["last_active_at"] = required("Always `last_active_at`.")
+    minutes: Annotated[Integer, Field(ge=1, le=IDLE_MINUTES)] = required(
+        "Minutes after the last use. The container ends after 20 in any case."
+    )
+
+
+_NOT_SERVED: NotServed = {
+    "file_ids": (EMPTY, f"Files are not kept outside of containers here. {UPLOAD}"),
+    "memory_limit": (only("1g"), 'Python here has one gigabyte of memory: "1g".'),
+    "network_policy": (only({"type": "disabled"}), "Python here has no network."),
+    "skills": (EMPTY, "Leave it out, and upload files to the container."),
+}
+
+
+class CreateContainer(Body):
+    """Every field may be left out. A container lasts for 20 minutes after its last use."""
+
+    not_served: ClassVar[NotServed] = _NOT_SERVED
+
+    name: str | None = optional("Shown in lists, which can be searched for it.")
+    expires_after: ExpiresAfter | None = optional(
+        "When the container ends: at most 20 minutes after its last use."
+    )
+
+
+def parse_container(body: object) -> CreateContainer:
+    return read_body(body, CreateContainer, '{"name": "data"}')

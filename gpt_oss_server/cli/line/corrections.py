@@ -10,8 +10,8 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from gpt_oss_server.cli.line.other_programs import COMMANDS, FLAGS, NO_COMMANDS
 from inference.backends.names import meant_by, names_model
 
 PROGRAM = "gpt-oss-server"
@@ -131,3 +131,45 @@ def _with_meant_model(words: list[str], parser: argparse.ArgumentParser) -> tupl
 
 def _is_flag(word: str) -> bool:
     return len(word) > 1 and word.startswith("-") and not _NUMBER.match(word) and " " not in word
+
+
+class Other(NamedTuple):
+    """A flag of another program: what to know about it here, and whether a value follows it."""
+
+    reason: str
+    value: bool = True
+    instead: str = ""  # the flag to write in its place, if any
+
+
+COMMANDS = {
+    **dict.fromkeys(("run", "generate"), "chat"),
+    **dict.fromkeys(("start", "server", "llama-server"), "serve"),
+    **dict.fromkeys(("ls", "models", "ps", "show"), "list"),
+    "download": "pull",
+    "benchmark": "bench",
+    "collect-env": "doctor",
+    "info": "version",
+}
+_REMOVE = "Models are folders, which `gpt-oss-server list` names: remove the folder."
+NO_COMMANDS = {
+    "stop": "A server ends with Ctrl-C, or SIGTERM to its process.",
+    "rm": _REMOVE,
+    "delete": _REMOVE,
+    "create": "A server serves one checkpoint; --served-model-name gives it further names.",
+    "cp": "--served-model-name gives a model further names.",
+    "quantize": "gpt-oss checkpoints are quantized already (MXFP4).",
+}
+
+_ONE_CARD = Other("the model runs on one device, which --device chooses")
+_READ = Other("calls and reasoning are always read")
+# By the flag's name. Values are left out of the corrected line together with their flags.
+FLAGS = {
+    **dict.fromkeys(("--tensor-parallel-size", "-tp", "-ngl", "--n-gpu-layers"), _ONE_CARD),
+    "--gpu-memory-utilization": Other("--kv-memory SIZE sets the memory for keys and values"),
+    **dict.fromkeys(("--tool-call-parser", "--reasoning-parser"), _READ),
+    "--enable-auto-tool-choice": _READ._replace(value=False),
+    **dict.fromkeys(("--dtype", "--flash-attn", "-fa"), Other("the checkpoint decides")),
+    "--jinja": Other("Harmony is built in", value=False),
+    "--think": Other("here --effort", instead="--effort"),
+    "--hidethinking": Other("here --no-reasoning", value=False, instead="--no-reasoning"),
+}

@@ -9,14 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, get_args
 
+from starlette.types import Scope
+
 from gpt_oss_server import __version__
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.harmony.events import SlipKind
 from gpt_oss_server.http.guards.keys import Outcome
+from gpt_oss_server.http.not_found import template_of
 from gpt_oss_server.observe.metrics import table
 from gpt_oss_server.observe.metrics.figures import Figure, Figures, Histogram, Labels, Value
-from gpt_oss_server.observe.metrics.http import HttpFigures
-from gpt_oss_server.observe.metrics.loop_lag import LoopLag
 from gpt_oss_server.observe.metrics.runs import RunFigures
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.stores.base import Statistics
@@ -125,3 +126,68 @@ def _load_exposition() -> type[Exposition]:
 _SLIPS = (*map(str, SlipKind), *map(str, WarningKind))
 _READ = {table.SERVER, table.STORED, table.STORED_BYTES, table.TOOL_SESSIONS, *table.ENGINE.values()}
 """Figures whose values are read elsewhere, and are left out if nothing knows them."""
+
+
+_PAUSE = 0.25  # seconds
+
+
+class LoopLag:
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Call it in the event loop."""
+        loop = asyncio.get_running_loop()
+        self._wait(loop, loop.time())
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
+        due = now + _PAUSE
+        self._timer = loop.call_at(due, self._observe, loop, due)
+
+    def _observe(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        now = loop.time()
+        self._figures.observe(table.LOOP_LAG, max(0.0, now - due))
+        self._wait(loop, now)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_NO_ROUTE = "none"
+
+
+class HttpFigures:
+    """An `EdgeObserver`."""
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+        self.requests = 0
+        self.sockets = 0
+
+    def began(self, scope: Scope) -> None:
+        if scope["type"] == "websocket":
+            self.sockets += 1
+        else:
+            self.requests += 1
+
+    def ended(self, scope: Scope, status: int, seconds: float) -> None:
+        if scope["type"] == "websocket":
+            self.sockets -= 1
+            return
+        self.requests -= 1
+        route = _route_of(scope)
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._figures.add(table.HTTP_REQUESTS, labels=(method, route, str(status)))
+        self._figures.observe(table.HTTP_SECONDS, seconds, (route,))
+
+
+def _route_of(scope: Scope) -> str:
+    """The template of the route, which a request that a guard refuses has not reached."""
+    if "route" in scope:
+        return getattr(scope["route"], "path", _NO_ROUTE)
+    if "app" not in scope:
+        return _NO_ROUTE
+    return template_of(scope["app"].routes, scope["path"], scope["method"]) or _NO_ROUTE

@@ -16,7 +16,7 @@ import pytest
 from websockets.sync.client import connect
 
 from gpt_oss_server.caller.record import ARRIVALS, ENDS, RequestRecord, without_quotes
-from gpt_oss_server.observe.logs.forms import JsonForm, TextForm
+from gpt_oss_server.observe.logs.setup import JsonForm, TextForm
 from gpt_oss_server.settings import Settings
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import leave_in_the_middle, scripted, serving

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 import inference
 from gpt_oss_server.observe.metrics import vllm_names
 from gpt_oss_server.observe.metrics.figures import Figures, Histogram
-from gpt_oss_server.observe.metrics.loop_lag import LoopLag
+from gpt_oss_server.observe.metrics.metrics import LoopLag
 from gpt_oss_server.observe.metrics.table import LOOP_LAG, PREFIX, TABLE
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api

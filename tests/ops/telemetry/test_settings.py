@@ -9,8 +9,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gpt_oss_server.observe.telemetry.destinations import SIGNALS, is_sent, url_of
-from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
+from gpt_oss_server.observe.telemetry.telemetry import SIGNALS, check_telemetry, is_sent, url_of
 from gpt_oss_server.settings import Settings, SettingsError
 from tests.doubles.commands import ANSWER, script
 from tests.doubles.server_process import serving

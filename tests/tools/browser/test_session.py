@@ -10,11 +10,10 @@ from openai_harmony import ToolNamespaceConfig  # type: ignore[import-untyped, u
 
 from tests.doubles.tools.shelf import Shelf, call, failure
 from tools.browser import BrowserTool
-from tools.browser.declaration import BROWSER
 from tools.browser.history import PageHistory
 from tools.browser.page import document_page
 from tools.browser.pages.document import Document
-from tools.browser.session import BrowserSession
+from tools.browser.session import BROWSER, BrowserSession
 from tools.browser.view import UNTRUSTED, estimate_tokens
 
 

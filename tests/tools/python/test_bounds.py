@@ -20,7 +20,7 @@ from tools.python.sandboxes.bounds import cgroups, host_memory, usage, watchdog
 from tools.python.sandboxes.bounds.cgroups import Groups, make_groups
 from tools.python.sandboxes.bounds.host_memory import HostMemory
 from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
-from tools.python.sandboxes.bounds.process_numbers import can_bound, highest_number
+from tools.python.sandboxes.bounds.usage import can_bound, highest_number
 from tools.python.sandboxes.bounds.watchdog import Watchdog, Watched
 
 HOLDER = "kept = bytearray(b'x') * (64 << 20); import sys; print(flush=True); sys.stdin.read()"

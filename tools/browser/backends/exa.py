@@ -62,8 +62,9 @@ class ExaBackend:
         url = str(request.fetcher.check(request.url))
         client = await self._client.get()
         try:
-            text_options = {"include_html_tags": True, "max_characters": MAX_CHARS}
-            answer = await client.get_contents([url], text=text_options)
+            answer = await client.get_contents(
+                [url], text={"include_html_tags": True, "max_characters": MAX_CHARS}
+            )
         except (ValueError, httpx.HTTPError, KeyError) as error:
             _refuse(PageError, "The page could not be read", error)
         if not answer.results or not answer.results[0].text:

@@ -32,7 +32,7 @@ from tools import child
 from tools.python.sandboxes import box_view, launch, seccomp
 from tools.python.sandboxes.bounds.cgroups import Groups, make_groups, remove_stale
 from tools.python.sandboxes.bounds.limits import SandboxLimits
-from tools.python.sandboxes.bounds.process_numbers import bound_processes
+from tools.python.sandboxes.bounds.usage import bound_processes
 from tools.python.sandboxes.box import RunningBox
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.interpreter import Interpreter, examine

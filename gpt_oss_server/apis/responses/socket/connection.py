@@ -34,8 +34,8 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note_refusal, part_of_connection
 from gpt_oss_server.errors import ApiError, InvalidApiKey, SocketLimitReached
 from gpt_oss_server.http.connections.sub_protocols import HOLDER, IDLE, IDLE_SINCE, SERVER_STOPS
-from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread
+from gpt_oss_server.http.sse import pump
 from gpt_oss_server.stores.memory.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # lanes with work; an idle lane costs nothing
