@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpt_oss_server.caller.access import OPEN, Access, KeyLimits
-from gpt_oss_server.caller.limiter import Admission, Spending, no_spending
+from gpt_oss_server.caller.limiter import Admission, Spending
 from tools.tool import Client
 
 ASSUMED_OUTPUT = 1024  # tokens that are reserved for the output of a request that sets no limit
@@ -55,7 +55,7 @@ class Caller:
         `limit` is the request's, `most` the server's. A run that `outlives` its request settles by itself.
         """
         if self.admission is None:
-            return no_spending()
+            return Spending()
         output = ASSUMED_OUTPUT if limit is None else limit
         output = output if most is None else min(output, most)
         return await self.admission.reserve(prompt, output, outlives=outlives)

@@ -11,6 +11,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpt_oss_server.caller.access import Access, KeyLimits
@@ -39,7 +40,8 @@ class Keyring:
         self._secret = secrets.token_bytes(32)
         self._keys: dict[bytes, Access] = {}
         self._version: _Version | None = None
-        self._repeated = Repeated(self._reload_in_thread, _LOOK_SECONDS, "The API keys cannot be reloaded")
+        reload, problem = partial(asyncio.to_thread, self.reload), "The API keys cannot be reloaded"
+        self._repeated = Repeated(reload, _LOOK_SECONDS, problem)
         of_file: dict[bytes, Access] = {}
         if self._file is not None:
             self._version, of_file = _version(self._file), self._read(self._file)
@@ -82,10 +84,6 @@ class Keyring:
             return
         self._take(of_file)
         _log.info("Loaded %d API keys from %s.", len(of_file), self._file)
-
-    async def _reload_in_thread(self) -> None:
-        if self._file is not None:
-            await asyncio.to_thread(self.reload)
 
     def find_digest(self, digest: bytes) -> Access | None:
         access = self._keys.get(self._place(digest), _NO_KEY)

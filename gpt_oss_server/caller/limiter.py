@@ -75,7 +75,7 @@ class Limiter:
     async def reserve(self, access: Access, prompt: int, output: int) -> Spending:
         limits = [charge.limit for charge in self._charges("tokens", access, 0)]
         if not limits:
-            return no_spending()
+            return Spending()
         if prompt > min(limits):
             raise TokenLimitExceeded(
                 f"The request is too large: its prompt has {prompt:,} tokens, and the limit is "
@@ -161,6 +161,8 @@ Settle = Callable[[int, int], None]  # the tokens that were reserved, and those 
 
 
 class Spending:
+    """The tokens of a run; without `settle`, of one whose tokens have no limit."""
+
     def __init__(self, reserved: int = 0, settle: Settle | None = None) -> None:
         self._reserved = reserved
         self._settle = settle
@@ -170,11 +172,6 @@ class Spending:
         settle, self._settle = self._settle, None
         if settle is not None:
             settle(self._reserved, used)
-
-
-def no_spending() -> Spending:
-    """Of a run whose tokens have no limit."""
-    return Spending()
 
 
 def limit_headers(kind: str, left: Left) -> dict[str, str]:

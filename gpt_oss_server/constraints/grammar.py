@@ -127,12 +127,9 @@ def turn_tree(shape: TurnShape, rules: dict[str, Node], body_node: Callable[[Bod
         typed = _types(("json",)) if isinstance(shape.answer, JsonBody) else sequence()
         body = body_node(shape.answer)
         ends.append(sequence(Token(CHANNEL), "final", typed, Token(MESSAGE), body, Token(RETURN)))
-    asides = [Repeat(choice([_aside(channel) for channel in shape.asides]))] if shape.asides else []
-    return Tree(sequence(*asides, choice(ends)), rules)
-
-
-def _aside(channel: str) -> Node:
-    return sequence(Token(CHANNEL), channel, Token(MESSAGE), TEXT, _NEXT)
+    asides = [sequence(Token(CHANNEL), name, Token(MESSAGE), TEXT, _NEXT) for name in shape.asides]
+    repeated = [Repeat(choice(asides))] if asides else []
+    return Tree(sequence(*repeated, choice(ends)), rules)
 
 
 def _calls(shape: TurnShape) -> Node:

@@ -1,9 +1,8 @@
 """Rewrites spellings of JSON Schema to the equivalent one that is enforced.
 
-Takes one schema as a client sent it and returns an equal one. It rewrites draft 7's tuples (which the
-official SDK sends for Zod), OpenAPI's `nullable` and boolean exclusive bounds, `propertyNames` that allow any
-string or list the names, and cases that cannot overlap. It looks only at the schema's own keywords; the
-schemas within remain the same objects.
+Those are draft 7's tuples (which the official SDK sends for Zod), OpenAPI's `nullable` and boolean exclusive
+bounds, `propertyNames` that allow any string or list the names, and cases that cannot overlap. The schemas
+within remain the same objects.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Encoding:
     """
 
     def __init__(self, library: Any) -> None:
-        self._library = library
+        self.library = library  # the library's own HarmonyEncoding, for comparisons in tests and for grammars
         self.whole_texts: dict[int, str] = {}
         """Texts of those ordinary tokens met so far that are whole characters (`ordinary_bytes`)."""
         self._bytes_of: dict[int, bytes] = {}
@@ -133,7 +133,7 @@ class Encoding:
     def _encoded(self, text: str, allowed_special: set[str] | Literal["all"]) -> Iterator[list[int]]:
         """The tokens of one piece after another. No boundary lies within a special token."""
         for piece in pieces(without_lone_surrogates(text)):
-            yield self._library.encode(piece, allowed_special=allowed_special, disallowed_special=())
+            yield self.library.encode(piece, allowed_special=allowed_special, disallowed_special=())
             if len(piece) < len(text):
                 time.sleep(0)  # other threads run
 
@@ -168,14 +168,9 @@ class Encoding:
         tokens.append(end)
         return tokens
 
-    @property
-    def library(self) -> Any:
-        """The library's own HarmonyEncoding, for comparisons in tests and for building grammars."""
-        return self._library
-
     def _bytes(self, tokens: list[int]) -> bytes:
         # surrogateescape makes the library's public decode reversible, so no private name is needed.
-        text: str = self._library.decode(tokens, errors="surrogateescape")
+        text: str = self.library.decode(tokens, errors="surrogateescape")
         return text.encode("utf-8", "surrogateescape")
 
     def _bytes_of_any(self, token: int) -> bytes:

@@ -43,12 +43,8 @@ class Renderer:
     def __init__(self, encoding: Encoding, *, call_form: CallForm = CallForm.CHANNEL_FIRST) -> None:
         self._encoding = encoding
         self._call_form = call_form
-        self._cue = (START, *encoding.encode("assistant"))
-
-    @property
-    def cue(self) -> tuple[int, ...]:
-        """`<|start|>assistant`: the end of every prompt and the start of every sampled message."""
-        return self._cue
+        # `<|start|>assistant`: the end of every prompt and the start of every sampled message.
+        self.cue = (START, *encoding.encode("assistant"))
 
     # The head of a prompt
 
@@ -133,7 +129,7 @@ class Renderer:
             of_type = [*encode(" "), CONSTRAIN, *encode("json")]
         elif content_type is not None:
             of_type = encode(f" {content_type}")
-        header = (*self._cue, *address, *of_type, MESSAGE)
+        header = (*self.cue, *address, *of_type, MESSAGE)
         tokens = self._encoding.framed(header, arguments, CALL)
         return Segment("assistant", tokens, channel, recipient)
 
@@ -171,7 +167,7 @@ class Renderer:
         self, head: Sequence[Segment], history: Sequence[Segment], *, all_reasoning: bool = False
     ) -> Layout:
         """The prompt: the head, the history as the model sees it, and the start of the model's turn."""
-        return Layout((*head, *kept(history, all_reasoning=all_reasoning)), self._cue)
+        return Layout((*head, *kept(history, all_reasoning=all_reasoning)), self.cue)
 
     def _message(self, author: str, text: str, channel: Channel | None = None) -> Sequence[int]:
         in_channel = () if channel is None else (CHANNEL, *self._encoding.encode(channel))
@@ -186,7 +182,7 @@ class Renderer:
         body = span[:last]
         strays = max((place for place, token in enumerate(body) if token in _ENDS), default=-1)
         begun = max((place for place, token in enumerate(body) if token == START), default=-1)
-        start = () if begun > strays else self._cue
+        start = () if begun > strays else self.cue
         is_call = message.header.recipient is not None
         ends_call = is_call and message.closed_by in (ClosedBy.CALL, ClosedBy.RETURN)
         return (*start, *body[max(begun, strays + 1) :], CALL if ends_call else END)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from gpt_oss_server.caller.limiter import Spending, no_spending
+from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.caller.record import note_answer
 from gpt_oss_server.errors import ApiError, from_exception
 from gpt_oss_server.runs.observed import Api, Outcome, outcome
@@ -54,7 +54,7 @@ class Life:
         self._title = f"{title} {run_id}"
         self._usage = usage
         self._finish = finish
-        self._spending = spending or no_spending()
+        self._spending = spending or Spending()
         self._encoding = work.model.encoding
         self._logs_text = served.settings.log_prompts
 

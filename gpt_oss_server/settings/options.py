@@ -1,14 +1,13 @@
 """The kinds of settings: their syntax in a flag or a variable, their constraints and their display.
 
-Takes text from the command line or the environment. Returns checked values, or raises a sentence that names
-the mistake and its place. It must not know individual settings; their table is `settings.Settings`.
+It must not know individual settings; their table is `settings.Settings`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import Field, dataclass, field
 from typing import Any, Final, Literal, TypeGuard, TypeVar
@@ -134,7 +133,8 @@ def text(metavar: str = "TEXT") -> Kind:
 
 
 def choice(*values: str) -> Kind:
-    return Kind("|".join(values), f"must be {_listed(values)}", str.lower, lambda v: v in values)
+    listed = " or ".join(filter(None, (", ".join(values[:-1]), values[-1])))
+    return Kind("|".join(values), f"must be {listed}", str.lower, lambda v: v in values)
 
 
 def place(shown: str, *kinds: str) -> Kind:
@@ -142,10 +142,6 @@ def place(shown: str, *kinds: str) -> Kind:
     return Kind(
         "PLACE", f"must be {shown}", str, lambda v: isinstance(v, str) and v.partition(":")[0] in kinds
     )
-
-
-def _listed(values: Sequence[str]) -> str:
-    return " or ".join(filter(None, (", ".join(values[:-1]), values[-1])))
 
 
 def whole(metavar: str, low: int, high: int | None = None) -> Kind:

@@ -1,7 +1,6 @@
 """Where the values of settings come from: flags, variables, a configuration file, and files of secrets.
 
-Takes the table of settings, a command line and an environment. Returns the values that are set, each with its
-source, or raises a sentence. It must not know individual settings, but for `config`, which names the file.
+It must not know individual settings, but for `config`, which names the file.
 """
 
 from __future__ import annotations

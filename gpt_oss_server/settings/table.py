@@ -170,7 +170,7 @@ class ToolSettings:
     )
 
 
-_SECTIONS = {
+_SECTIONS: dict[str, Any] = {
     "Model": ModelSettings,
     "Network": NetworkSettings,
     "Access": AccessSettings,

@@ -1,8 +1,4 @@
-"""The contract of a store of chat completions.
-
-Takes completions that clients asked to store, each with its messages. Returns them by id, and in the order in
-which they were stored. A new store passes `tests/contracts/completions_contract.py`.
-"""
+"""The contract of a store of chat completions, which `tests/contracts/completions_contract.py` checks."""
 
 from __future__ import annotations
 

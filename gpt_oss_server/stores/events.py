@@ -1,9 +1,8 @@
 """The contract of a store of event logs: the events of background runs, which clients can read again.
 
-Takes the events of runs as encoded bytes, numbered from 0 in each run, the end of each run, and requests to
-cancel a run. Returns the events to any number of readers simultaneously, from any event on; a reader that has
-caught up continues live until the run ends. It must not know the content of the events. A new store passes
-`tests/contracts/event_log_contract.py`.
+Events are encoded bytes, numbered from 0 in each run. Any number of readers gets them simultaneously, from
+any event on; one that has caught up continues live until the run ends. It must not know their content. A new
+store passes `tests/contracts/event_log_contract.py`.
 """
 
 from __future__ import annotations

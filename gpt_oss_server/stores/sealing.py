@@ -1,7 +1,4 @@
-"""Sealed texts: clients keep them for the server and cannot read them.
-
-Takes bytes and their purpose. Returns an opaque text in base64, and the same bytes from that text; None for a
-text that was changed, or sealed with another key or for another purpose. It must not know what it seals.
+"""Sealed texts: clients keep them for the server and cannot read them. It must not know what it seals.
 
 Each text has its own AES-256-GCM key, derived from the server's key and 16 random bytes that travel with the
 text, so that no nonce is used twice, whatever the number of texts.

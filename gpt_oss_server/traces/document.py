@@ -1,7 +1,6 @@
 """A trace as a JSON document: docs/traces.md describes each field.
 
-Takes the records of one response, or of a conversation's responses in order. A document explains itself: it
-holds the texts of all its tokens, so that a reader needs no vocabulary.
+It holds the texts of all its tokens, so that a reader needs no vocabulary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The record of an ended response as compressed bytes, for a store that outlives the process.
 
-Takes a record. Returns bytes, and the same record from those bytes and the stored response, which is not
-kept twice, as the history is not (`traces/prompts`).
+The stored response is not kept twice, as the history is not (`traces/prompts`).
 """
 
 from __future__ import annotations

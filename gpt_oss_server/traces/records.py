@@ -1,8 +1,7 @@
 """The records of recent responses of this process: what a trace is made of.
 
-Takes a response's request and transcript when its run begins, so that a running response has a trace too. At
-the end, only what the stored response does not hold stays. The oldest records go first when the space is used
-up.
+A running response has one too. At the end, only what the stored response does not hold stays. The oldest
+records go first when the space is used up.
 """
 
 from __future__ import annotations

@@ -39,7 +39,6 @@ def test_the_stream_helper_accumulates_the_same_completion_as_create() -> None:
     streamed, created = (made.choices[0].message.to_dict() for made in (final, whole))
     assert (streamed["content"], streamed["reasoning"]) == ("A moment.", "I need f.")
     assert (created["content"], created["reasoning"]) == ("A moment.", "I need f.")
-    assert final.choices[0].message.tool_calls is not None
     assert final.choices[0].message.tool_calls[0].function.arguments == '{"city":"Oslo"}'
     assert final.choices[0].finish_reason == whole.choices[0].finish_reason == "tool_calls"
 
@@ -94,72 +93,58 @@ def test_an_engine_failure_is_an_error_at_the_end_of_a_stream_too(path: str) -> 
     assert done == "data: [DONE]"
 
 
-ANSWER = (
-    "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
-)
+ANSWER = THINKS + HELLO
+BODY: Any = {"model": "scripted", "messages": ASK}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[openai.OpenAI]:
     store = "memory" if request.param == "memory" else f"sqlite:{tmp_path / 'store.sqlite'}"
     settings = Settings(store=store, python="off", served_model_name=("other",))
-    with (
-        serving(scripted(ANSWER, loop=True), settings) as url,
-        openai.OpenAI(base_url=url, api_key="any", max_retries=0) as client,
-    ):
+    with client_of(ANSWER, loop=True, settings=settings) as client:
         yield client
 
 
-def created(client: openai.OpenAI, **more: object) -> str:
-    made = client.chat.completions.create(model="scripted", messages=ASK, store=True, **more)
-    return str(made.id)
-
-
-def test_it_is_retrieved_as_it_was_sent(client: openai.OpenAI) -> None:
-    more: Any = {"store": True, "metadata": {"topic": "demo"}}
-    made = client.chat.completions.create(model="scripted", messages=ASK, **more)
-    found = client.chat.completions.retrieve(made.id)
+def test_it_is_retrieved_as_it_was_sent_where_the_request_wishes_it(client: openai.OpenAI) -> None:
+    completions = client.chat.completions
+    made = completions.create(**BODY, store=True, metadata={"topic": "demo"})
+    found = completions.retrieve(made.id)
     assert found.to_dict() == {**made.to_dict(), "metadata": {"topic": "demo"}}
     assert found.choices[0].message.content == "Hello!"
-
-
-def test_a_stream_is_stored_too(client: openai.OpenAI) -> None:
-    chunks = list(client.chat.completions.create(model="scripted", messages=ASK, store=True, stream=True))
-    found = client.chat.completions.retrieve(chunks[0].id)
-    assert found.choices[0].message.content == "Hello!"
-    assert found.choices[0].finish_reason == "stop"
-    assert found.usage is not None
-    assert found.usage.completion_tokens > 0
-
-
-def test_it_is_stored_only_where_the_request_wishes_it(client: openai.OpenAI) -> None:
-    made = client.chat.completions.create(model="scripted", messages=ASK)
+    first, *_ = completions.create(**BODY, store=True, stream=True)
+    streamed = completions.retrieve(first.id)
+    assert streamed.to_dict()["choices"] == found.to_dict()["choices"]
+    assert streamed.usage.completion_tokens > 0
+    made = completions.create(**BODY)
     with pytest.raises(openai.NotFoundError, match="created without store=true"):
-        client.chat.completions.retrieve(made.id)
+        completions.retrieve(made.id)
 
 
 def test_they_are_listed_by_page_model_and_metadata(client: openai.OpenAI) -> None:
-    ids = [created(client, metadata={"even": str(number % 2 == 0)}) for number in range(5)]
-    other = client.chat.completions.create(model="other", messages=ASK, store=True).id
-    assert [each.id for each in client.chat.completions.list(limit=2)] == [*ids, other]
-    assert [each.id for each in client.chat.completions.list(order="desc")] == [other, *reversed(ids)]
-    assert [each.id for each in client.chat.completions.list(metadata={"even": "True"})] == ids[::2]
-    assert [each.id for each in client.chat.completions.list(model="other")] == [other]
-    page = client.chat.completions.list(limit=4)
+    completions = client.chat.completions
+    evens = ({"even": str(number % 2 == 0)} for number in range(5))
+    ids = [completions.create(**BODY, store=True, metadata=even).id for even in evens]
+    other = completions.create(model="other", messages=ASK, store=True).id
+    assert [listed.id for listed in completions.list(limit=2)] == [*ids, other]
+    assert [listed.id for listed in completions.list(order="desc")] == [other, *reversed(ids)]
+    assert [listed.id for listed in completions.list(metadata={"even": "True"})] == ids[::2]
+    assert [listed.id for listed in completions.list(model="other")] == [other]
+    page = completions.list(limit=4)
     assert (len(page.data), page.has_more) == (4, True)
     with pytest.raises(openai.BadRequestError, match="`after`"):
-        client.chat.completions.list(after="chatcmpl-unknown")
+        completions.list(after="chatcmpl-unknown")
 
 
 def test_its_metadata_is_changed_and_it_is_deleted(client: openai.OpenAI) -> None:
-    completion_id = created(client)
-    changed = client.chat.completions.update(completion_id, metadata={"topic": "other"})
+    completions = client.chat.completions
+    made = completions.create(**BODY, store=True).id
+    changed = completions.update(made, metadata={"topic": "other"})
     assert changed.to_dict()["metadata"] == {"topic": "other"}
-    assert client.chat.completions.retrieve(completion_id).to_dict() == changed.to_dict()
-    assert client.chat.completions.delete(completion_id).deleted is True
-    for call in (client.chat.completions.retrieve, client.chat.completions.delete):
+    assert completions.retrieve(made).to_dict() == changed.to_dict()
+    assert completions.delete(made).deleted is True
+    for call in (completions.retrieve, completions.delete):
         with pytest.raises(openai.NotFoundError):
-            call(completion_id)
+            call(made)
 
 
 def test_its_messages_are_listed(client: openai.OpenAI) -> None:
@@ -167,8 +152,6 @@ def test_its_messages_are_listed(client: openai.OpenAI) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": parts}]
     made = client.chat.completions.create(model="scripted", messages=messages, store=True)
     found = [message.to_dict() for message in client.chat.completions.messages.list(made.id, limit=1)]
-    assert [(each["role"], each["content"], each["content_parts"]) for each in found] == [
-        ("system", "Be brief.", None),
-        ("user", None, parts),
-    ]
-    assert len({each["id"] for each in found}) == 2
+    contents = [(message["role"], message["content"], message["content_parts"]) for message in found]
+    assert contents == [("system", "Be brief.", None), ("user", None, parts)]
+    assert len({message["id"] for message in found}) == 2

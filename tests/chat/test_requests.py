@@ -127,6 +127,7 @@ REFUSED: list[Refused] = [
     ({"generation_config": {"penalty_alpha": 0.6}}, "generation_config.penalty_alpha"),
     *values("temperature", 3, "hot"),
     *values("top_logprobs", 3),
+    *values("logprobs_include", ["reasoning"]),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     *values("n", 0, True),
     *values("stop", ["a"] * 65, ["a", ""], 3),

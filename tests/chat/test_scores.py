@@ -16,13 +16,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step, TokenLogprob
-from tests.doubles.apis.chat_asking import (
-    check_chunks,
-    chunks_of,
-    completion_of,
-    replaying,
-    service_of,
-)
+from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of, replaying, service_of
 from tests.doubles.serving import scripted
 from tests.doubles.turns import TurnsEngine
 
@@ -150,7 +144,6 @@ async def test_tokens_that_split_a_character_are_spelt_as_bytes(encoding: Encodi
 
 @pytest.mark.parametrize("more", [{}, {"prompt_logprobs": 1}], ids=str)
 async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more: dict[str, Any]) -> None:
-    """An engine without room for all choices runs them one after the other."""
     narrow = Settings(max_concurrent=1, max_waiting=0)
     body = {"n": 2, "temperature": 0, **more}
     sequential = await completion_of(Scoring(encoding), narrow, **body)

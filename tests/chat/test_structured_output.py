@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError, InvalidOutput
 from gpt_oss_server.harmony.encoding import END, Encoding, load_encoding
 from inference.grammar import GrammarState, Notation, SpelledGrammar
@@ -20,7 +19,6 @@ from tests.doubles.apis.chat_asking import (
     completion_of,
     message_of,
     replaying,
-    service_of,
 )
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.harmony.sampling import RandomEngine, allowed
@@ -35,12 +33,6 @@ BAD = '<|channel|>final<|message|>{"name": 5}<|return|>'
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": 5}<|call|>'
 STRICT: dict[str, Any] = {"tools": [{"type": "function", "function": {**TOOL["function"], "strict": True}}]}
 NAMED: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [TOOL]}
-
-
-async def test_the_schema_is_in_the_prompt() -> None:
-    service = service_of(replaying(GOOD))
-    prompt = service.served.model.encoding.decode(await service.prompt(LOCAL, {**HI, **FORMAT}))
-    assert "# Response Formats\n\n## city" in prompt
 
 
 @pytest.mark.parametrize("body", [FORMAT, OBJECT, SHAPED], ids=["schema", "object", "object with a schema"])
@@ -60,14 +52,12 @@ async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
 
 
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
-    """The grammar stops the engine from starting one."""
     engine = replaying(GOOD)
     engine.info = replace(engine.info, enforces_grammar=True)
     for body in (FORMAT, {**FORMAT, "tools": [TOOL]}, {}):
         await completion_of(engine, **body)
     preamble = load_encoding().encode_special("<|channel|>commentary<|message|>")
     for sampling, may in zip(engine.samplings, (False, True, True), strict=True):
-        assert sampling.grammar is not None
         state = sampling.grammar.start()
         state.accept(preamble[0])
         assert allowed(state.mask())[preamble[1]] == may
@@ -116,13 +106,11 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
 
 
 async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -> None:
-    """The text may leave a part of the form free."""
     good, bad = replaying(GOOD), replaying(BAD)
     good.info = bad.info = replace(good.info, notation=Notation.GBNF)
     await completion_of(good, **FORMAT)
     await completion_of(good)
     formed, free = (sampling.grammar for sampling in good.samplings)
-    assert isinstance(formed, SpelledGrammar)
     assert isinstance(free, SpelledGrammar)
     assert '"\\"name\\""' in (formed.spelling().rest(Notation.GBNF) or "")
     with pytest.raises(InvalidOutput):
@@ -189,7 +177,6 @@ async def test_the_grammar_allows_the_rest_of_one_message(body: dict[str, Any], 
     completion = await completion_of(engine, **body)
     assert message_of(completion)["content"] == " a server."
     grammar = engine.samplings[0].grammar
-    assert grammar is not None
     for text in ("", " a server."):
         state = grammar.start()
         for token in encoding.encode(text):
@@ -214,7 +201,6 @@ async def test_reasoning_that_is_continued_is_followed_by_an_answer(encoding: En
     assert END not in engine.samplings[0].stop_token_ids
     assert message_of(completion)["content"] == "Yes."
     grammar = engine.samplings[0].grammar
-    assert grammar is not None
     state = grammar.start()
     for token in encoding.encode_special(rest):
         assert allowed(state.mask())[token]

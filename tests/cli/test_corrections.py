@@ -67,31 +67,27 @@ def test_a_line_that_works_needs_no_correction() -> None:
         assert led_to(line) is None, line
 
 
+CHATS = "chat tiny Hello there | chat tiny --effort low Hello there | chat --effort low -p tiny"
+
+
 @pytest.mark.parametrize(
-    ("line", "name", "value"),
+    ("name", "value", "lines"),
     [
-        ("serve openai/gpt-oss-20b", "model", "openai/gpt-oss-20b"),
-        ("serve -m tiny", "model", "tiny"),
-        ("serve --port 1 tiny", "model", "tiny"),
-        ("chat tiny Hello there", "model", "tiny"),
-        ("chat tiny --effort low Hello there", "model", "tiny"),
-        ("chat --effort low -p tiny", "model", "tiny"),
-        ("serve tiny -m tiny", "model", "tiny"),
-        ("bench random:20b", "model", "random:20b"),
-        ("serve --max-model-len 4096", "context", 4096),
-        ("serve -c 4096", "context", 4096),
-        ("serve --ctx-size 4096", "context", 4096),
-        ("serve --max-num-seqs 3", "max_concurrent", 3),
-        ("serve -np 3", "max_concurrent", 3),
-        ("serve --alias a -a b --served-model-name c", "served_model_name", ("a", "b", "c")),
-        ("serve -n 5", "default_max_output_tokens", 5),
-        ("serve --effort xhigh", "default_reasoning_effort", "xhigh"),
-        ("serve --reasoning-budget 7", "default_reasoning_budget", 7),
-        ("serve -p 1234", "port", 1234),
+        ("model", "openai/gpt-oss-20b", "serve openai/gpt-oss-20b"),
+        ("model", "tiny", f"serve -m tiny | serve --port 1 tiny | serve tiny -m tiny | {CHATS}"),
+        ("model", "random:20b", "bench random:20b"),
+        ("context", 4096, "serve --max-model-len 4096 | serve -c 4096 | serve --ctx-size 4096"),
+        ("max_concurrent", 3, "serve --max-num-seqs 3 | serve -np 3"),
+        ("served_model_name", ("a", "b", "c"), "serve --alias a -a b --served-model-name c"),
+        ("default_max_output_tokens", 5, "serve -n 5"),
+        ("default_reasoning_effort", "xhigh", "serve --effort xhigh"),
+        ("default_reasoning_budget", 7, "serve --reasoning-budget 7"),
+        ("port", 1234, "serve -p 1234"),
     ],
 )
-def test_names_of_other_programs_set_the_same(line: str, name: str, value: object) -> None:
-    assert getattr(settings_of(line), name) == value
+def test_names_of_other_programs_set_the_same(name: str, value: object, lines: str) -> None:
+    for line in lines.split(" | "):
+        assert getattr(settings_of(line), name) == value, line
 
 
 def test_no_name_means_two_things() -> None:

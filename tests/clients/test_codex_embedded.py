@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,6 @@ CONTEXT = 16_384  # Codex sends thousands of tokens of instructions
 SAME_CALLS = 8  # how often a whole session of Codex may make the same call
 
 
-@contextmanager
-def model_of(kind: str, scratch: Path) -> Iterator[str]:
-    if kind == "tiny":
-        yield kind
-        return
-    with live_engine(kind, scratch, context=CONTEXT, slots=2) as model:
-        yield model
-
-
 @pytest.fixture(
     scope="module",
     params=[
@@ -53,7 +43,8 @@ def model_of(kind: str, scratch: Path) -> Iterator[str]:
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Recorder]]:
-    with model_of(request.param, tmp_path_factory.mktemp("model")) as model:
+    scratch = tmp_path_factory.mktemp("model")
+    with live_engine(request.param, scratch, context=CONTEXT, slots=2) as model:
         settings = Settings(model=model, served_model_name=("scripted",), repetition_limit=LIMIT)
         with recorded(inference.load(model), settings) as running:
             yield running

@@ -46,23 +46,13 @@ def test_llm(tmp_path: Path) -> None:
 
 
 def opencode_settings(url: str, package: str) -> dict[str, Any]:
-    model = {"name": "gpt-oss", "reasoning": True, "tool_call": True}
-    return {
-        "autoupdate": False,
-        "share": "disabled",
-        "model": "local/scripted",
-        "small_model": "local/scripted",
-        "enabled_providers": ["local"],
-        "provider": {
-            "local": {
-                "npm": package,
-                "name": "Local",
-                "options": {"baseURL": url, "apiKey": "any"},
-                "models": {"scripted": {**model, "limit": {"context": 131_072, "output": 16_384}}},
-            }
-        },
-        "permission": {"edit": "allow", "bash": "allow"},
-    }
+    limit = {"context": 131_072, "output": 16_384}
+    model = {"name": "gpt-oss", "reasoning": True, "tool_call": True, "limit": limit}
+    options = {"baseURL": url, "apiKey": "any"}
+    provider = {"npm": package, "name": "Local", "options": options, "models": {"scripted": model}}
+    names = dict.fromkeys(("model", "small_model"), "local/scripted")
+    settings = {"autoupdate": False, "share": "disabled", "permission": {"edit": "allow", "bash": "allow"}}
+    return {**names, **settings, "enabled_providers": ["local"], "provider": {"local": provider}}
 
 
 @pytest.mark.parametrize(

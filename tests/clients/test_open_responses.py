@@ -91,7 +91,7 @@ def _last_text(response: Any) -> str | None:
 def _results(suite: Path, url: str) -> dict[str, Any]:
     bun = suite.parent / "node_modules" / ".bin" / "bun"
     arguments = ["--base-url", url, "--api-key", "any", "--model", "obedient", "--json"]
-    command = [bun, "run", "bin/compliance-test.ts", *arguments]
+    command: list[Any] = [bun, "run", "bin/compliance-test.ts", *arguments]
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     done = subprocess.run(command, cwd=suite, timeout=SECONDS, **options)
     assert done.stdout.startswith("{"), f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

@@ -28,14 +28,11 @@ async def run_of(engine: Any, settings: Settings | None = None, **body: Any) -> 
     return await start(LOCAL, {"max_tokens": 4, **body}, Served(engine, settings))
 
 
-async def test_too_many_choices_are_refused() -> None:
+async def test_too_many_choices_are_refused_and_the_bound_is_a_setting() -> None:
     for prompt, n in ((["a"] * 20_000, 128), (["a"] * 17, 128), ([[1]] * 2_049, 1)):
         with pytest.raises(InvalidRequest, match="Send them in several requests") as refused:
             await run_of(scripted(HELLO), prompt=prompt, n=n)
         assert refused.value.param == "prompt"
-
-
-async def test_the_bound_is_a_setting() -> None:
     settings = Settings(max_choices=6)
     run = await run_of(scripted(HELLO, loop=True), settings, prompt=["a", "b", "c"], n=2)
     assert [choice["index"] for choice in (await run.wait())["choices"]] == list(range(6))

@@ -136,10 +136,9 @@ def test_a_text_with_a_pattern_or_a_list_is_bound_and_other_grammars_are_free(en
         tokens = [*encoding.encode_special(f"<|channel|>commentary to=math<|message|>{text}"), CALL]
         return accepted(spelled_turn(shape, encoding), tokens) == len(tokens)
 
-    assert takes("start: /[0-9]{1,3}/\n", "12")
-    assert not takes("start: /[0-9]{1,3}/\n", "1234")
-    assert takes('start: "yes" | "no"\n', "no")
-    assert not takes('start: "yes" | "no"\n', "maybe")
+    number, word = "start: /[0-9]{1,3}/\n", 'start: "yes" | "no"\n'
+    assert [takes(number, "12"), takes(number, "1234")] == [True, False]
+    assert [takes(word, "no"), takes(word, "maybe")] == [True, False]
     assert takes('start: word " " word\nword: /[a-z]+/\n', "anything 7")
     assert takes("start: /a\\/b/\n", "a/b")
 

@@ -49,7 +49,6 @@ OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten
 
 @pytest.mark.parametrize("charset", ["cp1252", "windows-1252", "utf-16-le"])
 def test_text_in_a_declared_charset_is_read(charset: str) -> None:
-    """As spreadsheets export it."""
     text = file_text({"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"})
     assert OLDER in text
 

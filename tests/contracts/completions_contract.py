@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpt_oss_server.stores.completions import Completions, StoredCompletion
@@ -12,7 +14,7 @@ def completion(number: int) -> StoredCompletion:
     return StoredCompletion({"id": f"chatcmpl-{number}", "metadata": {}, "n": number}, (message,))
 
 
-async def ids(store: Completions, after: str | None, most: int, *, newest_first: bool) -> list[str] | None:
+async def ids(store: Completions, after: str | None, most: int, newest_first: bool = False) -> Any:
     found = await store.page(after, most, newest_first=newest_first)
     return None if found is None else [each["id"][9:] for each in found]
 
@@ -36,9 +38,9 @@ class CompletionsContract:
     async def test_pages_follow_each_other_in_both_orders(self, store: Completions) -> None:
         for number in range(5):
             await store.put(completion(number))
-        assert await ids(store, None, 2, newest_first=False) == ["0", "1"]
-        assert await ids(store, "chatcmpl-1", 2, newest_first=False) == ["2", "3"]
-        assert await ids(store, "chatcmpl-3", 9, newest_first=False) == ["4"]
+        assert await ids(store, None, 2) == ["0", "1"]
+        assert await ids(store, "chatcmpl-1", 2) == ["2", "3"]
+        assert await ids(store, "chatcmpl-3", 9) == ["4"]
         assert await ids(store, None, 2, newest_first=True) == ["4", "3"]
         assert await ids(store, "chatcmpl-3", 9, newest_first=True) == ["2", "1", "0"]
         assert await ids(store, "chatcmpl-9", 9, newest_first=True) is None
@@ -54,11 +56,11 @@ class CompletionsContract:
         alice, bob = store.of("alice"), store.of("bob")
         for number in range(4):
             await (alice if number % 2 else bob).put(completion(number))
-        assert await ids(alice, None, 10, newest_first=False) == ["1", "3"]
+        assert await ids(alice, None, 10) == ["1", "3"]
         assert await ids(bob, None, 10, newest_first=True) == ["2", "0"]
         assert await ids(store, None, 10, newest_first=True) == []
-        assert await ids(alice, "chatcmpl-0", 10, newest_first=False) is None
-        assert await ids(alice, "chatcmpl-1", 10, newest_first=False) == ["3"]
+        assert await ids(alice, "chatcmpl-0", 10) is None
+        assert await ids(alice, "chatcmpl-1", 10) == ["3"]
         assert await bob.get("chatcmpl-1") is None
         assert await bob.set_metadata("chatcmpl-1", {"a": "b"}) is None
         assert await bob.delete("chatcmpl-1") is False

@@ -141,7 +141,7 @@ class EmbeddedModelContract:
         with client.responses.stream(input="Who are you?", **OPTIONS) as stream:
             for event in stream:
                 if event.type in texts:
-                    texts[event.type] += event.delta  # type: ignore[union-attr]
+                    texts[event.type] += event.delta
             final: Any = stream.get_final_response()
         assert final.status == "completed"
         answer, reasoning = texts.values()

@@ -25,8 +25,10 @@ TOPICS = (
     "fire", "gold", "honey", "ice", "jazz", "kites", "light", "maps",
     "night", "olives", "paper", "queens", "rivers", "salt",
 )  # fmt: skip
-FORMS = ("Tell me about {}.", "What is {}?", "Explain {} in one sentence.", "Write a question on {}.")
-FORMS += ("{}!", "Translate '{}' into German.", "Why {}?")
+FORMS = [
+    "Tell me about {}.", "What is {}?", "Explain {} in one sentence.", "Write a question on {}.", "{}!",
+    "Translate '{}' into German.", "Why {}?",
+]  # fmt: skip
 QUESTIONS = [form.format(topic) for topic in TOPICS for form in FORMS][:200]
 TOKENS, TOGETHER = 24, 4
 LEAST = 0.95  # of the texts are the same

@@ -8,8 +8,7 @@ import pytest
 
 from gpt_oss_server.stores.base import ConversationPart, Store, StoredResponse
 from gpt_oss_server.stores.pages import UnknownItem, Wanted
-from tests.doubles.stored import append, conversation, item, known, part, turn
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import append, conversation, counted, item, known, part, turn
 
 _PARTS = [["m0", "m1", "m2"], [], ["m3"], ["m4", "m5", "m6", "m7", "m8"], ["m9"]]
 _ALL = [name for names in _PARTS for name in names]

@@ -24,7 +24,7 @@ PROPERTIES = {
     "unit": {"enum": ["celsius", "fahrenheit"]},
     "hours": {"type": "array", "items": {"type": "number"}, "maxItems": 3},
 }
-WEATHER = {"type": "object", "properties": PROPERTIES, "required": ["city", "unit"]}
+WEATHER: dict[str, Any] = {"type": "object", "properties": PROPERTIES, "required": ["city", "unit"]}
 WEATHER["additionalProperties"] = False
 FREE = {"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]}
 CALLEES = (Callee("functions.weather", JsonBody(WEATHER)), Callee("python", None, ("analysis",), ("code",)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from gpt_oss_server.harmony.history import Segment, kept
 from gpt_oss_server.harmony.recipients import Recipients
@@ -14,8 +15,7 @@ from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.records import TraceRecord, Traces
 from gpt_oss_server.turns.transcript import Transcript
-from tests.doubles.stored import known, turn
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import counted, known, turn
 
 _HEAD, _CUE = tuple(range(50)), (200_006, 7)
 
@@ -92,7 +92,7 @@ class TracesContract:
 
 def _segments(number: int) -> list[Segment]:
     draw = random.Random(number)
-    kinds = (("user", None), ("assistant", "analysis"), ("assistant", "final"))
+    kinds: Any = (("user", None), ("assistant", "analysis"), ("assistant", "final"))
     return [
         Segment(role, tuple(draw.randrange(200_000) for _ in range(40)), channel) for role, channel in kinds
     ]

@@ -83,11 +83,3 @@ async def leave_in_the_middle(
         request.cancel()
         await asyncio.wait({request})
     await until_found(active, lambda count: count == 0)
-
-
-async def cancelled_at(base: str) -> int:
-    """The number of answers that the server counts as cancelled."""
-    async with httpx.AsyncClient() as client:
-        health = (await client.get(f"{base.removesuffix('/v1')}/health")).json()
-    count: int = health["counters"]["cancelled"]
-    return count

@@ -24,7 +24,7 @@ LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>'
 CITED = "<|channel|>final<|message|>It is deep【1†L0-L2】.<|return|>"
-CLOSED = {"browser": "off", "python": "off"}
+CLOSED: Any = {"browser": "off", "python": "off"}
 TURNS: list[dict[str, str]] = [
     {"when": r"browser\.search to=" + LAST, "text": OPEN},
     {"when": r"browser\.open to=" + LAST, "text": CITED},

@@ -17,8 +17,16 @@ from inference.local.engine import LocalEngine
 from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions
 from inference.shapes import SHAPES
-from tests.doubles.inference.drafted import EACH, Answer, answers
-from tests.doubles.inference.walking import KnowingHead, Walk, head_shape, random_draft_weights, walking_model
+from tests.doubles.inference.walking import (
+    EACH,
+    Answer,
+    KnowingHead,
+    Walk,
+    answers,
+    head_shape,
+    random_draft_weights,
+    walking_model,
+)
 
 pytestmark = pytest.mark.gpu
 

@@ -17,38 +17,25 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from tests.doubles.harmony.decoding import builtin_namespace, decode, messages_of
+from tests.doubles.harmony.schemas import NULL, NUMBER, array, integer, opened, text
 from tests.doubles.harmony.shapes import DECLARED
 
 ENCODING = load_encoding()
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 Prompt = tuple[list[Segment], list[Segment]]
 
-WEATHER = FunctionTool(
-    "get_weather",
-    "The weather at a place.\nNever guess it.",
-    {
-        "type": "object",
-        "properties": {
-            "city": {"type": "string", "description": "City and country", "examples": ["Oslo, Norway"]},
-            "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
-            "days": {"type": "integer", "minimum": 1, "maximum": 14, "default": 1},
-            "at": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}], "title": "Day"},
-            "where": {"$ref": "#/$defs/place"},
-            "tags": {"type": "array", "items": {"enum": ["rain", "wind", 3]}},
-        },
-        "required": ["city"],
-        "$defs": {
-            "place": {
-                "type": "object",
-                "description": "A place",
-                "properties": {"lat": {"type": "number"}, "near": {"$ref": "#/$defs/place"}},
-                "required": ["lat"],
-            }
-        },
-    },
+HERE = {"$ref": "#/$defs/place"}
+PLACE = {**opened(lat=NUMBER, near=HERE), "description": "A place", "required": ["lat"]}
+WHERE = opened(
+    city=text(description="City and country", examples=["Oslo, Norway"]),
+    unit=text(enum=["celsius", "fahrenheit"], default="celsius"),
+    days=integer(minimum=1, maximum=14, default=1),
+    at={"anyOf": [text(format="date"), NULL], "title": "Day"},
+    where=HERE,
+    tags=array({"enum": ["rain", "wind", 3]}),
 )
-
-
+SCHEMA = {**WHERE, "required": ["city"], "$defs": {"place": PLACE}}
+WEATHER = FunctionTool("get_weather", "The weather at a place.\nNever guess it.", SCHEMA)
 FORMAT = ResponseFormat("answer", {"type": "object", "title": "é"}, "The answer as JSON.")
 
 
@@ -58,11 +45,9 @@ def hello(renderer: Renderer) -> Prompt:
 
 def functions(renderer: Renderer) -> Prompt:
     system = renderer.system(effort="high", date="2025-06-28", function_tools=True)
-    return renderer.opening(
-        system,
-        [renderer.developer_message("Answer in Norwegian."), renderer.user("Weather in Oslo?")],
-        Declared("You are a weather service.", [WEATHER, FunctionTool("now")]),
-    )
+    history = [renderer.developer_message("Answer in Norwegian."), renderer.user("Weather in Oslo?")]
+    declared = Declared("You are a weather service.", [WEATHER, FunctionTool("now")])
+    return renderer.opening(system, history, declared)
 
 
 def tool_loop(renderer: Renderer) -> Prompt:
@@ -85,11 +70,8 @@ def tool_loop(renderer: Renderer) -> Prompt:
 def builtin_tools(renderer: Renderer) -> Prompt:
     tools = [builtin_namespace("browser"), builtin_namespace("python")]
     mcp = ToolNamespace("deepwiki", "Docs of projects.", (FunctionTool("ask", "Asks.", {"type": "object"}),))
-    head, _ = renderer.opening(
-        renderer.system(effort="low", date=None, builtin_tools=tools, identity="You are Bo."),
-        [],
-        Declared(None, [FunctionTool("f")], [mcp], [FORMAT]),
-    )
+    system = renderer.system(effort="low", date=None, builtin_tools=tools, identity="You are Bo.")
+    head, _ = renderer.opening(system, [], Declared(None, [FunctionTool("f")], [mcp], [FORMAT]))
     return head, [
         renderer.user("Plot it.", name="ada"),
         renderer.call("python", "print(1)", channel="analysis", content_type="code"),

@@ -206,20 +206,12 @@ def test_slips_do_not_break_history(completion: str, expected: list[str]) -> Non
 
 
 def test_reasoning_before_an_answer_is_dropped_and_within_a_tool_loop_kept() -> None:
-    old = [
-        RENDERER.user("one"),
-        RENDERER.reasoning("r1"),
-        RENDERER.call("functions.f", "{}"),
-        RENDERER.tool_result("functions.f", "1"),
-        RENDERER.reasoning("r2"),
-        RENDERER.call("python", "1", channel="analysis", content_type="code"),
-        RENDERER.tool_result("python", "1", channel="analysis"),
-        RENDERER.preamble("p"),
-        RENDERER.answer("a"),
-        RENDERER.user("two"),
-    ]
-    call, result = RENDERER.call("functions.f", "{}"), RENDERER.tool_result("functions.f", "2")
-    loop = [RENDERER.reasoning("r3"), call, result]
+    called = [RENDERER.call("functions.f", "{}"), RENDERER.tool_result("functions.f", "1")]
+    code = RENDERER.call("python", "1", channel="analysis", content_type="code")
+    ran = [code, RENDERER.tool_result("python", "1", channel="analysis")]
+    old = [RENDERER.user("one"), RENDERER.reasoning("r1"), *called, RENDERER.reasoning("r2"), *ran]
+    old += [RENDERER.preamble("p"), RENDERER.answer("a"), RENDERER.user("two")]
+    loop = [RENDERER.reasoning("r3"), *called]
     shown = kept(old + loop)
     assert shown == [segment for segment in old if not segment.is_reasoning] + loop
     assert [segment.is_reasoning for segment in shown].count(True) == 1
@@ -243,12 +235,8 @@ def test_sampled_tokens_extend_the_prompt_so_that_its_cache_holds() -> None:
 
 def test_developer_messages_that_open_a_conversation_join_the_instructions() -> None:
     system = RENDERER.system(effort="low", date=None)
-    history = [
-        RENDERER.developer_message("two"),
-        RENDERER.developer_message("three"),
-        RENDERER.user("hi"),
-        RENDERER.developer_message("later"),
-    ]
+    leading = [RENDERER.developer_message(text) for text in ("two", "three")]
+    history = [*leading, RENDERER.user("hi"), RENDERER.developer_message("later")]
     head, rest = RENDERER.opening(system, history, Declared("one", [FunctionTool("f")]))
     assert head[0] is system
     assert rest == history[2:]

@@ -27,7 +27,7 @@ async def response_to(engine: ReplayEngine, encoding: Encoding, limit: int | Non
 
 
 async def completion_to(engine: ReplayEngine, limit: int | None = None) -> dict[str, Any]:
-    options = {"max_completion_tokens": limit, "stream_options": {"include_usage": True}}
+    options: dict[str, Any] = {"max_completion_tokens": limit, "stream_options": {"include_usage": True}}
     return check_chunks(await chunks_of(engine, tools=[TOOL], **options), sdk_types=False)
 
 

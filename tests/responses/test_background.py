@@ -140,17 +140,12 @@ async def test_it_can_be_continued_once_it_has_ended(api: Make) -> None:
     assert (await here.create(**body))["status"] == "completed"
 
 
-async def test_it_must_be_stored(api: Make) -> None:
-    here = api(scripted(HELLO), store_default=False)
+async def test_it_must_be_stored_and_too_many_are_refused_until_one_ends(api: Make) -> None:
+    here = api(scripted(LONG, tokens_per_second=100), background_max_runs=2, store_default=False)
     refused = await here.refused("/responses", input="Hi", background=True, store=False)
     assert (refused["status"], refused["param"]) == (400, "background")
-    response = await here.create(background=True)
-    assert (await here.ended(response["id"]))["store"] is True
-
-
-async def test_too_many_background_responses_are_refused_until_one_ends(api: Make) -> None:
-    here = api(scripted(LONG, tokens_per_second=100), background_max_runs=2)
     running = [await here.create(background=True) for _ in range(2)]
+    assert running[0]["store"] is True
     refused = await here.refused("/responses", input="Hi", background=True)
     assert (refused["status"], refused["code"]) == (503, "server_is_overloaded")
     for response in running:

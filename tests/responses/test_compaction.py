@@ -15,6 +15,7 @@ from openai.types.responses import CompactedResponse
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed, Sampling, Step
+from tests.doubles.apis.api_client import Api
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.harmony.sampling import allowed
 from tests.doubles.lints import check_stream
@@ -50,14 +51,15 @@ def engine(encoding: Encoding) -> Summariser:
     return Summariser(encoding)
 
 
-async def test_a_trigger_only_compacts(api: Make, encoding: Encoding, engine: Summariser) -> None:
-    here = api(engine)
+@pytest.fixture
+def here(api: Make, engine: Summariser) -> Api:
+    return api(engine)
+
+
+async def test_a_trigger_only_compacts(here: Api, encoding: Encoding, engine: Summariser) -> None:
     bias = {"logit_bias": {"5": -100}, "tool_choice": "required", "presence_penalty": 1.0}
     events = await here.streamed(
-        input=[user("I grow roses."), TRIGGER],
-        tools=[TOOL],
-        text={"format": {"type": "json_object"}},
-        **bias,
+        input=[user("I grow roses."), TRIGGER], tools=[TOOL], text={"format": {"type": "json_object"}}, **bias
     )
     response = check_stream(events)
     assert kinds(response) == ["compaction"]
@@ -75,26 +77,22 @@ async def test_a_trigger_only_compacts(api: Make, encoding: Encoding, engine: Su
     assert [item["type"] for item in listed] == ["message"]
 
 
-async def test_a_summary_is_about_as_long_as_what_it_replaces_at_most(api: Make, engine: Summariser) -> None:
-    here = api(engine)
+async def test_a_summary_is_about_as_long_as_what_it_replaces_at_most(here: Api, engine: Summariser) -> None:
     for words in (1, 1_500, 20_000):
         await here.create(input=[assistant("filler " * words), TRIGGER])
     short, middle, long = (sampling.max_tokens for sampling in engine.samplings)
     assert (short, long) == (256, 8_192)
-    assert middle is not None
     assert 1_500 < middle < 1_520
 
 
-async def test_the_output_limit_bounds_a_summary_that_is_all(api: Make, engine: Summariser) -> None:
-    here = api(engine)
+async def test_the_output_limit_bounds_a_summary_that_is_all(here: Api, engine: Summariser) -> None:
     items = [assistant(LONG), user("?")]
     await here.create(input=[*items, TRIGGER], max_output_tokens=50)
     await here.create(input=items, context_management=MANAGED, max_output_tokens=50)
     assert engine.samplings[0].max_tokens == engine.samplings[2].max_tokens == 50
 
 
-async def test_its_item_restores_summary_instructions_and_messages(api: Make, engine: Summariser) -> None:
-    here = api(engine)
+async def test_its_item_restores_summary_instructions_and_messages(here: Api, engine: Summariser) -> None:
     items = [developer("Be kind."), user("I grow roses. Grüße!"), assistant("Lovely, roses it is.")]
     [compaction] = (await here.create(input=[*items, TRIGGER], store=False))["output"]
     for before in ([], items, items[1:2]):  # omitting or resending items makes no difference
@@ -109,8 +107,7 @@ async def test_its_item_restores_summary_instructions_and_messages(api: Make, en
     assert engine.prompts[-1].index("A new rule.") < engine.prompts[-1].index("Be kind.")
 
 
-async def test_over_the_threshold_it_compacts_and_then_answers(api: Make, engine: Summariser) -> None:
-    here = api(engine)
+async def test_over_the_threshold_it_compacts_and_then_answers(here: Api, engine: Summariser) -> None:
     assert kinds(await here.create(context_management=MANAGED)) == ["message"]
     items = [assistant(LONG), user("My question?")]
     response = check_stream(await here.streamed(input=items, context_management=MANAGED))
@@ -168,8 +165,7 @@ async def test_a_message_too_long_is_omitted_and_the_users_is_cut(api: Make, enc
     assert "[…]" in engine.prompts[0]
 
 
-async def test_a_compaction_of_a_compaction_keeps_one_summary(api: Make, engine: Summariser) -> None:
-    here = api(engine)
+async def test_a_compaction_of_a_compaction_keeps_one_summary(here: Api, engine: Summariser) -> None:
     items: list[Any] = [user("The first wish."), TRIGGER]
     for _ in range(3):
         [compaction] = (await here.create(input=items))["output"]
@@ -180,8 +176,7 @@ async def test_a_compaction_of_a_compaction_keeps_one_summary(api: Make, engine:
     assert engine.summary_prompts[-1].count("They grow roses.") == 1
 
 
-async def test_the_endpoint_returns_messages_and_the_compaction(api: Make, engine: Summariser) -> None:
-    here = api(engine)
+async def test_the_endpoint_returns_messages_and_the_compaction(here: Api, engine: Summariser) -> None:
     first = await here.create(input="The first wish.")
     body = {"input": "The second wish.", "previous_response_id": first["id"]}
     error = await here.refused("/responses/compact", **body)
@@ -199,8 +194,7 @@ async def test_the_endpoint_returns_messages_and_the_compaction(api: Make, engin
     assert "They grow roses." in engine.prompts[-1]
 
 
-async def test_a_conversation_is_compacted_and_continues(api: Make, engine: Summariser) -> None:
-    here = api(engine)
+async def test_a_conversation_is_compacted_and_continues(here: Api, engine: Summariser) -> None:
     made = await here.post("/conversations", items=[assistant(LONG)])
     for _ in range(2):
         await here.create(conversation=made["id"], context_management=MANAGED)
@@ -217,7 +211,6 @@ async def test_a_grammar_binds_a_summary(api: Make, encoding: Encoding, engine: 
     engine.info = replace(engine.info, enforces_grammar=True)
     await api(engine).create(input=[user("Hi"), TRIGGER], tools=[TOOL])
     grammar = engine.samplings[0].grammar
-    assert grammar is not None
     state = grammar.start()
     channel, *final = encoding.encode_special("<|channel|>final<|message|>")
     assert [token for token, may in enumerate(allowed(state.mask())) if may] == [channel]

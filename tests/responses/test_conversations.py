@@ -33,6 +33,11 @@ ORPHAN = {"type": "function_call_output", "call_id": "x", "output": ""}
 _item: TypeAdapter[Any] = TypeAdapter(ConversationItem)
 
 
+@pytest.fixture
+def here(api: Make) -> Api:
+    return api(scripted(HELLO))
+
+
 def texts(items: list[dict[str, Any]]) -> list[str]:
     return [item["content"][0]["text"] if "content" in item else item["type"] for item in items]
 
@@ -46,8 +51,7 @@ async def items_of(here: Api, conversation: dict[str, Any]) -> list[dict[str, An
     return list(listed["data"])
 
 
-async def test_it_is_created_read_updated_and_deleted(api: Make) -> None:
-    here = api(scripted(HELLO))
+async def test_it_is_created_read_updated_and_deleted(here: Api) -> None:
     made = await here.post("/conversations", metadata={"topic": "demo"})
     Conversation.model_validate(made)
     assert made["metadata"] == {"topic": "demo"}
@@ -118,8 +122,7 @@ async def test_a_call_and_its_result_may_be_in_two_responses(api: Make) -> None:
     assert kinds == ["message", "reasoning", "function_call", "function_call_output", "message"]
 
 
-async def test_a_call_that_has_its_result_is_not_deleted_alone(api: Make) -> None:
-    here = api(scripted(HELLO))
+async def test_a_call_that_has_its_result_is_not_deleted_alone(here: Api) -> None:
     call = {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"}
     made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, call, ORPHAN])
     _, call_id, result_id = [item["id"] for item in await items_of(here, made)]
@@ -131,8 +134,7 @@ async def test_a_call_that_has_its_result_is_not_deleted_alone(api: Make) -> Non
     await here.delete(f"{path}/{call_id}")
 
 
-async def test_resent_items_get_unique_ids(api: Make) -> None:
-    here = api(scripted(HELLO))
+async def test_resent_items_get_unique_ids(here: Api) -> None:
     made = await here.post("/conversations")
     item = {"type": "message", "id": "msg_mine", "role": "user", "content": "Hi"}
     for _ in range(2):
@@ -142,8 +144,7 @@ async def test_resent_items_get_unique_ids(api: Make) -> None:
     assert ids[0] == "msg_mine"
 
 
-async def test_concurrent_responses_all_add_their_items(api: Make) -> None:
-    here = api(scripted(HELLO))
+async def test_concurrent_responses_all_add_their_items(here: Api) -> None:
     made = await here.post("/conversations")
     await asyncio.gather(*(here.create(conversation=made["id"], input=f"q{n}") for n in range(8)))
     listed = texts(await items_of(here, made))
@@ -252,13 +253,11 @@ async def test_an_approval_is_used_once() -> None:
     for _ in range(2):
         await append((response,), Addition(answered=("mcpr_1",)))
     history = await store.conversation_history(made["id"])
-    assert history is not None
     assert history.approvals == {"mcpr_2": call}
 
 
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_call_that_added_items_answer_no_longer_waits(api: Make, approve: bool) -> None:
-    here = api(scripted(HELLO))
+async def test_a_call_that_added_items_answer_no_longer_waits(here: Api, approve: bool) -> None:
     call = {"server_label": "s", "name": "f", "arguments": "{}"}
     request = {"type": "mcp_approval_request", "id": "mcpr_1", **call}
     made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, request])

@@ -13,17 +13,7 @@ from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.errors import ToolNotAvailable
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
-from tests.doubles.apis.client_tools import (
-    CRM,
-    CUSTOM,
-    DIGITS,
-    LARK,
-    OSLO,
-    PARIS,
-    SHELL,
-    TOOL,
-    arguments,
-)
+from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, LARK, OSLO, PARIS, SHELL, TOOL, arguments
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.random_tests.seeds import seeds
@@ -120,12 +110,6 @@ async def test_with_a_client_call_the_hosted_call_runs_and_the_turn_ends(turn: s
     assert prompt.endswith(NEXT + turn + RAN.format("2 (call 1)") + ANSWERED.format("rain") + NEXT)
 
 
-async def test_a_limit_on_calls_applies_to_parallel_ones() -> None:
-    ask = with_tool(scripted(TWO + NEXT + THREE, ANSWER))
-    response = await ask(tools=[PYTHON], parallel_tool_calls=True, max_tool_calls=1)
-    assert [item["status"] for item in response["output"]] == ["completed", "failed", "completed"]
-
-
 async def test_a_cut_at_any_token_keeps_the_complete_calls() -> None:
     tokens = load_encoding().encode_special(THINKS + OSLO + NEXT + PARIS)
     whole = len(load_encoding().encode_special(THINKS + OSLO))
@@ -199,8 +183,9 @@ async def test_a_tools_state_lives_as_long_as_the_conversation() -> None:
     assert "4 (call 1)" in (await ask(**BODY, store=False))["metadata"]["__debug_output"]
 
 
-async def test_a_call_over_the_limit_fails_and_the_turn_continues() -> None:
-    response = await asking(FOUR, SUM.format("1+1"), ANSWER)(**BODY, max_tool_calls=1)
+@pytest.mark.parametrize("turns", [(FOUR, TWO), (TWO + NEXT + THREE,)], ids=["in turn", "parallel"])
+async def test_a_call_over_the_limit_fails_and_the_turn_continues(turns: tuple[str, ...]) -> None:
+    response = await asking(*turns, ANSWER)(**BODY, max_tool_calls=1, parallel_tool_calls=True)
     assert [item.get("status") for item in response["output"]] == ["completed", "failed", "completed"]
 
 

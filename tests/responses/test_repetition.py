@@ -107,13 +107,15 @@ async def test_rounds_of_a_tool_that_change_nothing_end_the_turn(encoding: Encod
     assert len(engine.prompts) == len(response["output"]) == 8
 
 
-async def test_a_message_that_is_repeated_ends_the_turn() -> None:
+async def test_a_message_that_is_repeated_ends_the_turn_unless_it_ends_by_itself() -> None:
     preamble = "<|channel|>commentary<|message|>I will look.<|end|>" + NEXT
     response = await Asking(preamble * 50 + FINAL.format("x"))(metadata=DEBUG)
     assert response["status"] == "incomplete"
     assert [item["phase"] for item in response["output"]] == ["commentary"] * 3
     assert warnings_of(response) == ["repetition"]
     assert (await Asking(preamble * 3 + FINAL.format("x"))())["status"] == "completed"
+    ends = TurnsEngine(load_encoding(), FINAL.format(" and so on" * 90), per_step=1000)
+    assert (await Asking(engine=ends)())["status"] == "completed"
 
 
 async def test_a_cycle_of_tokens_ends_a_generation_as_incomplete(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,12 +153,6 @@ async def test_a_model_that_loops_has_an_output_limit(loops: bool, setting: Any,
     await Asking(engine=engine, settings=Settings(default_max_output_tokens=setting))()
     rest = engine.info.context_length - len(engine.prompts[0])
     assert engine.samplings[0].max_tokens == (expected or rest)
-
-
-async def test_a_generation_that_ends_by_itself_is_not_incomplete() -> None:
-    text = "<|channel|>final<|message|>" + " and so on" * 90 + "<|return|>"
-    response = await Asking(engine=TurnsEngine(load_encoding(), text, per_step=1000))()
-    assert response["status"] == "completed"
 
 
 @pytest.mark.parametrize(

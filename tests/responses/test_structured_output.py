@@ -207,7 +207,6 @@ def test_after_a_hosted_call_the_model_may_answer(encoding: Encoding) -> None:
     bound = bind(wanted, encoding, enforces=True)
     channel, final = encoding.encode_special("<|channel|>final")
     for grammar, may_answer in ((bound.grammar, False), (bound.later, True)):
-        assert grammar is not None
         state = grammar.start()
         state.accept(channel)
         assert allowed(state.mask())[final] == may_answer

@@ -74,12 +74,7 @@ class Process:
         )
         given = Settings(python="off", **settings)
         self.service: ResponsesService = responses_service(
-            engine,
-            given,
-            encoding=encoding,
-            stores=self.stores,
-            clock=lambda: NOW,
-            tools=ToolsetMaker(given),
+            engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)
         )
 
     async def run_to_its_end(self, **body: Any) -> tuple[Appended, list[dict[str, Any]]]:
@@ -97,7 +92,6 @@ class Process:
 
     async def events(self, run_id: str) -> list[dict[str, Any]]:
         log = await self.logs.open(run_id)
-        assert log is not None
         return parsed([event async for batch in log.read() for event in batch])
 
     async def takes_over(self) -> None:
@@ -206,8 +200,6 @@ async def test_it_is_continued_from_every_point(making: Making, kind: str) -> No
         assert (await second.service.stored(LOCAL).retrieve(appended.run_id)).response == response
         if not at % 5:
             history = await second.stores.responses.history(appended.run_id)
-            assert history is not None
-            assert undisturbed is not None
             assert history.segments == undisturbed.segments
 
 
@@ -217,7 +209,6 @@ async def test_it_is_continued_again_and_again(making: Making) -> None:
     for attempt in range(2):
         process = making("again", f"attempt-{attempt}")
         claimed = await process.logs.claim()
-        assert claimed is not None
         run = await process.service.continuing.build(claimed)
         process.service.background.go_on(run, claimed)
         await asyncio.sleep(0)
@@ -323,13 +314,11 @@ async def test_one_that_cannot_be_built_fails_with_a_code(making: Making) -> Non
 
 
 async def test_a_look_at_a_run_elsewhere_that_ends_meanwhile_has_the_whole_response(making: Making) -> None:
-    """A status that says it has ended, beside a response without its usage, would be half a truth."""
+    """An ended status, with a response that lacks its usage, would be half a truth."""
     process = making("a.sqlite", "a")
     appended, events = await process.run_to_its_end()
-    assert appended.continuation is not None
     blueprint = Blueprint.read(appended.continuation.request)
     stored = await process.stores.responses.get(appended.run_id)
-    assert stored is not None
     assert blueprint.snapshot(events).response == stored.response
     for count in range(len(events)):
         assert blueprint.snapshot(events[:count]).response["status"] in ("queued", "in_progress")

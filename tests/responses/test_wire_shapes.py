@@ -63,11 +63,6 @@ async def test_salt_and_priority_reach_the_engine(api: Make, path: str, body: An
     assert sampling.priority == fields.get("priority", 0)
 
 
-async def test_the_requests_of_smg_are_served(api: Make) -> None:
-    body = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "priority": 0, "top_p": 1.0}
-    assert (await api(scripted(ANSWER)).create(**body))["status"] == "completed"
-
-
 @pytest.mark.parametrize(
     ("path", "body", "options"),
     [
@@ -117,9 +112,10 @@ async def test_metadata_has_bounds(api: Make, path: str, body: Any, metadata: An
     assert (error["status"], error["param"]) == (400, param)
 
 
-async def test_metadata_within_the_bounds_is_kept(api: Make) -> None:
+async def test_metadata_within_the_bounds_is_kept_and_smg_is_served(api: Make) -> None:
     largest = {f"{number:064}": "x" * 512 for number in range(16)}
-    response = await api(scripted(ANSWER)).create(metadata={**largest, "__debug": True})
+    smg = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "priority": 0, "top_p": 1.0}
+    response = await api(scripted(ANSWER)).create(metadata={**largest, "__debug": True}, **smg)
     assert {key: response["metadata"][key] for key in largest} == largest
 
 

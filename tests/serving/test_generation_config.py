@@ -36,12 +36,9 @@ def test_every_api_takes_its_values(config: Any) -> None:
         assert (request.min_tokens, request.stop_token_ids) == (3, [200002, 199999])
 
 
-def test_a_field_of_the_request_wins() -> None:
+def test_a_field_of_the_request_wins_and_no_sampling_is_a_temperature_of_zero() -> None:
     chat = parse_chat({**HI, "max_tokens": 5, "temperature": 1, "generation_config": CONFIG})
     assert (chat.limit, chat.temperature, chat.top_p) == (5, 1.0, 0.9)
-
-
-def test_no_sampling_is_a_temperature_of_zero() -> None:
     config = {"do_sample": False, "temperature": 0.7, "stop_strings": ["\n"], "num_return_sequences": 2}
     chat = parse_chat({**HI, "generation_config": config})
     assert (chat.temperature, chat.stops, chat.n) == (0.0, ("\n",), 2)

@@ -17,8 +17,7 @@ from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from tests.doubles.postgres import Postgres
-from tests.doubles.stored import known
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import counted, known
 from tests.doubles.waiting import until_found
 
 

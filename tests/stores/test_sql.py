@@ -22,8 +22,7 @@ from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.doubles.stored import append, conversation, item, known, part, position, put_turns, texts
-from tests.doubles.stores.counted import counted
+from tests.doubles.stored import append, conversation, counted, item, known, part, position, put_turns, texts
 
 # --- items -------------------------------------------------------------------------------------------
 

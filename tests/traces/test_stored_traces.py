@@ -83,7 +83,6 @@ def test_a_packed_record_loses_nothing() -> None:
 
 
 def test_a_trace_of_the_first_form_is_read() -> None:
-    """It has the whole prompt."""
     transcript = Transcript(range(100), tokens=[7, 8])
     record = TraceRecord({"input": "Hi"}, {"id": "resp_1"}, Recipients(), transcript)
     record.end()
@@ -137,7 +136,6 @@ def test_any_prompt_is_rebuilt(
 @settings(max_examples=100, deadline=None)
 @given(strategies.lists(_SEGMENTS, max_size=8), strategies.lists(strategies.integers(0, 9), max_size=30))
 def test_a_prompt_of_another_kind_is_kept(history: list[Segment], prompt: list[int]) -> None:
-    """As that of a compaction."""
     assert traced(prompt, history, len(_CUE)).tokens(history) == prompt
 
 

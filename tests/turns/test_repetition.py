@@ -33,7 +33,6 @@ def tokens_until_found(cycle: list[int], *, per_step: int, before: int = 100) ->
 def test_a_cycle_is_found_within_twice_the_limit(length: int, per_step: int) -> None:
     rng = random.Random(length)
     found = tokens_until_found([rng.randrange(200_000) for _ in range(length)], per_step=per_step)
-    assert found is not None
     assert max(LIMIT, 3 * length) <= found < 2 * LIMIT
 
 
@@ -86,7 +85,6 @@ def test_a_third_copy_of_a_message_ends_the_generation_unless_an_answer_or_a_cal
     asides = Asides()
     assert not repeated(asides, "analysis", *["Hm."] * 3)
     warning = asides.repeats(MessageStarted(Header("commentary")))
-    assert warning is not None
     assert "3 times in a row" in warning.detail
 
 
@@ -103,5 +101,4 @@ def test_rounds_that_change_nothing_are_found() -> None:
     for _ in range(7):
         assert rounds.add(poll) is None
     warning = rounds.add(poll)
-    assert warning is not None
     assert "the same call of python 8 times" in warning.detail

@@ -1,8 +1,4 @@
-"""The chat's side of `apply_patch`: shows what a patch would change, asks the user, and applies it.
-
-Takes the arguments of the model's call. Returns the result for the model. Files change only under `root`, and
-only after a yes.
-"""
+"""The chat's side of `apply_patch`: files change only under `root`, after the user saw how and wrote yes."""
 
 from __future__ import annotations
 

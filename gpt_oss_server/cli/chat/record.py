@@ -89,9 +89,7 @@ class Record:
 
     def save(self, path: Path) -> None:
         """As JSON if the name ends so, else as Markdown. Raises OSError."""
-        turns = [
-            {"input": list(turn.items), "response": _without_debug(turn.response)} for turn in self._turns
-        ]
+        turns = [{"input": list(turn.items), "response": _shown(turn.response)} for turn in self._turns]
         text = json.dumps(turns, ensure_ascii=False, indent=2) if path.suffix == ".json" else self._markdown()
         path.write_text(text + "\n", encoding="utf-8")
 
@@ -115,7 +113,7 @@ class Record:
         return text
 
 
-def _without_debug(response: Item) -> Item:
+def _shown(response: Item) -> Item:
     metadata = {k: v for k, v in (response.get("metadata") or {}).items() if not k.startswith("__debug")}
     return {**response, "metadata": metadata}
 

@@ -124,23 +124,20 @@ async def model(settings: Settings) -> Finding:
 
 
 async def _generated(settings: Settings) -> str:
+    from gpt_oss_server.harmony.encoding import load_encoding
+
     small = replace(settings, context=None, max_concurrent=1, kv_memory=64 << 20)
     engine = await asyncio.to_thread(load_engine, small, progress=False)
     try:
+        prompt = load_encoding().encode_special("<|start|>user<|message|>Hello<|end|><|start|>assistant")
         began, count = time.monotonic(), 0
-        async for step in engine.generate(_prompt(), Sampling(max_tokens=_TOKENS)):
+        async for step in engine.generate(prompt, Sampling(max_tokens=_TOKENS)):
             count += len(step.tokens)
         seconds = time.monotonic() - began
         where = engine.info.description.rstrip(".")
         return f"{engine.info.name} generated {count} tokens in {seconds:.1f} s ({where})."
     finally:
         await engine.close()
-
-
-def _prompt() -> list[int]:
-    from gpt_oss_server.harmony.encoding import load_encoding
-
-    return load_encoding().encode_special("<|start|>user<|message|>Hello<|end|><|start|>assistant")
 
 
 def _is_folder(name: str) -> bool:

@@ -103,11 +103,9 @@ class _View:
         yield visible(self._join(tokens))
 
     def _join(self, tokens: list[int]) -> str:
-        return b"".join(self._bytes(token) for token in tokens).decode("utf-8", errors="replace")
-
-    def _bytes(self, token: int) -> bytes:
-        text = self._vocabulary.get(str(token), "\N{REPLACEMENT CHARACTER}")
-        return bytes(text) if isinstance(text, list) else str(text).encode()
+        texts = (self._vocabulary.get(str(token), "\N{REPLACEMENT CHARACTER}") for token in tokens)
+        pieces = (bytes(text) if isinstance(text, list) else str(text).encode() for text in texts)
+        return b"".join(pieces).decode("utf-8", errors="replace")
 
     def _shown(self, token: int) -> str:
         text = self._vocabulary.get(str(token))

@@ -1,8 +1,8 @@
 """A regular expression as a tree of nodes, as far as it can be one.
 
-Takes a pattern of which a text must be a whole match. Returns a node, or None for what a tree cannot express:
-a look at what surrounds the match, a reference to an earlier group, classes by name. Classes that have both
-signs with which the names of special tokens begin lose the first: engines would read such a name as text.
+None is for what a tree cannot express: a look at what surrounds the match, a reference to an earlier group,
+classes by name. Classes that have both signs with which the names of special tokens begin lose the first:
+engines would read such a name as text.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from gpt_oss_server.settings import Settings, SettingsError
@@ -13,45 +12,32 @@ _HTTP = "http/protobuf"
 _BASE = "OTEL_EXPORTER_OTLP"
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """One kind of telemetry, by the name that URLs and variables have for it."""
-
-    name: str
-
-    @property
-    def path(self) -> str:
-        return f"/v1/{self.name}"
-
-    def variables(self, what: str) -> tuple[str, str]:
-        """The signal's own variable, and the one of all signals."""
-        return f"{_BASE}_{self.name.upper()}_{what}", f"{_BASE}_{what}"
-
-    def is_switched_off(self, environment: Mapping[str, str]) -> bool:
-        disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
-        return disabled or environment.get(f"OTEL_{self.name.upper()}_EXPORTER") == "none"
+TRACES, METRICS = SIGNALS = ("traces", "metrics")  # by the names that URLs and variables have for them
 
 
-TRACES, METRICS = SIGNALS = (Signal("traces"), Signal("metrics"))
-
-
-def is_sent(signal: Signal, settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
+def is_sent(signal: str, settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the signal has a destination. Raises `SettingsError` if that cannot be one."""
-    url = settings.otel_endpoint
+    url, exporter = settings.otel_endpoint, environment.get(f"OTEL_{signal.upper()}_EXPORTER")
+    is_off = exporter == "none" or environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if url is not None:
         _check(url)
-        is_of_another = any(url.endswith(other.path) for other in SIGNALS if other is not signal)
-        return not signal.is_switched_off(environment) and not is_of_another
-    if signal.is_switched_off(environment) or not any(map(environment.get, signal.variables("ENDPOINT"))):
+        is_of_another = any(url.endswith(f"/v1/{other}") for other in SIGNALS if other != signal)
+        return not is_off and not is_of_another
+    if is_off or not any(map(environment.get, _variables(signal, "ENDPOINT"))):
         return False
     _check_protocol(signal, environment)
     return True
 
 
-def url_of(signal: Signal, settings: Settings) -> str | None:
+def url_of(signal: str, settings: Settings) -> str | None:
     """None: the SDK reads it from the variables."""
-    url = settings.otel_endpoint
-    return url if url is None or url.endswith(signal.path) else url.rstrip("/") + signal.path
+    url, path = settings.otel_endpoint, f"/v1/{signal}"
+    return url if url is None or url.endswith(path) else url.rstrip("/") + path
+
+
+def _variables(signal: str, what: str) -> tuple[str, str]:
+    """The signal's own variable, and the one of all signals."""
+    return f"{_BASE}_{signal.upper()}_{what}", f"{_BASE}_{what}"
 
 
 def _check(endpoint: str) -> None:
@@ -63,10 +49,10 @@ def _check(endpoint: str) -> None:
         )
 
 
-def _check_protocol(signal: Signal, environment: Mapping[str, str]) -> None:
-    for name in signal.variables("PROTOCOL"):
+def _check_protocol(signal: str, environment: Mapping[str, str]) -> None:
+    for name in _variables(signal, "PROTOCOL"):
         if environment.get(name, _HTTP) != _HTTP:
             raise SettingsError(
-                f"{name} is {environment[name]!r}, but this server sends {signal.name} by {_HTTP} alone. "
+                f"{name} is {environment[name]!r}, but this server sends {signal} by {_HTTP} alone. "
                 "Unset it, and name the collector's port for HTTP, usually 4318."
             )

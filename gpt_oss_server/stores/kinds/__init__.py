@@ -1,5 +1,1 @@
-"""The kinds of stores, one row each; opens the store that the `--store` setting names.
-
-Takes the settings. Returns the stores of responses, conversations and the events of background runs. It must
-not know how a store works.
-"""
+"""The kinds of stores, one row each; opens the store that `--store` names. It must not know how one works."""

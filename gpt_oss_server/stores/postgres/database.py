@@ -64,21 +64,17 @@ class PostgresDatabase:
         self._conninfo = read_url(url)  # first: it states that the package is missing
         import psycopg
 
-        self._place = shown_place(self._conninfo)
+        self.place = shown_place(self._conninfo)
         self._patience = patience
         self._closing = threading.Event()
         self._local = _Thread()
         self._connections: set[psycopg.Connection[Any]] = set()
         self._listener: Listener | None = None
         try:
-            prepare(self._conninfo, self._place)
+            prepare(self._conninfo, self.place)
         except psycopg.Error as error:
-            raise SettingsError(f"The store {self._place} cannot be used: {_first_line(error)}.") from error
+            raise SettingsError(f"The store {self.place} cannot be used: {_first_line(error)}.") from error
         self._threads = ThreadPoolExecutor(_CONNECTIONS, "postgres")
-
-    @property
-    def place(self) -> str:
-        return self._place
 
     async def write(self, work: Work[T], *, durable: bool = False) -> T:
         return await self._submit(_WRITE, work)
@@ -118,7 +114,7 @@ class PostgresDatabase:
 
     async def _submit(self, begin: str, work: Work[T]) -> T:
         if self._closing.is_set():
-            raise StoreUnavailable(f"The store {self._place} is closed.")
+            raise StoreUnavailable(f"The store {self.place} is closed.")
         until = time.monotonic() + self._patience
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, begin, work, until)
 
@@ -131,7 +127,7 @@ class PostgresDatabase:
             with connect(self._conninfo) as connection:
                 yield connection
         except psycopg.Error as error:
-            raise StoreUnavailable(f"The store {self._place} failed: {_first_line(error)}.") from error
+            raise StoreUnavailable(f"The store {self.place} failed: {_first_line(error)}.") from error
 
     # --- in the threads ----------------------------------------------------------------------------
 
@@ -153,7 +149,7 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 self._discard_unusable()
                 if not _passes(error) or time.monotonic() + pause > until:
-                    problem = f"The store {self._place} failed: {_first_line(error)}."
+                    problem = f"The store {self.place} failed: {_first_line(error)}."
                     raise StoreUnavailable(f"{problem} Try again in a moment.") from error
             self._closing.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

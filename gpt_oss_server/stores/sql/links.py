@@ -116,23 +116,17 @@ def link_number(position: Position | None) -> int | None:
     return int(position)
 
 
-def add_link(tx: Transaction, parent: int | None, body: bytes) -> int:
-    """Adds a link with one holder, its owner."""
-    if parent is not None:
-        hold(tx, parent)
-    return insert_link(tx, parent, body)
-
-
 def insert_link(tx: Transaction, parent: int | None, body: bytes) -> int:
-    """Like `add_link`, for a parent that is held already."""
+    """Adds a link with one holder, its owner. The parent is held already."""
     sql = "INSERT INTO links (parent, holders, size, body) VALUES (?, 1, ?, ?) RETURNING position"
     [[position]] = tx.rows(sql, parent, len(body), body)
     return int(position)
 
 
-def hold(tx: Transaction, position: int) -> None:
+def hold(tx: Transaction, position: int | None) -> None:
     """Raises `UnknownParent` where the link is deleted."""
-    if not tx.run("UPDATE links SET holders = holders + 1 WHERE position = ? AND holders > 0", position):
+    sql = "UPDATE links SET holders = holders + 1 WHERE position = ? AND holders > 0"
+    if position is not None and not tx.run(sql, position):
         raise UnknownParent(str(position))
 
 

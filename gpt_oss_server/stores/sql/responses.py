@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gpt_oss_server.stores.base import Item, StoredResponse
 from gpt_oss_server.stores.sql.codec import (
@@ -16,7 +15,7 @@ from gpt_oss_server.stores.sql.codec import (
     to_bytes,
 )
 from gpt_oss_server.stores.sql.database import Database, Transaction
-from gpt_oss_server.stores.sql.links import add_link, link_number, release
+from gpt_oss_server.stores.sql.links import hold, insert_link, link_number, release
 
 ItemPlaces = Mapping[str, int | None]
 """Places in the input or the part, by the keys of items."""
@@ -55,7 +54,8 @@ class EncodedResponse:
 
 def put_response(tx: Transaction, encoded: EncodedResponse) -> int:
     """Stores or replaces a response and returns its position."""
-    position = add_link(tx, encoded.parent, encoded.added)
+    hold(tx, encoded.parent)
+    position = insert_link(tx, encoded.parent, encoded.added)
     if not insert_response(tx, encoded, position):
         delete_response(tx, encoded.id)
         insert_response(tx, encoded, position)
@@ -143,7 +143,11 @@ def find_item(tx: Transaction, owner: str, item_id: str) -> Item | None:
         " WHERE items.id = ? AND items.owner = ? ORDER BY items.position DESC LIMIT 1"
     )
     for body, of_part in tx.rows(sql, key_of(item_id), owner):
-        items = from_bytes(of_part) if body is None else _items_in(body)
+        if body is None:
+            items = from_bytes(of_part)
+        else:
+            response, input_items, _ = from_bytes(body)
+            items = [*input_items, *response["output"]]
         newest: Item = next(item for item in reversed(items) if item.get("id") == item_id)
         return newest
     return None
@@ -157,11 +161,6 @@ def find_result(tx: Transaction, owner: str, item_id: str) -> str | None:
     )
     results = (from_bytes(body)[2].get(item_id) for [body] in tx.rows(sql, key_of(item_id), owner))
     return next((result for result in results if result is not None), None)
-
-
-def _items_in(body: bytes) -> list[dict[str, Any]]:
-    response, input_items, _ = from_bytes(body)
-    return [*input_items, *response["output"]]
 
 
 # --- traces, which end with their responses --------------------------------------------------------

@@ -49,15 +49,13 @@ def begin_run(tx: Transaction, run: NewRun, replica: str, lease: float) -> int:
         sql = "SELECT COUNT(*) FROM runs WHERE owner = ? AND ended_at IS NULL"
         if tx.rows(sql, run.owner)[0][0] >= run.most:
             raise TooManyRuns(run.most)
-    parent = run.parent
-    if parent is not None:
-        hold(tx, parent)
+    hold(tx, run.parent)
     sql = (
         "INSERT INTO runs (id, begun_at, ended_at, replica, lease_until, fence, attempts, cancel, next_event,"
         " next_record, bytes, parent, request, owner)"
         " VALUES (?, {now}, NULL, ?, {now} + ?, 1, 1, 0, 0, 0, 0, ?, ?, ?)"
     )
-    tx.run(sql, key_of(run.id), replica, lease, parent, run.request, run.owner)
+    tx.run(sql, key_of(run.id), replica, lease, run.parent, run.request, run.owner)
     return 1
 
 

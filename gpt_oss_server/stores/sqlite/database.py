@@ -43,8 +43,10 @@ class _Write:
 
 
 class SqliteDatabase:
+    hears = False
+
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self.place = path, str(path)
         self._writer = create(path)
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._closed = False
@@ -53,10 +55,6 @@ class SqliteDatabase:
         self._readers = ThreadPoolExecutor(READERS, "sqlite-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
-
-    @property
-    def place(self) -> str:
-        return str(self._path)
 
     async def write(self, work: Work[T], *, durable: bool = False) -> T:
         if self._closed:
@@ -80,10 +78,6 @@ class SqliteDatabase:
 
     def listen(self, hear: Callable[[str], None]) -> None:
         """No other server uses the file."""
-
-    @property
-    def hears(self) -> bool:
-        return False
 
     def compact(self) -> None:
         with self._apart() as connection:

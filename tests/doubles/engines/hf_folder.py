@@ -53,7 +53,7 @@ def write_folder(checkpoint: Path, folder: Path) -> Path:
     vocabulary = harmony_vocabulary()
     (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(vocabulary)))
     ends = {"bos_token": 199_998, "eos_token": 200_002, "pad_token": 199_999}
-    names = {name: vocabulary.special[token] for name, token in ends.items()}
+    names: dict[str, Any] = {name: vocabulary.special[token] for name, token in ends.items()}
     names |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     names["model_max_length"] = config["max_position_embeddings"]
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
@@ -73,7 +73,6 @@ def _unpacked(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _spread(tensors: dict[str, torch.Tensor], places: list[int | None]) -> dict[str, torch.Tensor]:
-    """The layers in their places, and zeros between them."""
     found = {name: tensor for name, tensor in tensors.items() if not _LAYER.match(name)}
     for place, layer in enumerate(places):
         for name, tensor in tensors.items():

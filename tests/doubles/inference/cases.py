@@ -1,24 +1,38 @@
-"""Calls the ops at the sizes of the 20b and the 120b model, on tensors without memory."""
+"""Calls the ops at the sizes of the 20b and the 120b model, on tensors without memory.
+
+A GPU records a draft head's work. No recording can contain an op that reads a number from the device or takes
+a tensor of the host: the first fails without memory, the second is refused here.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from inference.drafting.head import DraftHead
+from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser, DraftShape
+from inference.local.cuda.inputs import Tables
+from inference.models.gpt_oss import GptOss
+from inference.models.weights import Weights
 from inference.ops import expert_kernels, fused, fused_sampling
 from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
 from inference.ops.scaled import FP8, Rows, ScaledRows
-from tests.doubles.inference.draft_cases import run_guesses
+from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, SIZE, VOCABULARY
+from tests.doubles.inference.walking import head_shape, random_draft_weights
 
-META = torch.device("meta")
+META, MOST, BLOCKS = torch.device("meta"), 4, 100
 
 
 @dataclass(frozen=True)
@@ -127,3 +141,47 @@ def run_sample(rows: int, extras: bool) -> None:
     more = (floats(VOCABULARY), seen, masks, seen) if extras else (None,) * 4
     picking = Picking(floats(), seen, floats(), floats(), of(rows, dtype=torch.float64), *more)
     fused_sampling.sample(floats(VOCABULARY), picking)
+
+
+class OnTheDevice(TorchDispatchMode):
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
+    ) -> object:
+        for each in tree_leaves((args, kwargs or {})):
+            assert not isinstance(each, Tensor) or each.device == META, f"{func} takes {each} from the host"
+        return func(*args, **(kwargs or {}))
+
+
+def model_without_layers() -> GptOss:
+    config = SHAPES["20b"]
+    rows = torch.empty(config.vocab_size, config.hidden, dtype=torch.bfloat16, device=META)
+    layer: Any = SimpleNamespace(router=rows)
+    weights = Weights(embedding=rows, layers=(layer,), norm=rows[0].float(), head=rows.t(), rounding=None)
+    return GptOss(config, weights)
+
+
+def run_guesses(sequences: int) -> None:
+    model = model_without_layers()
+    head = DraftHead(head_shape(model.config), random_draft_weights(head_shape(model.config), model), model)
+    head._ops = fused
+    tables = Tables(sequences, 100, len(model.config.windows), META)
+    guessing = CudaGuesser(head, model, BLOCKS, BLOCK, tables, MOST, records=False)
+
+    def whole(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.int64, device=META)
+
+    with torch.inference_mode(), OnTheDevice():
+        rows = sequences * (1 + MOST)
+        hidden = guessing.hidden()
+        hidden.found += [
+            torch.empty(rows, model.config.hidden, dtype=model.dtype, device=META) for _ in hidden.after
+        ]
+        own = Pages(
+            tables=whole(rows, 100).int(), lengths=whole(rows).int(), starts=whole(rows + 1).int(),
+            slots=whole(rows), window=None, block_size=BLOCK, decodes=rows, longest=1,
+        )  # fmt: skip
+        pages = [own] * len(model.config.windows)
+        guessing.keep(whole(MORE_ROWS * rows), hidden, whole(rows), whole(rows), pages)
+        shape = DraftShape(sequences, MOST)
+        found = guessing._guessed(whole(guessing._length(shape)), shape)
+        assert found.shape == (sequences, MOST)

@@ -75,14 +75,11 @@ def random_pages(draw: Draw, queries: Sequence[int], window: int | None, size: i
     )
 
 
+Packed = tuple[Tensor, Tensor, Tensor]  # blocks, scales, biases
+
+
 def mxfp4_experts(
-    x: Tensor,
-    chosen: Tensor,
-    shares: Tensor,
-    first: tuple[Tensor, Tensor, Tensor],
-    second: tuple[Tensor, Tensor, Tensor],
-    limit: float,
-    alpha: float,
+    x: Tensor, chosen: Tensor, shares: Tensor, first: Packed, second: Packed, limit: float, alpha: float
 ) -> Tensor:
     """The output of a layer's experts in their stored form, for kernels that never unpack them.
 

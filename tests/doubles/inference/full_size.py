@@ -22,11 +22,8 @@ PRODUCTS = ("qkv", "out", "head")
 @functools.cache
 def weights(product: str, device: torch.device, copy: int = 0) -> Tensor:
     """bf16, drawn on the device: drawing the head's on the CPU would take seconds."""
-    shape = {
-        "qkv": ((HEADS + 2 * KV_HEADS) * SIZE, HIDDEN),
-        "out": (HIDDEN, HEADS * SIZE),
-        "head": (VOCABULARY, HIDDEN),
-    }[product]
+    qkv, out = ((HEADS + 2 * KV_HEADS) * SIZE, HIDDEN), (HIDDEN, HEADS * SIZE)
+    shape = {"qkv": qkv, "out": out, "head": (VOCABULARY, HIDDEN)}[product]
     draw = torch.Generator(device).manual_seed(copy)
     rows = torch.randn(shape, generator=draw, device=device, dtype=torch.bfloat16) * shape[1] ** -0.5
     return rows * torch.exp2(torch.arange(len(rows), device=device) % 5 - 2.0)[:, None].bfloat16()
@@ -61,9 +58,9 @@ def _out_error(tokens: int, device: torch.device) -> float:
     draw, rows = Draw(tokens, device), scaled(weights("out", device))
     x, residual, bias = draw.rows(tokens, HEADS * SIZE), draw.rows(tokens, HIDDEN), draw.rows(HIDDEN)
     found = fused.project_out(x, rows, bias, residual)
-    return relative_error(
-        found, reference.project_out(x.float(), rows.floats(torch.float32), bias.float(), residual.float())
-    )
+    floats = rows.floats(torch.float32)
+    wanted = reference.project_out(x.float(), floats, bias.float(), residual.float())
+    return relative_error(found, wanted)
 
 
 @functools.cache

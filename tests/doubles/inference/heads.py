@@ -14,12 +14,12 @@ from torch import Tensor
 from inference.config import ModelConfig
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
-_LAYER = json.loads("""{
+_LAYER: dict[str, Any] = json.loads("""{
     "attention_bias": false, "head_dim": 8, "hidden_act": "silu", "intermediate_size": 48, "mlp_bias": false,
     "max_position_embeddings": 1024, "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 1,
     "num_key_value_heads": 2, "rms_norm_eps": 1e-5
 }""")
-_SPECULATORS = json.loads("""{
+_SPECULATORS: dict[str, Any] = json.loads("""{
     "architectures": ["Eagle3Speculator"], "norm_before_fc": true, "norm_before_residual": true,
     "speculators_config": {
         "algorithm": "eagle3", "default_proposal_method": "greedy",
@@ -28,7 +28,7 @@ _SPECULATORS = json.loads("""{
     },
     "speculators_model_type": "eagle3", "target_hidden_size": null
 }""")
-_LLAMA = json.loads("""{
+_LLAMA: dict[str, Any] = json.loads("""{
     "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": null,
     "eagle_config": {
         "eagle_aux_hidden_state_layer_ids": [1, 2, 3], "use_aux_hidden_state": true,

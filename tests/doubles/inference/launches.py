@@ -8,10 +8,18 @@ the last launch of each kernel, other words to these cases. Its process must not
 from __future__ import annotations
 
 import collections
+import itertools
 import json
+import re
+import struct
+import subprocess
 import sys
+import tempfile
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,8 +28,6 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
-
-from tests.doubles.inference.cubins import Instruction, instructions_of, registers_of
 
 HOPPER = GPUTarget("cuda", 90, 32)
 OPTIONS = ("num_warps", "num_stages", "launch_pdl")
@@ -33,8 +39,6 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Launch:
-    """One specialisation of a kernel."""
-
     case: str
     kernel: JITFunction[Any]
     signature: tuple[tuple[str, str], ...]
@@ -44,8 +48,6 @@ class Launch:
 
 
 class Notes:
-    """Records launches in place of running them."""
-
     def __init__(self) -> None:
         self.case = ""
         self.launches: dict[Launch, None] = {}
@@ -101,7 +103,6 @@ def compiled(launch: Launch) -> CompiledKernel:
 
 
 def described(launch: Launch, binary: CompiledKernel, code: list[Instruction]) -> dict[str, Any]:
-    """The launch's registers, shared memory and instruction counts."""
     assert code
     return {
         "kernel": f"{launch.kernel.fn.__module__.rpartition('.')[2]}.{launch.kernel.fn.__name__}",
@@ -155,6 +156,61 @@ def largest_of(launches: Iterable[Launch]) -> list[Launch]:
         kind = next((kind for kind in ("fp8_", "scaled_") if launch.case.startswith(kind)), "bf16")
         last[launch.kernel, kind, dict(launch.constants).get("SHARERS", 0) > 0] = launch
     return list(last.values())
+
+
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+# ELF, 64 bits: the file's header as far as the number of sections, and a section's header.
+FILE, SECTION = struct.Struct("<40xQ10xHH"), struct.Struct("<IIQQQQIIQQ")
+EXECUTABLE = 0x4
+INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]+)(.*)", re.M)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    place: int
+    name: str
+    target: int | None
+    """Where a branch goes."""
+
+
+def registers_of(cubin: bytes) -> int:
+    usage = run("cuobjdump", "-res-usage", content=cubin)
+    found = re.search(r"REG:(\d+)", usage)
+    assert found, f"no registers were found in {usage[:500]}"
+    return int(found[1])
+
+
+def instructions_of(cubins: Iterable[bytes]) -> list[list[Instruction]]:
+    """The disassembler takes half a second to begin, however short the code is: it reads all code at once."""
+    codes = [code_of(cubin) for cubin in cubins]
+    listing = run("nvdisasm", "--binary", "SM90a", content=b"".join(codes))
+    instructions = [instruction(*found.groups()) for found in INSTRUCTION.finditer(listing)]
+    ends = itertools.accumulate(len(code) for code in codes)
+    starts = [0, *(bisect_left(instructions, end, key=attrgetter("place")) for end in ends)]
+    return [instructions[start:end] for start, end in itertools.pairwise(starts)]
+
+
+def code_of(cubin: bytes) -> bytes:
+    sections, size, count = FILE.unpack_from(cubin)
+    headers = (SECTION.unpack_from(cubin, sections + size * number) for number in range(count))
+    ((offset, length),) = [header[4:6] for header in headers if header[2] & EXECUTABLE]
+    code = cubin[offset : offset + length]
+    assert code
+    return code
+
+
+def instruction(place: str, name: str, rest: str) -> Instruction:
+    target = re.search(r"0x([0-9a-f]+)", rest) if name == "BRA" else None
+    return Instruction(int(place, 16), name, int(target[1], 16) if target else None)
+
+
+def run(tool: str, *options: str, content: bytes) -> str:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        command = [str(TOOLS / tool), *options, file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
 
 
 if __name__ == "__main__":

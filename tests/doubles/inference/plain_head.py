@@ -93,16 +93,12 @@ class PlainHead:
         scaling = self.layer.get("rope_parameters") or self.layer.get("rope_scaling") or {}
         theta = scaling.get("rope_theta", self.layer.get("rope_theta"))
         half = x.shape[-1] // 2
-        frequencies = torch.tensor(
-            [self.slowed(theta ** (-at / half), scaling) for at in range(half)], dtype=torch.float64
-        )
-        angles = torch.outer(positions.double(), frequencies).unsqueeze(1)  # the same for all heads
+        frequencies = [self.slowed(theta ** (-at / half), scaling) for at in range(half)]
+        turns = torch.tensor(frequencies, dtype=torch.float64)
+        angles = torch.outer(positions.double(), turns).unsqueeze(1)  # the same for all heads
         first, second = x.double().split(half, -1)
-        turned = (
-            first * angles.cos() - second * angles.sin(),
-            second * angles.cos() + first * angles.sin(),
-        )
-        return torch.cat(turned, -1).float()
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).float()
 
     def slowed(self, frequency: float, scaling: dict[str, Any]) -> float:
         if scaling.get("rope_type", "default") == "default":
@@ -113,9 +109,8 @@ class PlainHead:
             return frequency
         if wave > context / scaling["low_freq_factor"]:
             return frequency / factor
-        smooth = (context / wave - scaling["low_freq_factor"]) / (
-            scaling["high_freq_factor"] - scaling["low_freq_factor"]
-        )
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        smooth = (context / wave - low) / (high - low)
         return (1 - smooth) * frequency / factor + smooth * frequency
 
     def normed(self, x: Tensor, name: str) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ from torch import Tensor
 from inference.config import ModelConfig, RopeConfig
 from inference.drafting.config import DraftConfig
 from inference.drafting.head import DraftHead, DraftWeights
+from inference.engine import Sampling
+from inference.local.cuda.runner import CudaRunner
+from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import RandomTensors
 from inference.models.weights import load_weights
@@ -124,7 +128,7 @@ def random_draft_weights(config: DraftConfig, model: GptOss) -> DraftWeights:
 
     hidden, wide = config.hidden, config.heads * config.head_dim
     assert config.draft_vocab is not None
-    given = {
+    given: dict[str, Any] = {
         "fc": rows(hidden, 3 * config.target_hidden), "state_norms": (),
         **{name: norm() for name in ("token_norm", "feature_norm", "mlp_norm", "norm")},
         "q": rows(wide, 2 * hidden), "kv": rows(2 * config.kv_heads * config.head_dim, 2 * hidden),
@@ -133,3 +137,42 @@ def random_draft_weights(config: DraftConfig, model: GptOss) -> DraftWeights:
         "ids": torch.arange(config.draft_vocab, device=model.device),
     }  # fmt: skip
     return DraftWeights(**{field.name: given.get(field.name) for field in fields(DraftWeights)})
+
+
+Answer = tuple[list[int], list[int]]  # sampled tokens, and guesses
+EACH = 6  # blocks of each sequence
+
+
+@dataclass
+class Reader:
+    """One sequence: its tokens so far, and those that follow."""
+
+    tokens: list[int]
+    later: list[int]
+    computed: int = 0
+
+    def part(self, runner: CudaRunner, slot: int, guesses: int) -> StepPart:
+        drafts = [self.later[0], self.later[1] ^ 1] if self.computed else []
+        tokens = [*self.tokens[self.computed :], *drafts]
+        table = list(range(1 + EACH * slot, 1 + EACH * (slot + 1)))
+        picker = runner.picker(Sampling(temperature=0.0, stop_token_ids=frozenset()))
+        tables = [table] * len(runner._windows)
+        return StepPart(slot, tokens, self.computed, tables, 1 + len(drafts), picker, guesses=guesses)
+
+
+def answers(
+    runner: CudaRunner, prompts: list[list[int]], texts: list[list[int]], steps: int, guesses: int
+) -> list[list[Answer]]:
+    """Of each step and sequence; `texts`: what follows the prompts."""
+    readers = [Reader(list(prompt), list(text)) for prompt, text in zip(prompts, texts, strict=True)]
+    found = []
+    for _ in range(steps):
+        parts = [reader.part(runner, slot, guesses) for slot, reader in enumerate(readers)]
+        outcomes = runner.launch(parts).outcomes()
+        for reader, outcome in zip(readers, outcomes, strict=True):
+            sampled = [each.token for each in outcome.sampled]
+            reader.computed = len(reader.tokens) + len(sampled) - 1
+            reader.tokens += sampled
+            del reader.later[: len(sampled)]
+        found.append([([each.token for each in o.sampled], list(o.guesses)) for o in outcomes])
+    return found

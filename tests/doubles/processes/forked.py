@@ -23,11 +23,11 @@ from tests.doubles.processes.nursery import take_terminal
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "gpt_oss_server")
-# Python, and what it imports, reads other variables only once.
-_READ_WHILE_IT_RUNS = ("GPT_OSS_SERVER_", "OPENAI_", "TOUR_", "XDG_", "PYTEST_", "EXA_API_KEY", "PATH")
-_READ_WHILE_IT_RUNS += ("TERM", "COLUMNS", "NO_COLOR", "SSL_CERT_")
-# Loading torch sets these, in this process at any time; the nursery has loaded it.
-_READ_WHILE_IT_RUNS += ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+# Python, and what it imports, reads other variables only once. Loading torch sets the last two, at any time.
+_READ_WHILE_IT_RUNS = (
+    "GPT_OSS_SERVER_", "OPENAI_", "TOUR_", "XDG_", "PYTEST_", "EXA_API_KEY", "PATH", "TERM", "COLUMNS",
+    "NO_COLOR", "SSL_CERT_", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
+)  # fmt: skip
 
 
 class Command(subprocess.Popen[AnyStr]):
@@ -46,7 +46,7 @@ class Command(subprocess.Popen[AnyStr]):
         environment = dict(os.environ if env is None else env)
         self._nursery = None if fresh else _nursery_for(environment)
         arguments = [str(ROOT / "gpt_oss_server" / "__main__.py"), *words]
-        self._request = {"arguments": arguments, "folder": os.path.abspath(cwd or ".")}
+        self._request: dict[str, Any] = {"arguments": arguments, "folder": os.path.abspath(cwd or ".")}
         self._request["takes_terminal"] = takes_terminal
         self._reports: socket.socket | None = None
         if takes_terminal and self._nursery is None:

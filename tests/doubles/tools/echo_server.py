@@ -107,10 +107,8 @@ class ServerThread:
     """A server on 127.0.0.1 in a thread; it can be stopped during a call and restarted at its port."""
 
     def __init__(self, app: Any, port: int = 0) -> None:
-        config = uvicorn.Config(
-            app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=0, lifespan="on"
-        )
-        self._server = uvicorn.Server(config)
+        options: dict[str, Any] = {"log_config": None, "timeout_graceful_shutdown": 0, "lifespan": "on"}
+        self._server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, **options))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
         while not self._server.started:

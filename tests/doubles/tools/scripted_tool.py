@@ -82,10 +82,6 @@ async def sleeps(call: ToolCall) -> ToolOutput:
     return ToolOutput("late")
 
 
-async def breaks(call: ToolCall) -> ToolOutput:
-    raise ZeroDivisionError("a secret in the message")
-
-
 def fails_with(error: BaseException) -> Behaviour:
     async def behaviour(call: ToolCall) -> ToolOutput:
         raise error

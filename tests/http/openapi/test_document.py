@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,10 +113,10 @@ def test_operations_have_a_tag_and_a_summary(document: dict[str, Any]) -> None:
 WRONG = [
     ("POST", "/v1/responses", {"input": 1}, 400),
     ("POST", "/v1/responses", {"input": "x", "model": "none"}, 404),
-    ("GET", "/v1/responses/resp_none", None, 404),
     ("POST", "/v1/chat/completions", {"messages": []}, 400),
-    ("GET", "/v1/models/none", None, 404),
-    ("GET", "/v1/containers/cntr_none/files/cfile_none/content", None, 404),
+    ("GET", "/v1/responses/{response_id}", None, 404),
+    ("GET", "/v1/models/{name}", None, 404),
+    ("GET", "/v1/containers/{container}/files/{file}/content", None, 404),
 ]
 
 
@@ -123,20 +124,8 @@ WRONG = [
 def test_errors_are_documented(
     client: httpx.Client, document: dict[str, Any], method: str, path: str, body: Any, status: int
 ) -> None:
-    answer = client.request(method, path, json=body)
+    answer = client.request(method, re.sub(r"\{\w+\}", "none", path), json=body)
     assert answer.status_code == status, answer.text
-    parts = path.split("/")
-    known = next(
-        operation
-        for verb, template, operation in operations(document)
-        if verb == method.lower() and _fits(template.split("/"), parts)
-    )
-    described = known["responses"][str(status)]
+    described = document["paths"][path][method.lower()]["responses"][str(status)]
     assert described["description"]
     assert described["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
-
-
-def _fits(template: list[str], parts: list[str]) -> bool:
-    return len(template) == len(parts) and all(
-        own == part or own.startswith("{") for own, part in zip(template, parts, strict=True)
-    )

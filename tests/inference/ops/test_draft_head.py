@@ -16,8 +16,8 @@ from inference.models.random_weights import random_model
 from inference.ops import fused, fused_sampling
 from inference.shapes import SHAPES
 from tests.doubles.inference.alone import alone
-from tests.doubles.inference.drafted import EACH, Answer, answers
 from tests.doubles.inference.heads import changed_layer, speculators_config, write_head
+from tests.doubles.inference.walking import EACH, Answer, answers
 
 CONFIG = replace(SHAPES["tiny"], vocab_size=300)
 MOST, SIZE = 2, 8

@@ -17,8 +17,8 @@ from gpt_oss_server.observe.health.state import Health
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed, Shared
 from inference.failures import IN_A_ROW
-from tests.doubles.engines.killable import Killable, killable_vllm
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.engines.vllm_double import Killable, killable_vllm
 from tests.doubles.inference.breaking import breaking_engine
 from tests.doubles.server_process import Served
 from tests.doubles.server_process import serving as process_serving

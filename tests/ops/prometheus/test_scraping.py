@@ -16,8 +16,7 @@ import pytest
 import yaml
 
 from tests.doubles.commands import script
-from tests.doubles.observing.figures import scraped_at
-from tests.doubles.observing.prometheus import Prometheus, scraping, tool
+from tests.doubles.observing.figures import Prometheus, scraped_at, scraping, tool
 from tests.doubles.server_process import serving
 
 pytestmark = pytest.mark.observers

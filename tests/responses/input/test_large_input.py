@@ -132,20 +132,18 @@ MANY_TOOLS = [
     ids=["small", "characters", "messages", "tools"],
 )
 async def test_a_large_request_is_rendered_in_a_thread(
-    encoding: Encoding, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
+    service: ResponsesService, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
 ) -> None:
-    service = responses_service(scripted("<|channel|>final<|message|>Hi<|return|>"), encoding=encoding)
-    user = service.served.model.renderer.user
-    threads = set()
+    renderer, threads = service.served.model.renderer, set()
+    user = renderer.user
 
     def watched(text: str, *, name: str | None = None) -> Segment:
         threads.add(threading.get_ident())
         return user(text, name=name)
 
-    monkeypatch.setattr(service.served.model.renderer, "user", watched)
+    monkeypatch.setattr(renderer, "user", watched)
     await service.render(LOCAL, body)
     assert (threading.get_ident() not in threads) is elsewhere
-    await service.close()
 
 
 FINAL = "<|channel|>final<|message|>Hi<|return|>"

@@ -46,16 +46,6 @@ async def test_results_follow_the_order_of_their_calls() -> None:
     assert await rendered(*first, *again, output("a", "4"), output("b", "3")) == wanted
 
 
-async def test_results_of_calls_of_an_earlier_response_are_ordered_too() -> None:
-    head = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
-    ask = Asking(f"{head}{PARIS}<|call|><|start|>assistant{head}{ROME}<|call|>", ANSWER)
-    response = await ask(tools=[WEATHER], parallel_tool_calls=True)
-    first, second = (item["call_id"] for item in response["output"])
-    results = [output(second, "blue"), output(first, "grey")]
-    prompt = await ask.prompt(input=results, previous_response_id=response["id"], tools=[WEATHER])
-    assert prompt.index("grey") < prompt.index("blue")
-
-
 async def test_an_outputs_error_names_the_clients_index() -> None:
     with pytest.raises(InvalidRequest) as refused:
         await rendered(called("a", PARIS), output("unknown", "?"), output("a", "grey"))

@@ -115,7 +115,6 @@ async def test_an_answer_with_a_schema_stays_json_when_it_cites(browsing: Browsi
 
 
 async def test_half_a_character_from_a_search_service_does_not_break_a_response(encoding: Encoding) -> None:
-    """A service that cuts its texts by UTF-16 units leaves such halves."""
 
     class Halves(Shelf):
         async def search(self, request: SearchRequest) -> list[SearchHit]:
@@ -150,7 +149,6 @@ async def test_bad_arguments_are_reported_to_the_model(browsing: Browsing) -> No
 
 
 async def test_resent_calls_are_rendered_as_the_model_wrote_them(browsing: Browsing) -> None:
-    """For clients that keep the conversation themselves: the model reads the results that the items hold."""
     service = browsing(SEARCH, OPEN, FIND, ANSWER)
     response = check_stream(await ask(service, include=["web_search_call.results"], store=False))
     question = {"role": "user", "content": "How deep is the fjord?"}

@@ -69,7 +69,8 @@ async def test_a_namespace_of_any_name_is_returned_by_that_name(name: str) -> No
 
 
 async def test_the_prompt_declares_custom_tools_and_namespaces() -> None:
-    prompt = await Asking(FINAL).prompt(tools=[CUSTOM, DIGITS, CRM, SHELL])
+    tools = [CUSTOM, DIGITS, CRM, SHELL]
+    prompt = await Asking(FINAL).prompt(tools=tools)
     for text in (
         "// Edits files.\n// Call it with the text itself, not as JSON.\n"
         "// The text must follow this Lark grammar:\n// start: begin_patch",
@@ -80,11 +81,7 @@ async def test_the_prompt_declares_custom_tools_and_namespaces() -> None:
         "type shell = (_: {",
     ):
         assert text in prompt
-
-
-async def test_a_tool_choice_of_none_declares_no_tool() -> None:
-    prompt = await Asking(FINAL).prompt(tools=[CUSTOM, CRM, SHELL], tool_choice="none")
-    assert "# Tools" not in prompt
+    assert "# Tools" not in await Asking(FINAL).prompt(tools=tools, tool_choice="none")
 
 
 OUTPUTS: list[tuple[str, dict[str, Any], Any, str]] = [
@@ -226,14 +223,6 @@ async def test_tool_choice_of_an_undeclared_tool_is_refused() -> None:
     for kind, name in (("custom", "find"), ("apply_patch", None), ("function", "say")):
         with pytest.raises(ApiError, match="does not declare"):
             await Asking(FINAL)(tools=[FREE, CRM, SHELL], tool_choice={"type": kind, "name": name})
-
-
-async def test_tools_are_echoed_as_they_were_sent() -> None:
-    response = await Asking(FINAL.format("Hi"))(tools=[CUSTOM, CRM, LOCAL, SHELL, FREE])
-    custom, crm, local, shell, free = response["tools"]
-    assert (custom, local, shell) == (CUSTOM, LOCAL, SHELL)
-    assert free == {**FREE, "format": {"type": "text"}}
-    assert crm["tools"][0] == {**CRM["tools"][0], "description": None}
 
 
 async def test_items_are_listed_with_all_fields_that_the_sdks_types_require() -> None:

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import TokenLogprob
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of
 from tests.doubles.apis.services import browsing_service
 from tests.doubles.lints import check_stream
-from tests.doubles.serving import scripted
 from tests.doubles.turns import TurnsEngine, score_of
 
 TEXT = "Hello 東京 🧠👩‍🚀!"
@@ -164,8 +162,3 @@ async def test_a_chat_shows_those_scores_apart(encoding: Encoding, include: list
     chunks = await chunks_of(TurnsEngine(encoding, THINKS + call), **body)
     streamed = check_chunks(chunks, sdk_types="function" in made)
     assert streamed["choices"][0]["logprobs"] == wanted
-
-
-async def test_a_chat_needs_log_probabilities_to_include_some() -> None:
-    with pytest.raises(InvalidRequest, match="needs `logprobs`"):
-        await completion_of(scripted(ANSWER), logprobs_include=["reasoning"])

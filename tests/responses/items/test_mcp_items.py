@@ -132,7 +132,6 @@ async def test_a_servers_sessions_end_with_a_request_that_is_not_stored(echoes: 
     response = await ask(tools=[tool(), tool(url, server_label="other")], store=False)
     assert response["output"][2]["output"] == "hi"
     tools = ask.service.served._tools
-    assert tools is not None
     assert not any((await tools.ready()).toolbox.sessions.values())
 
 
@@ -166,7 +165,6 @@ async def test_deleting_an_item_of_a_conversation_keeps_all_others(echoes: Echoe
 
 
 async def test_servers_are_connected_concurrently(echoes: Echoes) -> None:
-    """A server that does not answer does not delay the connections to the others."""
     opened, all_open = 0, asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,12 +232,14 @@ async def test_a_continued_turn_uses_the_first_list(echoes: Echoes, seen: Seen, 
 
 
 async def test_a_list_serves_every_later_turn_and_branch(echoes: Echoes, seen: Seen, url: str) -> None:
-    ask = echoes(ANSWER, allow_private_hosts=True)
-    response = first = await ask(tools=[tool(url)])
-    before = seen.listings
-    for _ in range(2):
-        response = await ask(tools=[tool(url)], previous_response_id=response["id"])
-        assert kinds(response) == ["message"]
+    for named in (None, url):  # by the operator, by the request
+        ask = echoes(ANSWER, **({"allow_private_hosts": True} if named else {}))
+        response = first = await ask(tools=[tool(named)])
+        assert kinds(first) == ["mcp_list_tools", "message"]
+        before = seen.listings
+        for _ in range(2):
+            response = await ask(tools=[tool(named)], previous_response_id=response["id"])
+            assert kinds(response) == ["message"]
     narrowed = [tool(url, allowed_tools=["echo"])]
     branch = await ask(tools=narrowed, previous_response_id=first["id"])
     body = {"tools": narrowed, "previous_response_id": branch["id"], "input": "?"}
@@ -264,10 +264,3 @@ async def test_a_malformed_list_of_the_client_is_not_used(echoes: Echoes, url: s
         item = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "echoes", "tools": tools}
         response = await echoes(ANSWER, allow_private_hosts=True)(tools=[tool(url)], input=["Hi", item])
         assert kinds(response) == ["mcp_list_tools", "message"], tools
-
-
-async def test_an_operators_list_is_shown_once(echoes: Echoes) -> None:
-    ask = echoes(ANSWER)
-    first = await ask(tools=[tool()])
-    second = await ask(tools=[tool()], previous_response_id=first["id"])
-    assert (kinds(first), kinds(second)) == (["mcp_list_tools", "message"], ["message"])

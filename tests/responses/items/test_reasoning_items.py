@@ -128,7 +128,6 @@ async def test_tokens_are_sealed_on_request(encoding: Encoding) -> None:
     assert "encrypted_content" not in added
     assert b"user asks" not in base64.urlsafe_b64decode(sealed)
     segment = unsealed_reasoning(ask.service.served.stores.sealer, sealed)
-    assert segment is not None
     assert encoding.decode(segment.tokens) == "<|start|>assistant" + THINKS.removesuffix("<|start|>assistant")
     assert "encrypted_content" not in (await ask())["output"][0]
 
@@ -189,7 +188,6 @@ async def test_reasoning_that_was_cut_off_is_sealed_too(encoding: Encoding, how:
     ask = Asking(engine=ReplayEngine(tokens, **broken))
     item = (await ask(include=SEALED, max_output_tokens=9, store=False))["output"][0]
     segment = unsealed_reasoning(ask.service.served.stores.sealer, item["encrypted_content"])
-    assert segment is not None
     assert list(segment.tokens[2:]) == [*tokens[:9], 200_007]
 
 
@@ -203,7 +201,6 @@ async def test_streams_with_all_options_are_valid(encoding: Encoding, seed: int)
         for item in response["output"]:
             if item["type"] == "reasoning":
                 segment = unsealed_reasoning(ask.service.served.stores.sealer, item["encrypted_content"])
-                assert segment is not None
                 assert set(segment.tokens) - set(tokens) <= {200_006, 200_007, *encoding.encode("assistant")}
 
 

@@ -80,7 +80,6 @@ def test_a_search_finds_names_and_words(arguments: str, names: list[str]) -> Non
     tools = Kinds.of().read_tools(TOOLS, offered=True)
     hide_deferred(tools)
     search = search_here(tools)
-    assert search is not None
     assert [tool.name for tool in search.find(arguments)] == names
 
 

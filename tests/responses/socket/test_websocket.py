@@ -275,7 +275,6 @@ def test_a_running_response_finishes_when_the_server_stops() -> None:
         with pytest.raises(ConnectionClosed) as closed:
             client.event()
     stopping.join()
-    assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1012
 
 
@@ -319,11 +318,7 @@ def test_the_oldest_response_is_forgotten_when_a_connection_has_too_many() -> No
 def owners(encoding: Encoding, settings: Settings) -> list[str]:
     """Of two requests by each of two clients, in turn."""
     engine = ReplayEngine(encoding.encode_special("<|channel|>final<|message|>Hi<|return|>"))
-    with (
-        serving(engine, settings) as url,
-        socket_of(url, ALICE) as one,
-        socket_of(url, MALLORY) as other,
-    ):
+    with serving(engine, settings) as url, socket_of(url, ALICE) as one, socket_of(url, MALLORY) as other:
         for socket in (one, other) * 2:
             assert ask(socket)["type"] == "response.completed"
     return [sampling.owner for sampling in engine.samplings]

@@ -59,11 +59,6 @@ def runs(*, max_running: int = 8, **bounds: Any) -> BackgroundRuns[CountingRun]:
     return BackgroundRuns(encode, MemoryEventLogs(**bounds), max_running=max_running)
 
 
-def bytes_of(background: BackgroundRuns[CountingRun]) -> int:
-    assert isinstance(background.logs, MemoryEventLogs)
-    return background.logs.used_bytes
-
-
 def expected(start: int, end: int, text: str = "") -> list[bytes]:
     return [encode({"type": "event", "sequence_number": n, "text": text}) for n in range(start, end)]
 
@@ -170,7 +165,7 @@ async def test_logs_of_ended_runs_are_evicted_first_beginning_with_the_oldest() 
     background = runs(max_bytes=50_000)
     for number in range(10):
         await read(await background.start(CountingRun(str(number), 10, text="x" * 1_000)))
-        assert bytes_of(background) <= 50_000
+        assert background.logs.used_bytes <= 50_000
     kept = [number for number in range(10) if await background.logs.open(str(number)) is not None]
     assert kept == list(range(10 - len(kept), 10))
     assert len(kept) == 4
@@ -180,7 +175,7 @@ async def test_a_log_that_exceeds_the_bound_alone_forgets_its_beginning_and_rais
     background = runs(max_bytes=20_000)
     log = await background.start(CountingRun("run", 100, text="x" * 1_000))
     await until(lambda: background.running("run") is None)
-    assert bytes_of(background) == log.bytes <= 20_000  # type: ignore[attr-defined]
+    assert background.logs.used_bytes == log.bytes <= 20_000  # type: ignore[attr-defined]
     with pytest.raises(EventsForgotten):
         await log.check(-1)
     with pytest.raises(EventsForgotten):
@@ -192,7 +187,7 @@ async def test_old_logs_are_evicted() -> None:
     background = runs(max_age=0.0)
     await read(await background.start(CountingRun("run", 3)))
     assert await background.logs.open("run") is None
-    assert bytes_of(background) == 0
+    assert background.logs.used_bytes == 0
 
 
 async def test_closing_ends_all_runs() -> None:
@@ -201,7 +196,7 @@ async def test_closing_ends_all_runs() -> None:
     await background.close()
     await background.logs.close()
     assert [len(await read(log)) for log in logs] == [5, 5, 5]
-    assert bytes_of(background) == 0
+    assert background.logs.used_bytes == 0
 
 
 class Slow(CountingRun):

@@ -1,1 +1,0 @@
-"""Helpers for tests of running a server."""
