@@ -63,7 +63,7 @@ def attacked(*flags: str, model: str = "tiny") -> Iterator[Attacked]:
         yield server
     finally:
         process.kill()
-        process.wait()
+        process.communicate()  # closes its output
 
 
 @dataclass
