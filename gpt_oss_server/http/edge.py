@@ -2,7 +2,7 @@
 
 It takes the id from the request or creates one, and makes the request's caller. It logs the
 beginning and the end of each request, and an uncaught exception with its traceback, which the client does not
-see. It ignores a slash at the end of a path.
+see. It ignores a slash at the end of an API's path.
 """
 
 from __future__ import annotations
@@ -35,10 +35,15 @@ def new_request_id() -> str:
     return f"req_{uuid.uuid4().hex}"
 
 
-def _without_last_slash(scope: Scope) -> Scope:
-    """Maps `/v1/responses/` to `/v1/responses`: some clients join their base URL that way."""
-    path = scope["path"]
-    return {**scope, "path": path.rstrip("/")} if path.endswith("/") and path.strip("/") else scope
+def _one_spelling(scope: Scope) -> Scope:
+    """Maps `/v1/responses/` to `/v1/responses`: some clients join their base URL that way.
+
+    All other paths have one spelling, so that a proxy which denies one denies it whole.
+    """
+    path, raw = scope["path"], scope.get("raw_path")
+    if path.startswith("/v1/"):
+        return {**scope, "path": path.rstrip("/")}
+    return scope if raw is None or raw == path.encode() else {**scope, "path": raw.decode("latin-1")}
 
 
 def _record_of(scope: Scope, request_id: str) -> RequestRecord:
@@ -68,7 +73,7 @@ class Edge:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        scope = _without_last_slash(scope)
+        scope = _one_spelling(scope)
         began = time.monotonic()
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()

@@ -7,16 +7,18 @@ thread costs more than that. It must not know an API.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from starlette.responses import JSONResponse
 
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.json_values import is_larger
 
 T = TypeVar("T")
@@ -31,6 +33,8 @@ _huge = ThreadPoolExecutor(1, "huge requests")
 # Seconds for each byte of a huge request, before each part of its work. Calls such as parsing keep the
 # interpreter for a tenth of a second; one after the other, each turn of the event loop would wait for one.
 _PAUSE = 2e-9
+LONGEST_WORK = 120.0  # seconds of one thread for one part of a request
+_LOOK = 1.0
 
 
 _collecting = threading.Lock()
@@ -53,17 +57,61 @@ def without_collections() -> Iterator[None]:
                 gc.enable()
 
 
+class _Interrupted(BaseException):
+    """Ends work in its thread. No `except Exception` stops it."""
+
+
+class _Job(Generic[T]):
+    """Work for a thread, which can be interrupted between two calls of functions."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._thread: int | None = None  # while it works
+        self.began: float | None = None
+
+    def __call__(self) -> T:
+        with self._lock:
+            self._thread, self.began = threading.get_ident(), time.monotonic()
+        try:
+            return self._work()
+        finally:
+            with self._lock:
+                self._thread = None
+            for _ in range(2):  # an interruption that came before is raised here, at the latest
+                pass
+
+    def interrupt(self) -> None:
+        with self._lock:
+            if self._thread is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._thread), ctypes.py_object(_Interrupted)
+                )
+
+
 async def in_thread(size: int, work: Callable[[], T]) -> T:
-    """`size`: the bytes of the request's body."""
-    loop = asyncio.get_running_loop()
-    if size <= HUGE_BODY:
-        return await loop.run_in_executor(_large, work)
+    """`size`: of the request's body. The limit of time interrupts the work, as does a client that leaves."""
 
     def unhurried() -> T:
         time.sleep(size * _PAUSE)
         return work()
 
-    return await loop.run_in_executor(_huge, unhurried)
+    job = _Job(work if size <= HUGE_BODY else unhurried)
+    threads = _large if size <= HUGE_BODY else _huge
+    future = asyncio.get_running_loop().run_in_executor(threads, job)
+    try:
+        while not (await asyncio.wait({future}, timeout=_LOOK))[0]:
+            if job.began is not None and time.monotonic() - job.began > LONGEST_WORK:
+                job.interrupt()
+        return future.result()
+    except _Interrupted:
+        raise InvalidRequest(
+            f"This request takes more than {LONGEST_WORK:.0f} seconds to read. Send less."
+        ) from None
+    except asyncio.CancelledError:
+        future.cancel()
+        job.interrupt()
+        raise
 
 
 async def in_thread_if_large(size: int, work: Callable[[], T], *of: object) -> T:

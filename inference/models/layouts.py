@@ -15,41 +15,28 @@ from inference.models.tensor_files import TensorSource
 MXFP4_BLOCK = 32
 Packed = tuple[Tensor, Tensor]  # blocks, scales
 
-_ORIGINAL = {
-    "layer": "block.{}.",
-    "embedding": "embedding.weight",
-    "norm": "norm.scale",
-    "head": "unembedding.weight",
-    "attention_norm": "attn.norm.scale",
-    "sinks": "attn.sinks",
-    "out": "attn.out",
-    "mlp_norm": "mlp.norm.scale",
-    "router": "mlp.gate",
-    "first": "mlp.mlp1_weight",
-    "second": "mlp.mlp2_weight",
-    "joint": ".",
-}
-_HUGGING_FACE = {
-    "layer": "model.layers.{}.",
-    "embedding": "model.embed_tokens.weight",
-    "norm": "model.norm.weight",
-    "head": "lm_head.weight",
-    "attention_norm": "input_layernorm.weight",
-    "sinks": "self_attn.sinks",
-    "out": "self_attn.o_proj",
-    "mlp_norm": "post_attention_layernorm.weight",
-    "router": "mlp.router",
-    "first": "mlp.experts.gate_up_proj",
-    "second": "mlp.experts.down_proj",
-    "joint": "_",
+# Of each part: its name in the original layout, and in Hugging Face's.
+_NAMES = {
+    "layer": ("block.{}.", "model.layers.{}."),
+    "embedding": ("embedding.weight", "model.embed_tokens.weight"),
+    "norm": ("norm.scale", "model.norm.weight"),
+    "head": ("unembedding.weight", "lm_head.weight"),
+    "attention_norm": ("attn.norm.scale", "input_layernorm.weight"),
+    "sinks": ("attn.sinks", "self_attn.sinks"),
+    "out": ("attn.out", "self_attn.o_proj"),
+    "mlp_norm": ("mlp.norm.scale", "post_attention_layernorm.weight"),
+    "router": ("mlp.gate", "mlp.router"),
+    "first": ("mlp.mlp1_weight", "mlp.experts.gate_up_proj"),
+    "second": ("mlp.mlp2_weight", "mlp.experts.down_proj"),
+    "joint": (".", "_"),
 }
 
 
 class Layout:
     def __init__(self, files: TensorSource, config: ModelConfig) -> None:
         self._files, self._config = files, config
-        self._is_original = _ORIGINAL["embedding"] in files
-        self._names = _ORIGINAL if self._is_original else _HUGGING_FACE
+        self._is_original = _NAMES["embedding"][0] in files
+        self._names = {part: names[not self._is_original] for part, names in _NAMES.items()}
         if self._names["embedding"] not in files:
             raise CheckpointError(
                 f"{files.folder} holds no gpt-oss model: neither 'embedding.weight' (original layout) nor "

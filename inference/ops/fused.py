@@ -86,20 +86,12 @@ def rotate_and_write(
     return query
 
 
-def _rotate_and_write(
-    parts: Tensor,
-    heads: int,
-    cos: Tensor,
-    sin: Tensor,
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    slots: Tensor,
-) -> None:
-    """`parts`: P × T × (N+2K)·D, to be added."""
+def _rotate_and_write(parts: Tensor, heads: int, *places: Tensor) -> None:
+    """`parts`: P × T × (N+2K)·D, to be added. `places`: cos, sin, query, keys, values and slots."""
+    keys, values = places[3:5]
     tokens, (kv_heads, size) = parts.shape[1], keys.shape[2:]
     dense.rotate_and_write[(triton.cdiv(tokens, 16), heads + 2 * kv_heads)](
-        parts, cos, sin, query, keys, values, slots, tokens, heads, kv_heads, *memory_strides(keys, values),
+        parts, *places, tokens, heads, kv_heads, *memory_strides(keys, values),
         SIZE=size, TOKENS=16, SPLITS=len(parts), num_warps=1, **launches.early("rotate"),
     )  # fmt: skip
 

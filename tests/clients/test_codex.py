@@ -43,8 +43,6 @@ MADE = f"{THINK}<|channel|>final<|message|>I made it.<|return|>"
 
 
 class Codex:
-    """Codex with its own home folder and a folder to work in."""
-
     def __init__(self, folder: Path, url: str, *, top: str = "", provider: str = "", more: str = "") -> None:
         self.path = command("codex")
         self.home = folder / "home"
@@ -77,7 +75,6 @@ def messages(items: list[dict[str, Any]]) -> list[str]:
 
 
 def outputs(recorder: Recorder, kind: str) -> list[dict[str, Any]]:
-    """The results of calls that Codex sent in its last request."""
     return [item for item in recorder.of("/v1/responses")[-1].body["input"] if item["type"] == kind]
 
 

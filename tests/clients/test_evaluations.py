@@ -84,7 +84,6 @@ def test_guidellm_with_fixed_lengths(path: str, server: tuple[str, Recorder], tm
 
 
 def lm_eval(folder: Path, name: str, task: str, *arguments: str) -> dict[str, Any]:
-    """The results of a task of two questions."""
     program = command("lm-eval", "lm-eval")
     data = folder / "questions.jsonl"
     data.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")

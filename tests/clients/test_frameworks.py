@@ -41,7 +41,6 @@ def test_instructor(tmp_path: Path) -> None:
 
 def test_dspy(tmp_path: Path) -> None:
     def fields(**values: str) -> str:
-        """A turn in the form that DSPy's signatures have in text."""
         texts = [f"[[ ## {name} ## ]]\n{value}\n\n" for name, value in values.items()]
         return final("".join(texts) + "[[ ## completed ## ]]")
 

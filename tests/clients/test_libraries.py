@@ -1,4 +1,4 @@
-"""Unmodified agent libraries over both APIs: each runs its own script."""
+"""Unmodified agent libraries over both APIs: each runs its own script, and the code of the clients' pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_with
+from gpt_oss_server.settings import Settings
+from tests.doubles.clients.recording import recorded
+from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, run_code, run_with
+from tests.doubles.pages.blocks import ADDRESS, Block, blocks
+from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
 SENTENCE = "It is sunny in Paris."
@@ -109,3 +113,17 @@ def test_pydantic_ai(tmp_path: Path) -> None:
     results, _ = run_with("pydantic_ai_client.py", turns * 2, tmp_path)
     same = dict.fromkeys(("whole", "again", "streamed"), SENTENCE) | {"typed": "Paris"}
     assert results == {"responses": same, "chat": same}
+
+
+_PAGES = [block for block in blocks() if block.page.startswith("docs/clients/")]
+CODE = [block for block in _PAGES if block.language in ("python", "js") and block.reason is None]
+
+
+@pytest.mark.parametrize("block", CODE, ids=str)
+def test_the_code_of_a_page_prints_the_answer(block: Block, tmp_path: Path) -> None:
+    """As it stands, except for the address."""
+    with recorded(scripted(HELLO), Settings(served_model_name=("tiny",))) as (url, recorder):
+        code = block.code.replace(f"{ADDRESS}/v1", url)
+        name = "page.py" if block.language == "python" else "page.mjs"
+        assert run_code(name, code, tmp_path).strip() == "Hello!"
+    recorder.check()

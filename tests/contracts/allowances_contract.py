@@ -12,7 +12,6 @@ SLOW = 600  # a limit per minute: ten a second, so that growth during a test is 
 
 
 async def used_up(allowances: Allowances, name: str, limit: int, amount: float) -> int:
-    """How often the amount can be taken in one moment."""
     count = 0
     while True:
         try:

@@ -166,7 +166,8 @@ async def test_nginx_refuses_a_body_that_is_too_large_in_the_form_of_the_api(set
 
 async def test_the_proxy_does_not_publish_the_figures(setup: Setup) -> None:
     root = f"https://localhost:{setup.proxy.port}"
-    assert (await setup.client.get(f"{root}/metrics")).status_code == 404
+    for path in ("/metrics", "/metrics/", "//metrics", "/%6Detrics", "/metrics%2F", "/metrics?a=b"):
+        assert (await setup.client.get(root + path)).status_code == 404
     assert (await setup.client.get(f"{root}/health")).status_code == 200
 
 

@@ -32,8 +32,6 @@ _PROBE_TIMEOUT = 60.0
 
 
 class Attacked(Served):
-    """A running server."""
-
     def connect(self, timeout: float = 60.0) -> socket.socket:
         parts = urlsplit(self.url)
         return socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=timeout)
@@ -65,7 +63,7 @@ def attacked(*flags: str, model: str = "tiny") -> Iterator[Attacked]:
         yield server
     finally:
         process.kill()
-        process.wait()
+        process.communicate()  # closes its output
 
 
 @dataclass

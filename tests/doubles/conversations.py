@@ -44,7 +44,6 @@ def legal_completion(rng: random.Random) -> str:
 
 
 def mutated(tokens: list[int], rng: random.Random) -> list[int]:
-    """Drops, doubles and swaps tokens, and inserts foreign ones."""
     tokens = list(tokens)
     for _ in range(rng.randrange(1, 6)):
         at = rng.randrange(len(tokens)) if tokens else 0

@@ -244,7 +244,6 @@ class SummaryLint:
 
 
 def check_stream(events: list[Event], **options: bool) -> Event:
-    """Checks a whole stream and returns its final response."""
     lint = StreamLint(**options)
     for event in events:
         lint.feed(event)

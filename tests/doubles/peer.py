@@ -44,7 +44,6 @@ def fetch_peer() -> Path:
 
 @contextmanager
 def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iterator[tuple[str, int]]:
-    """Runs the server and yields its host and port."""
     from tests.doubles.server_process import await_ready, free_port
 
     tokens, log = scratch / "completion.json", scratch / "peer.log"

@@ -25,14 +25,12 @@ _numbers = count(1)
 
 @cache
 def programs() -> Path | None:
-    """The folder of Postgres' programs, or None."""
     found = shutil.which("initdb")
     folders = [Path(found).parent] if found else _FOLDERS
     return next((folder for folder in folders if (folder / "initdb").exists()), None)
 
 
 def missing() -> str | None:
-    """Why no server can be started here."""
     if programs() is None:
         return "Postgres is not installed (Debian: apt install postgresql)"
     try:

@@ -48,7 +48,6 @@ def await_ready(
     log: Callable[[], str] = lambda: "",
     seconds: float = 120,
 ) -> T:
-    """Looks until there is something to see."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
         assert process.poll() is None, f"{process.args!r} ended with {process.returncode}: {log()}"

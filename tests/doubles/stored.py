@@ -102,7 +102,6 @@ async def ids(store: Store, conversation_id: str) -> list[str]:
 
 
 def keep_around(store: Store) -> Keep:
-    """A caller's view of this store of responses and conversations."""
     return Stores(store, MemoryEventLogs(), SqlCompletions(MemoryDatabase(Bounds()))).of("")
 
 

@@ -57,7 +57,6 @@ class Screen:
         os.write(self.controller, keys.encode())
 
     def enter(self, line: str, pattern: str) -> str:
-        """Enters a line; returns what is shown up to this pattern."""
         self.press(line + "\n")
         return self.shows(pattern)
 
@@ -76,7 +75,6 @@ class Screen:
 
 @contextmanager
 def terminal(*words: str, command: str = "chat", fresh: bool = False) -> Iterator[Screen]:
-    """Runs the command in a pseudo-terminal."""
     controller, terminal_end = pty.openpty()
     process = Command[bytes](
         [command, *words],

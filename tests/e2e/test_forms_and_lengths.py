@@ -27,8 +27,6 @@ CITY = r'\{\s*"city"\s*:\s*"(Paris|Rome)"\s*\}'
 
 @dataclass(frozen=True)
 class Made:
-    """What the three APIs have in common."""
-
     text: str
     tokens: int
     ended: str  # "stop" or "length"

@@ -39,7 +39,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def response_id(served: Served) -> str:
-    """A background response that has ended."""
     body = {"input": "Hi", "background": True}
     created: dict[str, Any] = httpx.post(f"{served.api}/responses", json=body, timeout=60).json()
     with httpx.stream("GET", f"{served.api}/responses/{created['id']}?stream=true", timeout=60) as events:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import sys
@@ -121,9 +122,8 @@ class Figures(TimedParts):
     async def _texts(self, engine: LocalEngine, batch: int, count: int) -> tuple[list[float], int]:
         """When each stream's first token came, and how many tokens were not the walk's."""
         draw = random.Random(batch)
-        prompts = [
-            [draw.randrange(self._model.config.vocab_size) for _ in range(PROMPT)] for _ in range(batch)
-        ]
+        vocabulary = self._model.config.vocab_size
+        prompts = [[draw.randrange(vocabulary) for _ in range(PROMPT)] for _ in range(batch)]
         sampling = Sampling(temperature=0.0, max_tokens=count + 1, stop_token_ids=frozenset())
 
         async def one(prompt: list[int]) -> tuple[float, int]:
@@ -141,17 +141,13 @@ class Figures(TimedParts):
     @torch.inference_mode()
     def _costs(self, runner: CudaRunner) -> dict[str, float]:
         """Milliseconds of recorded work: steps by rows (without any key), and rounds of guesses."""
-        found = {}
         assert runner._graphs is not None
         assert runner._guesser is not None
-        assert runner._guesser.graphs is not None
-        for rows in ROWS:
-            if decode_shape(rows) in runner._graphs.shapes:
-                found[f"step of {rows} rows"] = self._replayed(runner._graphs, decode_shape(rows))
-        for batch in BATCHES:
-            for rounds in (1, 2, 4):
-                shape = DraftShape(batch, rounds)
-                found[f"{rounds} guesses of {batch}"] = self._replayed(runner._guesser.graphs, shape)
+        shapes = {rows: decode_shape(rows) for rows in ROWS if decode_shape(rows) in runner._graphs.shapes}
+        found = {f"step of {n} rows": self._replayed(runner._graphs, shape) for n, shape in shapes.items()}
+        for batch, rounds in itertools.product(BATCHES, (1, 2, 4)):
+            shape = DraftShape(batch, rounds)
+            found[f"{rounds} guesses of {batch}"] = self._replayed(runner._guesser.graphs, shape)
         say("ms: " + ", ".join(f"{name} {value:.3f}" for name, value in found.items()))
         return found
 
@@ -172,9 +168,8 @@ def main() -> int:
         sys.stderr.write("No CUDA device is visible to torch: nothing was measured.\n")
         return 1
     figures = Figures(given.shape, torch.device(given.device), given.seconds, given.tokens)
-    figures.part("device", figures.make_model)
-    figures.part("with a head", figures.with_head)
-    figures.part("without", figures.without)
+    for name, part in (("device", "make_model"), ("with a head", "with_head"), ("without", "without")):
+        figures.part(name, getattr(figures, part))
     say("done")
     if given.json:
         Path(given.json).write_text(json.dumps(figures.found, indent=1), encoding="utf-8")

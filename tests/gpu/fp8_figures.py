@@ -40,11 +40,8 @@ WORKERS = 8
 PROMPT, PART = 0, -1  # in place of a batch: a prompt's chunk, or a part of a text that is compared
 CHECKED = [(product, tokens) for product in PRODUCTS for tokens in (1, 2, 8, 16, 32, 64, 128, 300)]
 ATTENDED = [(queries, window) for queries in ([1], [1] * 17, [1, 1, 77, 300]) for window in (None, 128)]
-PRECISIONS = {
-    "bf16": Precision(),
-    "fp8": Precision(weights="fp8"),
-    "fp8+kv": Precision(weights="fp8", kv="fp8"),
-}
+FP8, BOTH = Precision(weights="fp8"), Precision(weights="fp8", kv="fp8")
+PRECISIONS = {"bf16": Precision(), "fp8": FP8, "fp8+kv": BOTH}
 
 
 class Figures(TimedParts):
@@ -102,10 +99,9 @@ class Figures(TimedParts):
             rows += [workload.prefill(length) for length in PROMPTS]
             rows.append(workload.decode(1, LONG))
         for row in rows:
-            say(
-                f"{name:12} {row.what:8} {row.batch:3} x {row.context:6}: {row.ms:9.3f} ms "
-                f"{row.tokens_per_s:10,.1f} tokens/s {row.fraction:6.1%} of its own bytes or operations"
-            )
+            figures = f"{row.ms:9.3f} ms {row.tokens_per_s:10,.1f} tokens/s {row.fraction:6.1%} of its own"
+            what = f"{name:12} {row.what:8} {row.batch:3} x {row.context:6}"
+            say(f"{what}: {figures} bytes or operations")
         return {f"{row.what} {row.batch} x {row.context}": row.ms for row in rows}
 
     def kernels(self, name: str) -> dict[str, dict[str, float]]:
@@ -201,8 +197,7 @@ def models_of(plain: GptOss) -> dict[str, GptOss]:
 @torch.inference_mode()
 def work(number: int) -> None:
     """Compiles a share of the kernels by running them once, steps on a model of two layers."""
-    jobs = list(compilations(torch.device("cuda")))
-    for name, job in jobs[number::WORKERS]:
+    for name, job in [*compilations(torch.device("cuda"))][number::WORKERS]:
         try:
             job()
         except Exception as error:
@@ -212,8 +207,7 @@ def work(number: int) -> None:
 def compilations(device: torch.device) -> Iterator[tuple[str, Callable[[], object]]]:
     bench = Bench(device)
     for variant in every_variant():
-        name = f"{variant.product} {variant.tokens} {variant}"
-        yield name, partial(compile_variant, variant, bench)
+        yield f"{variant.product} {variant.tokens} {variant}", partial(compile_variant, variant, bench)
     for product, tokens in CHECKED:
         yield f"{product} {tokens}", partial(product_error, product, tokens, device)
     for queries, window in ATTENDED:
@@ -259,14 +253,11 @@ def main() -> int:
         "compile": figures.compile,
         "models": figures.make_models,
         "correct": figures.correct,
-        **{f"steps {name}": lambda name=name: figures.steps(name) for name in PRECISIONS},  # type: ignore[misc]
-        "sweep": figures.sweep,
-        "tuned": figures.tuned,
-        "apart": figures.apart,
-        **{f"kernels {name}": lambda name=name: figures.kernels(name) for name in ("bf16", "fp8")},  # type: ignore[misc]
+        **{f"steps {name}": partial(figures.steps, name) for name in PRECISIONS},
+        **{name: getattr(figures, name) for name in ("sweep", "tuned", "apart")},
+        **{f"kernels {name}": partial(figures.kernels, name) for name in ("bf16", "fp8")},
     }
-    wanted = given.only.split(",") if given.only else list(parts)
-    for name in wanted:
+    for name in given.only.split(",") if given.only else parts:
         figures.part(name, parts[name])
     say("done")
     if given.json:

@@ -108,16 +108,10 @@ class Bench:
             return lambda rows: fused.project_out(attended, rows, bias[:HIDDEN], residual)
         cos, sin = drawn(tokens, SIZE, dtype=torch.float32), drawn(tokens, SIZE, dtype=torch.float32)
         memory = [drawn(KV_HEADS, 4, BLOCK, SIZE).permute(1, 2, 0, 3) for _ in range(2)]
-        pages = Pages(
-            tables=torch.zeros(tokens, 4, dtype=torch.int32, device=self._device),
-            lengths=torch.ones(tokens, dtype=torch.int32, device=self._device),
-            starts=torch.arange(tokens + 1, dtype=torch.int32, device=self._device),
-            slots=torch.arange(tokens, device=self._device),
-            window=None,
-            block_size=BLOCK,
-            decodes=tokens,
-            longest=1,
-        )
+        tables = torch.zeros(tokens, 4, dtype=torch.int32, device=self._device)
+        slots = torch.arange(tokens + 1, device=self._device)
+        lengths, starts = torch.ones_like(slots[1:]).int(), slots.int()
+        pages = Pages(tables, lengths, starts, slots[:-1], None, BLOCK, decodes=tokens, longest=1)
         return lambda rows: fused.qkv(x, norm, EPS, rows, bias, cos, sin, *memory, pages)
 
     @torch.inference_mode()

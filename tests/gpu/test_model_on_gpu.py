@@ -37,22 +37,15 @@ def decoded(model: GptOss, batch: int, steps: int, *, graphs: bool, ahead: bool)
     found = runner.launch([parts[at] for at in order]).outcomes()
     tokens = [[found[order.index(at)].sampled[0].token] for at in range(batch)]
     flights = []
-    for step in range(steps):
-        newest = [PENDING if ahead and step else each[-1] for each in tokens]
-        flights.append(
-            runner.launch(
-                [
-                    StepPart(at, [newest[at]], len(prompts[at]) + step, tables[at], 1, pickers[at])
-                    for at in range(batch)
-                ]
-            )
-        )
-        if len(flights) > int(ahead):
+    for step in range(steps + ahead):
+        if step < steps:
+            newest = [[PENDING if ahead and step else each[-1]] for each in tokens]
+            ends = [len(prompt) + step for prompt in prompts]
+            parts = [StepPart(at, newest[at], ends[at], tables[at], 1, pickers[at]) for at in range(batch)]
+            flights.append(runner.launch(parts))
+        if len(flights) > ahead or step >= steps:
             for own, outcome in zip(tokens, flights.pop(0).outcomes(), strict=True):
                 own.append(outcome.sampled[0].token)
-    for flight in flights:
-        for own, outcome in zip(tokens, flight.outcomes(), strict=True):
-            own.append(outcome.sampled[0].token)
     return tokens
 
 
@@ -88,15 +81,11 @@ def test_logits_equal_those_of_the_plain_ops(model: GptOss, card: torch.device) 
 
 def random_model_on_cpu(card: torch.device) -> GptOss:
     """Draws the weights on the card, because a generator's numbers depend on its device."""
-    from inference.models.random_weights import RandomTensors
     from inference.models.weights import load_weights
-
-    class Moved(RandomTensors):
-        def take(self, name, shape, *, bytes_only=False):  # type: ignore[no-untyped-def]
-            return super().take(name, shape, bytes_only=bytes_only).cpu()
+    from tests.inference.ops.test_fp8_model import OnCpu
 
     config = SHAPES["tiny"]
-    weights = load_weights(Moved(card), config, device=torch.device("cpu"), dtype=torch.float32)
+    weights = load_weights(OnCpu(card), config, device=torch.device("cpu"), dtype=torch.float32)
     return GptOss(config, weights)
 
 
@@ -117,18 +106,14 @@ def test_experts_of_full_size_equal_the_reference(card: torch.device, tokens: in
         scales = torch.randint(118, 122, size, generator=generator, device=card, dtype=torch.uint8)
         return blocks, scales, draw.rows(experts, rows)
 
-    first, second = weights(2 * hidden), weights(hidden)
-    mixture = Mixture(
-        repack(*first[:2], paired=True), first[2], repack(*second[:2], paired=False), second[2],
-        limit=7.0, alpha=1.702,
-    )  # fmt: skip
+    (*first, bias), (*second, second_bias) = weights(2 * hidden), weights(hidden)
+    packed, second_packed = repack(*first, paired=True), repack(*second, paired=False)
+    mixture = Mixture(packed, bias, second_packed, second_bias, limit=7.0, alpha=1.702)
     x = draw.rows(tokens, hidden)
     chosen, shares = draw.choices(tokens, experts, 4)
     found = mixture.forward(x, chosen, shares)
-    wanted = mxfp4_experts(
-        x.float(), chosen, shares, (first[0], first[1], first[2].float()),
-        (second[0], second[1], second[2].float()), 7.0, 1.702,
-    )  # fmt: skip
+    floats = (*first, bias.float()), (*second, second_bias.float())
+    wanted = mxfp4_experts(x.float(), chosen, shares, *floats, 7.0, 1.702)
     assert relative_error(found, wanted) < 1e-2
     assert torch.equal(found, mixture.forward(x, chosen, shares))
 

@@ -7,17 +7,23 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from gpt_oss_server.cli.server.http_server import connection_limits
 from gpt_oss_server.http.connections.limits import ConnectionLimits
+from gpt_oss_server.http.connections.room import gives_way
+from gpt_oss_server.http.connections.sub_protocols import GIVES_WAY
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+GET_ONCE = GET[:-2] + b"Connection: close\r\n\r\n"
 BODY = b'{"input": "hi"}'
 POST = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\n"
 CLOSING = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n"
@@ -72,8 +78,9 @@ def answer_to(server: tuple[str, int], *pieces: bytes, pause: float = 0.0) -> by
         POST + b"X" * 70_000,
         b"GET /" + b"a" * 70_000,
         POST + b"X-Large: " + b"a" * 5_000_000,
+        POST + b"Content-Type: text/plain" + b";" * 17_000 + b"\r\nContent-Length: 2\r\n\r\n{}",
     ],
-    ids=["one", "a whole request", "many", "a name", "a path", "five megabytes"],
+    ids=["one", "a whole request", "many", "a name", "a path", "five megabytes", "a line"],
 )
 def test_a_large_head_is_refused_before_it_is_whole(server: tuple[str, int], head: bytes) -> None:
     head, _, body = answer_to(server, head).partition(b"\r\n\r\n")
@@ -90,7 +97,8 @@ def test_trailers_count_as_a_head(server: tuple[str, int]) -> None:
 
 
 def test_a_head_within_the_limit_is_served(server: tuple[str, int]) -> None:
-    head = GET[:-2] + b"Connection: close\r\nX-Large: " + b"a" * 60_000 + b"\r\n\r\n"
+    large = b"".join(b"X-Large-%d: %s\r\n" % (n, b"a" * 15_000) for n in range(4))
+    head = GET_ONCE[:-2] + large + b"\r\n"
     assert answer_to(server, head).startswith(b"HTTP/1.1 200")
     assert answer_to(server, head[:30_000], head[30_000:], pause=0.05).startswith(b"HTTP/1.1 200")
 
@@ -133,24 +141,24 @@ def test_a_client_that_waits_for_its_answer_is_not_late() -> None:
 def test_a_new_connection_takes_the_place_of_the_longest_idle_one() -> None:
     with limited(count=20) as address, ExitStack() as stack:
 
-        def connect() -> socket.socket:
+        def opened() -> socket.socket:
             return stack.enter_context(socket.create_connection(address, timeout=20))
 
-        kept = connect()
+        kept = opened()
         kept.sendall(GET)
         answer = b""
         while not answer.endswith(b"}"):
             answer += kept.recv(4_096)
         assert answer.startswith(b"HTTP/1.1 200")
         for _ in range(60):
-            connect().sendall(b"GET /v1/mod")
+            opened().sendall(b"GET /v1/mod")
         assert kept.recv(1) == b"", "it was idle longest"
-        last = connect()
+        last = opened()
         last.sendall(GET)
         assert last.recv(4_096).startswith(b"HTTP/1.1 200")
 
 
-def test_connections_at_work_keep_their_places() -> None:
+def test_connections_at_work_keep_their_places_and_leave_room_for_health() -> None:
     with limited(speed=3, count=3) as address, ExitStack() as stack:
         working = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(3)]
         for connection in working:
@@ -159,7 +167,51 @@ def test_connections_at_work_keep_their_places() -> None:
         refused = answer_to(address, GET)
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"--max-connections" in refused
+        for path in (b"/health", b"/live", b"/ready"):
+            assert answer_to(address, GET_ONCE.replace(b"/v1/models", path)).startswith(b"HTTP/1.1 200")
         assert all(connection.recv(4_096).startswith(b"HTTP/1.1 200") for connection in working)
+
+
+def test_a_body_that_never_ends_gives_its_place_to_a_request() -> None:
+    with limited(count=4) as address, ExitStack() as stack:
+        unfinished = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(4)]
+        for connection in unfinished:
+            connection.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
+        time.sleep(1.2)
+        assert answer_to(address, GET_ONCE).startswith(b"HTTP/1.1 200")
+        assert unfinished[0].recv(100).startswith(b"HTTP/1.1 503 "), "it has waited longest"
+
+
+def test_a_websocket_without_work_gives_its_place_to_a_request() -> None:
+    with limited(count=3) as address, ExitStack() as stack:
+        url = f"ws://{address[0]}:{address[1]}/v1/responses"
+        idle = [stack.enter_context(connect(url)) for _ in range(3)]
+        time.sleep(1.2)
+        idle[0].send('{"type": "response.create", "input": "Hi"}')
+        while "response.completed" not in str(idle[0].recv(timeout=20)):
+            pass
+        assert answer_to(address, GET_ONCE).startswith(b"HTTP/1.1 200")
+        with pytest.raises(ConnectionClosed) as closed:
+            idle[1].recv(timeout=20)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == GIVES_WAY
+
+
+@dataclass
+class Place:
+    holder: str
+    idle_since: float | None = None
+    unfinished_since: float | None = None
+
+
+def test_whoever_holds_most_places_gives_one_up() -> None:
+    newest, few = Place("newcomer"), Place("few", unfinished_since=1.0)
+    many = [Place("many", unfinished_since=since) for since in (3.0, 2.0, 9.5)]
+    works = [Place("works") for _ in range(9)]
+    places = [newest, few, *many, *works]
+    assert gives_way(places, newest, 10.0) is many[1]
+    assert gives_way([*places, Place("works", idle_since=5.0)], newest, 10.0) not in (few, *many)
+    assert gives_way([newest, *works, many[2]], newest, 10.0) is None, "it may still arrive"
 
 
 def test_the_settings_become_limits() -> None:

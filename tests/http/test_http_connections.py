@@ -96,6 +96,16 @@ def test_a_post_that_offers_a_websocket_is_answered(url: str) -> None:
     assert (status, json.loads(body)["status"]) == ("HTTP/1.1 200 OK", "completed")
 
 
+@pytest.mark.parametrize(
+    "path", ["/metrics/", "//metrics", "/%6Detrics", "/metrics%2F", "/./metrics", "/METRICS"]
+)
+def test_a_path_that_a_proxy_may_deny_has_one_spelling(url: str, path: str) -> None:
+    root = url.removesuffix("/v1")
+    assert httpx.get(f"{root}/metrics").status_code == 200
+    status, _, _ = send(url, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    assert status == "HTTP/1.1 404 Not Found"
+
+
 @pytest.mark.parametrize("path", ["/responses/", "/responses//"])
 def test_a_slash_at_the_end_of_a_path_is_ignored(url: str, path: str) -> None:
     """With a TLS proxy in front, a redirect would lead to http, and many clients follow no redirect."""

@@ -38,21 +38,10 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def config() -> ModelConfig:
     """Sliding and full layers, a window far shorter than the prompts, YaRN that takes effect within them."""
-    return ModelConfig(
-        layers=3,
-        hidden=64,
-        intermediate=96,
-        vocab_size=500,
-        heads=8,
-        kv_heads=2,
-        head_dim=16,
-        experts=6,
-        experts_per_token=3,
-        sliding_window=16,
-        sliding_layers=(True, False, True),
-        context_length=1024,
-        rope=RopeConfig(original_context=32, factor=32.0),
-    )
+    sizes = {"hidden": 64, "intermediate": 96, "vocab_size": 500, "heads": 8, "kv_heads": 2, "head_dim": 16}
+    sizes |= {"experts": 6, "experts_per_token": 3, "sliding_window": 16, "context_length": 1024}
+    rope = RopeConfig(original_context=32, factor=32.0)
+    return ModelConfig(layers=3, sliding_layers=(True, False, True), rope=rope, **sizes)
 
 
 @pytest.fixture(scope="session")

@@ -98,17 +98,13 @@ def test_paged_attention_is_attention(
 
 def test_sequences_are_gathered_with_others_of_similar_length_and_long_ones_are_not() -> None:
     blocks = [4, 5, 4, 1, 1, 60, 130, 2, 128, 120, 128]
-    spans = tuple(
-        span(at, at + 1, count * SIZE, range(1, count + 1), None, SIZE) for at, count in enumerate(blocks)
-    )
+    tables = [(range(1, count + 1), count * SIZE) for count in blocks]
+    spans = tuple(span(at, at + 1, size, own, None, SIZE) for at, (own, size) in enumerate(tables))
     empty = torch.empty(0, dtype=torch.int64)
     pages = Pages(empty, empty, empty, empty, None, SIZE, len(spans), 1, given_spans=spans)
-    assert [(part.start, part.end, isinstance(part, Gathered)) for part in pages.parts] == [
-        (0, 5, True),  # the next one would make the copy four times as large
-        (5, 6, False),
-        (6, 7, False),
-        (7, 11, True),
-    ]
+    found = [(part.start, part.end, isinstance(part, Gathered)) for part in pages.parts]
+    # A sixth would make the first copy four times as large.
+    assert found == [(0, 5, True), (5, 6, False), (6, 7, False), (7, 11, True)]
     for part in pages.parts:
         if isinstance(part, Gathered):
             longest = max(blocks[part.start : part.end]) * SIZE
@@ -130,18 +126,10 @@ def test_each_row_is_sampled_by_its_own_fields() -> None:
     logits[4, 3] = math.nan
     mask, adjustment = torch.zeros(1, 13, dtype=torch.uint8), torch.zeros(1, 100)
     mask[0, 5], adjustment[0, 17] = 4, 50
-    picking = Picking(
-        temperature=torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0]),
-        top_k=torch.tensor([0, 1, 0, 0, 0], dtype=torch.int32),
-        top_p=torch.ones(5),
-        min_p=torch.zeros(5),
-        points=torch.full((5,), 0.5, dtype=torch.float64),
-        adjustments=adjustment,
-        adjustment_of=torch.tensor([-1, -1, 0, -1, -1]),
-        masks=mask,
-        mask_of=torch.tensor([-1, -1, -1, 0, -1]),
-    )
-    found = sample(logits, picking)
+    temperature, top_k = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0]), torch.tensor([0, 1, 0, 0, 0])
+    adjustment_of, mask_of = torch.tensor([[-1, -1, 0, -1, -1], [-1, -1, -1, 0, -1]])
+    filters = temperature, top_k.int(), torch.ones(5), torch.zeros(5), torch.full((5,), 0.5).double()
+    found = sample(logits, Picking(*filters, adjustment, adjustment_of, mask, mask_of))
     assert found.tolist() == [int(logits[0].argmax()), int(logits[1].argmax()), 17, 42, -1]
 
 

@@ -36,7 +36,6 @@ def changed(text: str, diff: str) -> str:
 
 @pytest.fixture
 def extended(tmp_path: Path) -> Path:
-    """A copy of the server with all that the page adds."""
     copy = tmp_path / "extended"
     for name in COPIED:
         # With what is compiled: files keep their times, so Python compiles only what the page changes.

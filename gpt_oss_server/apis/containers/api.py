@@ -66,9 +66,9 @@ def _add_files(router: APIRouter, containers: Containers, served: Served) -> Non
 
     @router.post("/{container}/files")
     async def upload(container: str, request: Request) -> Response:
-        name, content = await read_upload(request, served.settings.max_body_bytes)
         caller = caller_of(request.scope)
-        opened = await containers.find_to_fill(container, caller)
+        opened = await containers.find_to_fill(container, caller)  # first: a file that none takes is not read
+        name, content = await read_upload(request, served.settings.max_body_bytes)
         return JSONResponse(opened.file_as_json(await opened.put(name, content, caller)))
 
     @router.get("/{container}/files/{file}")

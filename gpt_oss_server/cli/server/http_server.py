@@ -13,6 +13,7 @@ import math
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 from types import FrameType
@@ -27,7 +28,7 @@ from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.http.connections.http_protocol import HttpProtocol
 from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
-from gpt_oss_server.http.connections.tls import Tls, tls_of
+from gpt_oss_server.http.connections.tls import Handshakes, Tls, tls_of
 from gpt_oss_server.http.late_app import LateApp
 from gpt_oss_server.observe.health.drain import BackgroundWork, Drain, ExitCode
 from gpt_oss_server.observe.health.state import Health
@@ -107,6 +108,8 @@ class Server(uvicorn.Server):
         self.app = LateApp(start.app, self._loaded)
         super().__init__(_config(self.app, settings, tls))
         self._tls = tls
+        self._context: ssl.SSLContext | None = None
+        self._handshakes: Handshakes | None = None
         self._settings = settings
         self._start = start
         self._port, self._exposed = settings.port, False
@@ -133,12 +136,14 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         self.should_exit = self.should_exit or self.drain.is_due
-        if self._tls is not None and self.config.ssl is not None and counter % _TICKS_TO_CERTIFICATE == 0:
-            self._tls.read_again_if_changed(self.config.ssl)
+        if self._tls is not None and self._context is not None and counter % _TICKS_TO_CERTIFICATE == 0:
+            self._tls.read_again_if_changed(self._context)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.app.stop_waiting()
+        if self._handshakes is not None:
+            self._handshakes.stop()
         self._end_in_any_case()
         if self.app.app is None:
             await super().shutdown(sockets)
@@ -162,8 +167,11 @@ class Server(uvicorn.Server):
         timer.start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        context, self.config.ssl = self.config.ssl, None
         try:
-            await super().startup(sockets)
+            await super().startup([] if context is not None else sockets)
+            if context is not None:
+                self._shake_hands(context, sockets or [])
         except OSError as error:  # another process took the port while the model was loading
             raise CommandLineError(_port_problem(self._settings.host, self._settings.port, error)) from error
         if sockets:
@@ -171,6 +179,19 @@ class Server(uvicorn.Server):
             self._exposed = not is_of_this_machine(host) and not self._settings.needs_keys
             if self._exposed:
                 _log.warning(EXPOSED)
+
+    def _shake_hands(self, context: ssl.SSLContext, sockets: list[socket.socket]) -> None:
+        self._context = context
+        limits = connection_limits(self._settings)
+
+        def protocol() -> asyncio.Protocol:
+            return HttpProtocol.within(limits)(self.config, self.server_state, self.lifespan.state)
+
+        self._handshakes = Handshakes(
+            context, protocol, most=limits.count // 4, seconds=limits.handshake_seconds
+        )
+        for listener in sockets:
+            self._handshakes.start(listener, self.config.backlog)
 
     @property
     def _url(self) -> str:

@@ -9,14 +9,14 @@ Takes the bytes of a connection and passes requests to the application as uvicor
   bytes follow a request, for example because its Content-Length is too small, that request is still answered.
 - A stream to an HTTP/1.0 client, which does not know chunks, has none: it ends with the connection.
 - A head that is too large is refused before it is whole, and so is a request that takes too long to arrive.
-- At the limit of connections, a new one takes the place of the one that has been idle longest. If all are at
-  work, it is refused.
+- At the limit of connections, a new one takes the place of one that does nothing (`room`). If all are at
+  work, it may only ask for the server's health.
 """
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httptools
 from pydantic_core import to_json
@@ -26,6 +26,8 @@ from gpt_oss_server.caller.record import log_refused_connection
 from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, InvalidHttp, RequestTimeout
 from gpt_oss_server.http.callers import new_connection, set_connection
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
+from gpt_oss_server.http.connections.room import HEALTH, SPARE, Held, gives_way
+from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.http.edge import HEADER, new_request_id
 
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -48,7 +50,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._ends_with_server = False
         self._held = 0  # bytes since the parser last passed something on
         self._reads_head = True
-        self._idle_since = self.loop.time()
+        self._idle_since = self._head_at = self.loop.time()
+        self._is_spare = False  # above the limit of connections
         self._deadline = Deadline(self.loop, self.limits, lambda: self.flow.read_paused, self._on_late)
         self._deadline.start()
         if len(self.connections) > self.limits.count:
@@ -94,9 +97,13 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._held = 0
         self._reads_head = False
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > self.limits.head_bytes:
+        self._head_at = self.loop.time()
+        sizes = [len(self.url), *(len(name) + len(value) for name, value in self.headers)]
+        if sum(sizes) > self.limits.head_bytes or max(sizes) > self.limits.line_bytes:
             self._refusal = self._head_too_large()
+        elif self._is_spare and len(self.connections) > self.limits.count and self.url not in HEALTH:
+            self._refusal = self._no_room()
+        if self._refusal is not None:
             raise self._refusal  # ends the parser's work on these bytes
         self._deadline.start()
         super().on_headers_complete()
@@ -142,25 +149,46 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Refusals -----------------------------------------------------------------------------------------
 
+    @property
+    def holder(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def idle_since(self) -> float | None:
+        return self._idle_since if self._is_idle and not self.transport.is_closing() else None
+
+    @property
+    def unfinished_since(self) -> float | None:
+        waits = self.cycle is not None and self.cycle.more_body and not self.cycle.response_started
+        return self._head_at if waits and not self.transport.is_closing() else None
+
     def _make_place(self) -> None:
-        others = [
-            other for other in self.connections if isinstance(other, HttpProtocol) and other is not self
-        ]
-        idle = [other for other in others if other._is_idle and not other.transport.is_closing()]
-        if idle:
-            min(idle, key=lambda other: other._idle_since)._close()
+        connections = cast("set[Held]", self.connections)
+        other = gives_way(connections, self, self.loop.time())
+        if isinstance(other, HttpProtocol | SocketProtocol):
+            other.give_way()
+        elif len(self.connections) <= self.limits.count + SPARE:
+            self._is_spare = True
         else:
-            self._refuse(
-                EngineUnavailable(
-                    f"All {self.limits.count} connections of this server are in use (--max-connections). "
-                    "Connect again later."
-                )
-            )
+            self._refuse(self._no_room())
+
+    def give_way(self) -> None:
+        """Closes a connection that does nothing, for another."""
+        if self.idle_since is None:
+            self._refuse(self._no_room())
+        else:
+            self._close()
+
+    def _no_room(self) -> EngineUnavailable:
+        return EngineUnavailable(
+            f"All {self.limits.count} connections of this server are in use (--max-connections). "
+            "Connect again later."
+        )
 
     def _head_too_large(self) -> HeadTooLarge:
         return HeadTooLarge(
-            f"The request's head is larger than {self.limits.head_bytes:,} bytes. Send fewer or shorter "
-            "headers, and put data into the body."
+            f"The request's head is larger than {self.limits.head_bytes:,} bytes, or one of its headers than "
+            f"{self.limits.line_bytes:,}. Send fewer or shorter headers, and put data into the body."
         )
 
     def _on_late(self) -> None:

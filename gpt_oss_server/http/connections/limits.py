@@ -15,8 +15,10 @@ from dataclasses import dataclass
 class ConnectionLimits:
     count: int = 2048  # open connections
     head_bytes: int = 64 * 1024  # of one request: its first line and headers, or its trailers
+    line_bytes: int = 16 * 1024  # of one header
     seconds: float = 30.0  # for a head, and for a body in addition to the time of `body_rate`
     body_rate: int = 10 * 1024  # bytes a second, the slowest that a body may arrive
+    handshake_seconds: float = 10.0  # for TLS
 
 
 class Deadline:

@@ -1,6 +1,6 @@
-"""Sub-protocols of WebSockets: the connection's, and the key that OpenAI's SDK sends from a browser.
+"""What the application and a WebSocket's connection know of each other: sub-protocols, state and codes.
 
-A page cannot send headers with a WebSocket.
+A page cannot send headers with a WebSocket, so OpenAI's SDK sends the key as a sub-protocol there.
 """
 
 from __future__ import annotations
@@ -21,4 +21,8 @@ def key_among(offered: str) -> str | None:
     return next((name.removeprefix(_KEY) for name in names if name.startswith(_KEY)), None) or None
 
 
+IDLE = 1000  # no request came for long
 SERVER_STOPS = 1012  # the server is going away in good order
+HOLDER = "holder"  # in the state of a scope: the owner of a socket's key
+IDLE_SINCE = "idle_since"  # and since when it has had no request at work; None while it has one
+GIVES_WAY = 1013  # another connection needs the place of one without work

@@ -1,13 +1,16 @@
-"""The certificate of a server that speaks HTTPS: checked at the start, and read again when its file changes.
+"""TLS: the certificate, checked at the start and read again when its file changes, and the handshakes.
 
-Takes the files of a certificate and its key. Raises a sentence about files that cannot serve. It must not
-know how a server uses them.
+Takes the files of a certificate and its key, and a listening socket. Raises a sentence about files that
+cannot serve. Handshakes are counted and end in time, so that they never use up the files of the process.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 _SOON = timedelta(days=14)
+_PAUSE = 0.5  # seconds, before the next try to accept a connection
 _log = logging.getLogger(__name__)
 
 
@@ -108,6 +112,51 @@ class Tls:
         assert isinstance(found, x509.SubjectAlternativeName)
         addresses = [str(address) for address in found.get_values_for_type(x509.IPAddress)]
         return [*found.get_values_for_type(x509.DNSName), *addresses]
+
+
+class Handshakes:
+    """Accepts connections, and passes each on once its handshake is complete."""
+
+    def __init__(
+        self, context: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], *, most: int, seconds: float
+    ) -> None:
+        """Of more than `most` handshakes, the one that began first ends; each has `seconds`."""
+        self._context, self._protocol = context, protocol
+        self._most, self._seconds = most, seconds
+        self._open: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._accepting: list[asyncio.Task[None]] = []
+
+    def start(self, listener: socket.socket, backlog: int) -> None:
+        listener.setblocking(False)
+        listener.listen(backlog)
+        self._accepting.append(asyncio.create_task(self._accept(listener)))
+
+    def stop(self) -> None:
+        for task in (*self._accepting, *self._open):
+            task.cancel()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listener)
+            except OSError as error:  # too many open files
+                _log.warning("A connection cannot be accepted: %s", error)
+                await asyncio.sleep(_PAUSE)
+                continue
+            if len(self._open) >= self._most:
+                next(iter(self._open)).cancel()
+            task = asyncio.create_task(self._shake(accepted))
+            self._open[task] = None
+            task.add_done_callback(self._open.pop)
+
+    async def _shake(self, accepted: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol, accepted, ssl=self._context, ssl_handshake_timeout=self._seconds
+            )
+        except OSError:  # no TLS, too late, or the client has left
+            accepted.close()
 
 
 class _Encrypted(Exception):

@@ -12,6 +12,7 @@ from gpt_oss_server.observe.logs.forms import JsonForm, TextForm
 from gpt_oss_server.settings import Settings
 
 _log = logging.getLogger("gpt_oss_server")
+_OWN = ("gpt_oss_server", "inference", "tools")  # the loggers of this project
 
 
 def set_up_logging(settings: Settings) -> None:
@@ -19,9 +20,12 @@ def set_up_logging(settings: Settings) -> None:
     as_json = settings.log_format == "json"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonForm() if as_json else TextForm())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # Debug lines of libraries hold headers and frames, and so keys and prompts.
+    logging.basicConfig(level="INFO" if level == "DEBUG" else level, handlers=[handler], force=True)
+    for name in _OWN:
+        logging.getLogger(name).setLevel(level)
     # uvicorn logs its own start and end at info; the greeting replaces them.
-    logging.getLogger("uvicorn.error").setLevel(level if level == "DEBUG" else "WARNING")
+    logging.getLogger("uvicorn.error").setLevel("INFO" if level == "DEBUG" else "WARNING")
     if not settings.access_log:
         ENDS.setLevel("CRITICAL")
     shows_arrivals = settings.access_log and (as_json or level == "DEBUG")

@@ -53,7 +53,6 @@ async def completion_of(engine: Engine, settings: Settings | None = None, **body
 
 
 def check_chunks(chunks: list[Chunk], *, sdk_types: bool = True) -> dict[str, Any]:
-    """Checks a whole stream and returns its completion."""
     folded, ended, begun = Folded(), set[int](), set[int]()
     head = {key: chunks[0][key] for key in ("id", "object", "created", "model")}
     assert head["object"] == "chat.completion.chunk"

@@ -76,7 +76,6 @@ OSLO, PARIS = call("functions.f", '{"c":"Oslo"}'), call("functions.f", '{"c":"Pa
 
 
 def arguments(response: dict[str, Any]) -> list[str]:
-    """Those of a response's calls."""
     return [item["arguments"] for item in response["output"] if item["type"] == "function_call"]
 
 

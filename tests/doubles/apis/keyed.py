@@ -56,8 +56,6 @@ def posted(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
 
 @dataclass
 class Made:
-    """The ids of what a client has made, by kind."""
-
     responses: list[str] = field(default_factory=list)
     conversations: list[str] = field(default_factory=list)
     items: list[str] = field(default_factory=list)

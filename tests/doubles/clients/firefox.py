@@ -116,7 +116,6 @@ class FirefoxPage:
 
 @contextmanager
 def firefox(profile: Path) -> Iterator[FirefoxPage]:
-    """A page of a new Firefox with an empty profile."""
     assert FIREFOX is not None
     lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in _PREFERENCES.items()]
     (profile / "user.js").write_text("\n".join(lines))

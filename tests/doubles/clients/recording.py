@@ -17,8 +17,6 @@ from tests.doubles.serving import serving
 
 @dataclass
 class Exchange:
-    """One request and its answer."""
-
     method: str
     path: str
     headers: dict[str, str]
@@ -46,8 +44,6 @@ class Exchange:
 
 @dataclass
 class Recorder:
-    """An application that wraps the server's application."""
-
     app: ASGIApp = field(init=False)
     exchanges: list[Exchange] = field(default_factory=list)
 

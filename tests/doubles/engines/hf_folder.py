@@ -73,7 +73,6 @@ def _unpacked(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _spread(tensors: dict[str, torch.Tensor], places: list[int | None]) -> dict[str, torch.Tensor]:
-    """The layers in their places, and zeros between them."""
     found = {name: tensor for name, tensor in tensors.items() if not _LAYER.match(name)}
     for place, layer in enumerate(places):
         for name, tensor in tensors.items():

@@ -116,7 +116,6 @@ def check_words(encoding: Encoding, tokens: Sequence[int], text: str, known: str
 
 
 def builtin_namespace(name: Literal["browser", "python"]) -> ToolNamespace:
-    """The built-in tool as the model saw it in training."""
     declared = getattr(openai_harmony.ToolNamespaceConfig, name)().model_dump()
     tools = (FunctionTool(one["name"], one["description"], one["parameters"]) for one in declared["tools"])
     return ToolNamespace(declared["name"], declared["description"], tuple(tools))

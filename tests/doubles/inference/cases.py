@@ -144,8 +144,6 @@ def run_sample(rows: int, extras: bool) -> None:
 
 
 class OnTheDevice(TorchDispatchMode):
-    """Refuses ops that take a tensor of the host."""
-
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
     ) -> object:

@@ -147,8 +147,6 @@ class MemoryRunner:
 
 @dataclass
 class Client:
-    """The reader of one sequence, and what it has received."""
-
     prompt: list[int]
     limit: int
     outbox: Outbox
@@ -208,7 +206,6 @@ class Driven:
         self.clients.remove(client)
 
     def finish(self) -> None:
-        """Runs until every remaining client has its end."""
         for _ in range(100_000):
             for client in self.clients:
                 client.read()
@@ -235,8 +232,6 @@ def tight_blocks(
 
 @dataclass
 class Prompts:
-    """Random prompts that share beginnings, as conversations do."""
-
     draw: random.Random
     longest: int
     vocabulary: int = VOCABULARY

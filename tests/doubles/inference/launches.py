@@ -39,8 +39,6 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Launch:
-    """One specialisation of a kernel."""
-
     case: str
     kernel: JITFunction[Any]
     signature: tuple[tuple[str, str], ...]
@@ -50,8 +48,6 @@ class Launch:
 
 
 class Notes:
-    """Records launches in place of running them."""
-
     def __init__(self) -> None:
         self.case = ""
         self.launches: dict[Launch, None] = {}
@@ -107,7 +103,6 @@ def compiled(launch: Launch) -> CompiledKernel:
 
 
 def described(launch: Launch, binary: CompiledKernel, code: list[Instruction]) -> dict[str, Any]:
-    """The launch's registers, shared memory and instruction counts."""
     assert code
     return {
         "kernel": f"{launch.kernel.fn.__module__.rpartition('.')[2]}.{launch.kernel.fn.__name__}",

@@ -19,8 +19,6 @@ from tests.doubles.server_process import answers, await_ready, free_port
 
 
 class Scraped:
-    """One answer of `/metrics`."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -79,7 +77,6 @@ class Prometheus:
         return found
 
     def wait_for(self, expression: str) -> list[dict[str, Any]]:
-        """The first answer that has series."""
         until = time.monotonic() + _SECONDS
         while not (found := self.query(expression)):
             assert time.monotonic() < until, f"{expression} has no series after {_SECONDS} s"

@@ -41,7 +41,6 @@ def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
 
 @cache
 def _events() -> dict[str, str]:
-    """The type of an event → the name of its schema."""
     names = [each["$ref"].removeprefix(_ROOT) for each in _schemas()["ResponseStreamEvent"]["anyOf"]]
     return {kind: name for name in names for kind in _schemas()[name]["properties"]["type"]["enum"]}
 

@@ -48,8 +48,6 @@ class CalculatorSession:
 
 
 class Ready(ToolsetMaker):
-    """A maker of a toolset that a test has created."""
-
     def __init__(self, toolset: Toolset) -> None:
         super().__init__(Settings(python="off", browser="off"))
         self._toolset = toolset

@@ -19,7 +19,6 @@ async def call(session: PythonSession, source: str) -> ToolOutput:
 
 
 async def failure(session: PythonSession, source: str) -> str:
-    """What the model reads of a call that fails."""
     output = await call(session, source)
     assert output.failed, output.text
     return output.text
@@ -30,7 +29,6 @@ async def output_of(session: PythonSession, source: str) -> str:
 
 
 def processes() -> set[int]:
-    """This process's descendants."""
     return set(measure(os.getpid(), 100_000).ids) - {os.getpid()}
 
 

@@ -24,7 +24,6 @@ def at(url: str) -> Endpoint:
 
 @asynccontextmanager
 async def mcp_tool(target: str | Endpoint, label: str = "echo", **settings: Any) -> AsyncIterator[McpTool]:
-    """The tools of a server at an operator's URL or endpoint."""
     tool = McpTool(label, at(target) if isinstance(target, str) else target, **settings)
     try:
         yield tool

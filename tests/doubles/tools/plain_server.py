@@ -69,7 +69,6 @@ class PlainServer:
 
 @asynccontextmanager
 async def plain_server(server: PlainServer) -> AsyncIterator[str]:
-    """The server's URL."""
     with ServerThread(server) as thread:
         yield thread.url()
 

@@ -14,8 +14,6 @@ _TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required
 
 
 class Notes:
-    """Remembers lines, for each session separately."""
-
     def __init__(self) -> None:
         self.closed = 0
 

@@ -95,7 +95,6 @@ def serve(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Iterator[Se
 
 
 def pdf(*pages: str, title: str = "A paper") -> bytes:
-    """A small valid PDF with one line of text on each page."""
     kids = " ".join(f"{5 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",

@@ -86,8 +86,7 @@ def test_it_runs_without_the_servers_packages(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "out.json").read_text())
-    assert [(row["what"], row["batch"], row["context"]) for row in report["rows"]] == [
-        ("decode", 1, 16), ("decode", 2, 16), ("prefill", 1, 24),
-    ]  # fmt: skip
+    rows = [(row["what"], row["batch"], row["context"]) for row in report["rows"]]
+    assert rows == [("decode", 1, 16), ("decode", 2, 16), ("prefill", 1, 24)]
     assert report["machine"]["copy_bytes_per_s"] > 0
     assert "of roofline" in done.stdout

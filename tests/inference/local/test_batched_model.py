@@ -51,14 +51,9 @@ def model(
 @pytest.mark.parametrize("seed", range(2))
 async def test_chunks_preemption_prefixes_and_drafts_change_no_token(model: GptOss, seed: int) -> None:
     draw = random.Random(seed)
-    limits = SchedulerLimits(
-        max_concurrent=draw.choice([2, 4, 7]),
-        max_waiting=1000,
-        chunk=draw.choice([16, 64]),
-        shared_chunk=draw.choice([5, 32]),
-        least_chunk=draw.choice([1, 8]),
-        drafts=(seed % 2) * 4,
-    )
+    sizes = {"max_concurrent": [2, 4, 7], "chunk": [16, 64], "shared_chunk": [5, 32], "least_chunk": [1, 8]}
+    chosen = {name: draw.choice(few) for name, few in sizes.items()}
+    limits = SchedulerLimits(max_waiting=1000, drafts=(seed % 2) * 4, **chosen)
     spare = draw.choice([0, 30])
     blocks = tight_blocks(layer_kinds(model), limits, context=CONTEXT, size=SIZE, spare=spare)
     engine = Driven(TorchRunner(model, blocks, SIZE), model.config.windows, blocks, limits)

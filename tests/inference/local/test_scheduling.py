@@ -45,16 +45,10 @@ def driven(
 
 def random_limits(draw: random.Random) -> SchedulerLimits:
     by_head = draw.random() < 0.3
-    return SchedulerLimits(
-        max_concurrent=draw.choice([1, 2, 5, 9]),
-        max_waiting=10_000,
-        chunk=draw.choice([5, 16, 64]),
-        shared_chunk=draw.choice([3, 8, 32]),
-        least_chunk=draw.choice([1, 3, 8]),
-        drafts=3 if by_head else draw.choice([0, 0, 3]),
-        by_head=by_head,
-        ahead=0 if by_head else draw.choice([0, 0, 1]),
-    )
+    sizes = {"max_concurrent": [1, 2, 5, 9], "chunk": [5, 16, 64], "shared_chunk": [3, 8, 32]}
+    chosen = {name: draw.choice(few) for name, few in (sizes | {"least_chunk": [1, 3, 8]}).items()}
+    drafts, ahead = (3, 0) if by_head else (draw.choice([0, 0, 3]), draw.choice([0, 0, 1]))
+    return SchedulerLimits(max_waiting=10_000, by_head=by_head, drafts=drafts, ahead=ahead, **chosen)
 
 
 def check(client: Client) -> None:

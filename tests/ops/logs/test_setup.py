@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from tests.doubles.commands import ANSWER, COMMAND, run, script
 from tests.doubles.replicas import ServerProcess
@@ -18,6 +19,22 @@ from tests.doubles.server_process import serving
 
 def parsed(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
+
+
+def test_no_level_writes_keys_and_prompts_of_a_websocket(tmp_path: Path) -> None:
+    key = "sesame-of-ali"
+    with serving("--model", script(tmp_path, ANSWER), "--log-level", "debug", "--api-key", key) as served:
+        headers = {"Authorization": f"Bearer {key}"}
+        with connect(
+            f"{served.api.replace('http', 'ws', 1)}/responses", additional_headers=headers
+        ) as socket:
+            socket.send('{"type": "response.create", "input": "a secret of mine"}')
+            while "response.completed" not in str(socket.recv(timeout=20)):
+                pass
+    written = "".join(served.lines)
+    assert "response.create" in written
+    assert "sesame" not in written
+    assert "secret" not in written
 
 
 async def test_in_json_mode_every_line_is_an_object_from_the_start_to_the_end(tmp_path: Path) -> None:

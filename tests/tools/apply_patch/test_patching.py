@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.tools.patching import files, patch
 from tools.apply_patch import FileChange, PatchError, apply, parse, plan, read_patch, unified_diff
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 def put(root: Path, *lines: str) -> str:

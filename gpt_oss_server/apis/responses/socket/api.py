@@ -31,7 +31,7 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
             return
         await socket.accept(subprotocol=chosen(socket.scope["subprotocols"]))
         caller = caller_of(socket.scope)
-        await SocketConnection(service, caller, socket._receive, socket._send).serve()
+        await SocketConnection(service, caller, socket._receive, socket._send, socket.scope["state"]).serve()
 
     @router.websocket("/{path:path}")
     async def elsewhere(socket: WebSocket, path: str) -> None:

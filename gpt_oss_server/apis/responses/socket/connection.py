@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from starlette.types import Message, Receive, Send
 
@@ -31,13 +33,14 @@ from gpt_oss_server.apis.responses.stream import Event
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note_refusal, part_of_connection
 from gpt_oss_server.errors import ApiError, InvalidApiKey, SocketLimitReached
-from gpt_oss_server.http.connections.sub_protocols import SERVER_STOPS
+from gpt_oss_server.http.connections.sub_protocols import HOLDER, IDLE, IDLE_SINCE, SERVER_STOPS
 from gpt_oss_server.http.keepalive import pump
 from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread
 from gpt_oss_server.stores.memory.connection import MAX_RESPONSES, ConnectionStore
 
 MAX_LANES = 64  # lanes with work; an idle lane costs nothing
 MAX_WAITING = 64  # requests per lane
+IDLE_SECONDS = 30 * 60.0  # without a request
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +53,15 @@ class _Lane:
 class SocketConnection:
     """Serve once; returns when the connection has ended."""
 
-    def __init__(self, service: ResponsesService, caller: Caller, receive: Receive, send: Send) -> None:
+    def __init__(
+        self,
+        service: ResponsesService,
+        caller: Caller,
+        receive: Receive,
+        send: Send,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        """`state`: where the connection finds whose it is, and since when it has no work."""
         self._service = service
         self._caller = caller  # of the handshake; each request is admitted with the key as it is then
         self._receive = receive
@@ -59,10 +70,13 @@ class SocketConnection:
         self._lanes: dict[str | None, _Lane] = {}  # the lanes with work
         # response id → the lane that created it
         self._lane_of: OrderedDict[str, str | None] = OrderedDict()
+        self._state = {} if state is None else state
+        self._state[HOLDER] = caller.owner
+        self._state[IDLE_SINCE] = time.monotonic()
 
     async def serve(self) -> None:
         try:
-            while (message := await self._receive())["type"] != "websocket.disconnect":
+            while (message := await self._next())["type"] != "websocket.disconnect":
                 await self._take(message)
             if message.get("code") == SERVER_STOPS:
                 await asyncio.gather(*self._work())
@@ -74,6 +88,18 @@ class SocketConnection:
                 work.cancel()
             await asyncio.gather(*self._work(), return_exceptions=True)
             await self._store.close()
+
+    async def _next(self) -> Message:
+        """The next message. A connection without one for long, and without work, ends."""
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    return await self._receive()
+            except TimeoutError:
+                if not self._lanes:
+                    reason = f"No request came for {IDLE_SECONDS / 60:.0f} minutes."
+                    await self._send({"type": "websocket.close", "code": IDLE, "reason": reason})
+                    return {"type": "websocket.disconnect", "code": IDLE}
 
     def _work(self) -> list[asyncio.Task[None]]:
         return [lane.work for lane in self._lanes.values() if lane.work is not None]
@@ -101,6 +127,7 @@ class SocketConnection:
             raise _limit(name, f"{MAX_LANES} lanes of this connection are at work", "open another connection")
         if lane is None:
             lane = self._lanes[name] = _Lane()
+            self._state[IDLE_SINCE] = None
             lane.work = asyncio.create_task(self._run_lane(name, lane))
         elif len(lane.waiting) >= MAX_WAITING:
             raise _limit(name, f"{MAX_WAITING} requests wait in this lane", "use another `stream_id`")
@@ -114,6 +141,8 @@ class SocketConnection:
             _log.debug("A client disconnected during a response.")  # `serve` sees it too, and ends all lanes
         finally:
             del self._lanes[name]
+            if not self._lanes:
+                self._state[IDLE_SINCE] = time.monotonic()
 
     async def _answer(self, request: Create) -> None:
         with part_of_connection("response.create"):

@@ -43,17 +43,9 @@ def drawn(logits: Tensor, sampling: Sampling, draws: int = DRAWS) -> Counter[int
     return counts
 
 
-DISTRIBUTIONS: list[dict[str, float]] = [
-    {},
-    {"temperature": 0.6},
-    {"temperature": 1.7},
-    {"top_k": 3},
-    {"top_p": 0.8},
-    {"top_p": 0.2},
-    {"min_p": 0.2},
-    {"top_k": 20, "top_p": 0.7, "min_p": 0.02, "temperature": 1.3},
-    {"top_p": 0.999, "temperature": 3.0},
-]
+MIXED = [{"top_k": 20, "top_p": 0.7, "min_p": 0.02, "temperature": 1.3}, {"top_p": 0.999, "temperature": 3.0}]
+FILTERS = [{"top_k": 3}, {"top_p": 0.8}, {"top_p": 0.2}, {"min_p": 0.2}]
+DISTRIBUTIONS: list[dict[str, float]] = [{}, {"temperature": 0.6}, {"temperature": 1.7}, *FILTERS, *MIXED]
 
 
 @pytest.mark.parametrize("fields", DISTRIBUTIONS, ids=str)

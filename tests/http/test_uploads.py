@@ -1,0 +1,92 @@
+"""Files in forms: their names, what is explained, and the time that hostile forms take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http.uploads import read_upload
+
+BODY = b'{"name": "data.csv", "content_base64": "YSxi"}'
+
+
+def request(body: bytes = BODY, **headers: str) -> Request:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    raw = [
+        (name.encode(), value.encode())
+        for name, value in {"content-type": "application/json", **named}.items()
+    ]
+    return Request({"type": "http", "headers": raw}, receive)
+
+
+FORM = "multipart/form-data; boundary=x"
+
+
+def form(disposition: bytes, content: bytes = b"a,b", before: bytes = b"") -> bytes:
+    head = b"Content-Disposition: " + disposition + b"\r\n\r\n"
+    return before + b"--x\r\n" + head + content + b"\r\n--x--\r\n"
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        (b'form-data; name="file"; filename="data.csv"', "data.csv"),
+        (b"form-data;name=file;filename=data.csv", "data.csv"),
+        ('form-data; name="file"; filename="tides ä; 1.csv"'.encode(), "tides ä; 1.csv"),
+        (b'form-data; name="file"; filename="a\\"b\\\\c"', 'a"b\\c'),
+        (b"form-data; name=file; filename=x; filename*=UTF-8''tides%20%C3%A4.csv", "tides ä.csv"),
+        (b"form-data; name=file; filename*=no-such-set'de'a%20b", "a b"),
+    ],
+)
+async def test_the_name_of_a_file_in_a_form(disposition: bytes, name: str) -> None:
+    field = form(b"form-data; name=purpose", b"assistants").removesuffix(b"--x--\r\n")
+    sent = request(form(disposition, before=field), content_type=FORM)
+    assert await read_upload(sent, 10_000) == (name, b"a,b")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (form(b'form-data; name="file"' + b";" * 9_000), "more than 8,192 bytes of headers"),
+        (b"--x\r\n\r\n\r\n" * 200, "among its first 100 fields"),
+        (form(b"form-data; name=other; filename=a"), "no field `file`"),
+    ],
+    ids=["a long head", "many parts", "no file"],
+)
+async def test_a_form_without_a_file_is_explained(body: bytes, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        await read_upload(request(body, content_type=FORM), 1_000_000)
+
+
+HOSTILE: dict[str, Callable[[int], tuple[bytes, str]]] = {
+    "semicolons": lambda n: (form(b'form-data; name="file"' + b";" * n), FORM),
+    "parameters": lambda n: (form(b'form-data; name="file"' + b';a="b\\' * (n // 6)), FORM),
+    "boundaries": lambda n: (b"\r\n--x" * (n // 5), FORM),
+    "almost boundaries": lambda n: (b"\r\n--" + b"a" * n, f"multipart/form-data; boundary={'a' * 69}b"),
+    "a type": lambda n: (b"", FORM + ";" * n),
+    "quotes in a type": lambda n: (b"", "multipart/form-data" + ';boundary="' * (n // 11)),
+    "base64": lambda n: (b'{"name": "a", "content_base64": "' + b"=" * n + b'"}', "application/json"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_the_time_to_read_an_upload_grows_with_its_length_alone(kind: str) -> None:
+    async def seconds(size: int) -> float:
+        body, content_type = HOSTILE[kind](size)
+        began = time.process_time()
+        with suppress(InvalidRequest):
+            await read_upload(request(body, content_type=content_type), 2**25)
+        return time.process_time() - began
+
+    await seconds(1_000)
+    once, four_times = await seconds(2**20), await seconds(2**22)
+    assert four_times < max(12 * once, 0.5)
