@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -54,9 +54,23 @@ def approval(message: dict[str, Any], approve: Any = True, **more: Any) -> dict[
 
 
 @pytest.fixture(scope="module")
-def talking() -> Iterator[Talking]:
+def url() -> Iterator[str]:
     with serving(Seen()) as url:
-        yield lambda *turns: Talk(url, *turns)
+        yield url
+
+
+@pytest.fixture
+async def talking(url: str) -> AsyncIterator[Talking]:
+    made: list[Talk] = []
+
+    def make(*turns: str) -> Talk:
+        made.append(Talk(url, *turns))
+        return made[-1]
+
+    yield make
+    for talk in made:
+        await talk.chat.served.stop()
+        await talk.chat.served.close()
 
 
 async def test_a_call_that_needs_approval_is_marked(talking: Talking) -> None:
