@@ -1,7 +1,5 @@
 """Fixtures of all tests: asyncio for every async test, one encoding for the whole run, no time limits."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from pathlib import Path

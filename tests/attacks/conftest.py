@@ -1,7 +1,5 @@
 """Marks every test of this folder as an attack, and prints the figures of all attacks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

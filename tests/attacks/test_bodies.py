@@ -1,7 +1,5 @@
 """Large bodies: none holds up other requests, whatever it consists of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache

@@ -1,7 +1,5 @@
 """Connections that cost much: large heads, requests that never end, floods, clients that leave abruptly."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

@@ -1,7 +1,5 @@
 """Requests for very much work: choices and shares of the engine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

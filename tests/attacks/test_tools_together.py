@@ -1,7 +1,5 @@
 """Twenty concurrent conversations with tools do not delay a plain stream. It measures the machine too."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -4,8 +4,6 @@ Reads a job as JSON from stdin: `host`, `port`, `path`, `streams` and `bodies`. 
 take the bodies in turn. It works on bytes, so that it measures the servers and not itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -4,8 +4,6 @@ Takes HOST PORT STREAMS, and the request's body on standard input. Writes one li
 measurements. It counts every text delta; a delta's time is that of the read that brought it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -4,8 +4,6 @@ Needs vLLM (`VLLM=PATH make bench`). Other load disturbs both sides alike, so on
 room for noise; the processor time of each token is printed too, which other load hardly changes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

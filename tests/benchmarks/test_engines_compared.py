@@ -5,8 +5,6 @@ with nothing of this server between. The processor time of each token is that of
 the built-in engine's includes the reader, which shares its process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import statistics

@@ -3,8 +3,6 @@
 Asserts ratios of one run, each of the best interleaved tries, so that other load affects both sides.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

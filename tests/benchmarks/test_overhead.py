@@ -4,8 +4,6 @@ The scripted engine replays known tokens; the client (`client.py`) runs in a sep
 differ, so the tests assert only ratios: to the reference server, and of long answers to short ones.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Machines differ, and neighbours slow them, so the figure is compared with that o
 torch, measured in turns.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -3,8 +3,6 @@
 All figures come from one run on this machine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import statistics

@@ -1,7 +1,5 @@
 """MCP tools that need approval on Chat: requested as a call, given as its answer, and run once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Custom tools in Chat Completions, and several calls in one completion, where the request allows them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

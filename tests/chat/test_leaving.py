@@ -1,7 +1,5 @@
 """A client that disconnects stops every choice within one token, in both APIs, streaming or not."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

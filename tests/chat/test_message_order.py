@@ -1,7 +1,5 @@
 """The messages of a chat in the prompt: their order and roles; each whole call needs a result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

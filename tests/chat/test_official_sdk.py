@@ -1,7 +1,5 @@
 """The official `openai` SDK, unmodified, against a real server: chat completions, also stored ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

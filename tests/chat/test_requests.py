@@ -1,7 +1,5 @@
 """The fields of a chat request: their effect on the prompt, and the errors that name a refused field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompt scores and token ids: extensions of OpenAI's API, most of which need a scoring engine."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace

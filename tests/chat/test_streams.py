@@ -3,8 +3,6 @@
 A test without a snapshot writes one and fails. Review the snapshot, then run the test again.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

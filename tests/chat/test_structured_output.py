@@ -1,7 +1,5 @@
 """Forms that a chat request requires, and answers that it begins: stated, enforced, or checked at the end."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

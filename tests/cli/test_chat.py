@@ -1,7 +1,5 @@
 """The chat where it is not in a terminal: questions, piped lines, its commands, tools and patches."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The chat with a running server."""
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

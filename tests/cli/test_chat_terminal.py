@@ -1,7 +1,5 @@
 """The chat in a terminal of its own: keys, pasted lines, the history, colours, Ctrl-C and Ctrl-D."""
 
-from __future__ import annotations
-
 import json
 import re
 import termios

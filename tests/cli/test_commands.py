@@ -1,7 +1,5 @@
 """The commands as a user sees them: help, versions, prompts, measurements, models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

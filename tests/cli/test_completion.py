@@ -1,7 +1,5 @@
 """The scripts of `completion`, run in their shells: what Tab offers at the end of a line."""
 
-from __future__ import annotations
-
 import os
 import select
 import shutil

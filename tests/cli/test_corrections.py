@@ -1,7 +1,5 @@
 """What users of other programs type: each error ends with the line that works here."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """`doctor`: each check does the real thing, and a problem is what these settings need."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

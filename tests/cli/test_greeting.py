@@ -1,7 +1,5 @@
 """How a greeting introduces a model, and how it fits a terminal."""
 
-from __future__ import annotations
-
 import io
 import sys
 

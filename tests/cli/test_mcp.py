@@ -1,7 +1,5 @@
 """This project's tools served over MCP, as another program's client sees them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

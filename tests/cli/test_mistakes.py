@@ -1,7 +1,5 @@
 """Mistakes of a user, each a sentence on standard error: wrong lines, files, addresses and settings."""
 
-from __future__ import annotations
-
 import shlex
 import socket
 import sys

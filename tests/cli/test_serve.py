@@ -1,7 +1,5 @@
 """`serve`: its greeting, and the two ways to stop it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The commands that look at a store, move it and delete from it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """`gpt-oss-server trace`: saves a response's trace, and shows one in the terminal."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -1,7 +1,5 @@
 """The unmodified Codex CLI with scripted turns: it runs its tools, and the server answers its requests."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

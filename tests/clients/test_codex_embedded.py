@@ -3,8 +3,6 @@
 The model runs in the built-in engine (`make clients`), or in engines of other programs (`make engines`).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Unmodified terminal commands: `llm` and the coding agents opencode, Qwen Code, pi and aider."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Unmodified tools that measure: guidellm and lm-eval, with the embedded model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

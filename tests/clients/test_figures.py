@@ -1,7 +1,5 @@
 """What a load generator measures from outside, and what the server counts of the same requests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

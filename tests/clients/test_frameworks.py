@@ -1,7 +1,5 @@
 """Unmodified agent frameworks, each in an environment of its own: each runs its own script."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Unmodified agent libraries over both APIs: each runs its own script, and the code of the clients' pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

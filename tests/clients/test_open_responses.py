@@ -5,8 +5,6 @@ names the folder. Instead of a model, an engine follows the instructions of the 
 compare the texts of the answers with the requests, which the suite does not do.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

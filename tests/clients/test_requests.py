@@ -3,8 +3,6 @@
 The clients themselves run with `make clients`; this runs everywhere.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

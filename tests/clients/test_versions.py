@@ -1,7 +1,5 @@
 """The pages state the versions that `make clients` installs."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What one request for completions may cost: the number of its choices, and when they are made."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import AsyncGenerator, Sequence

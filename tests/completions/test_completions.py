@@ -1,7 +1,5 @@
 """Plain completions, /tokenize, /detokenize and /tokenizer_info."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The grammars of the vocabulary, which all tests of this room share."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpt_oss_server.constraints.matcher import Grammars, grammars_of

@@ -1,7 +1,5 @@
 """The grammar of a turn: it accepts every legal shape and no other, and what it accepts never slips."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

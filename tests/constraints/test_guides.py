@@ -1,7 +1,5 @@
 """Guides for tools that are not strict: names and types from their schemas, and no request refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Schemas as Pydantic, Zod and OpenAPI write them, and the answers that fit."""
 
-from __future__ import annotations
-
 import json
 from enum import Enum
 from typing import Any, Literal

@@ -5,8 +5,6 @@ nearly all answers stop, and a cut answer can still become valid. Of schemas tha
 enforced is, and nothing that the client did not write.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Turns as grammars that are written down: they follow what the compiled grammar of the same turn allows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The check of a finished turn, for engines that do not enforce its form: it judges any text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The files of a conversation's python, through the official SDK and plain HTTP."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Files in a request: text in any encoding is read; a note tells the model about other files."""
 
-from __future__ import annotations
-
 import base64
 import random
 from typing import Any

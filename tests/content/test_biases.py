@@ -1,7 +1,5 @@
 """Biases of tokens in their two shapes, and bad words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

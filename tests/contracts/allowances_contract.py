@@ -1,7 +1,5 @@
 """The contract of every store of allowances."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The contract of every store of chat completions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

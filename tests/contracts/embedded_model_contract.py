@@ -4,8 +4,6 @@ A subclass provides `client`, the official SDK on a server whose browser reads `
 that the results repeat. `tests/e2e/test_protocol_of_engines.py` tries some of it on other servers too.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

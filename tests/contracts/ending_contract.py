@@ -3,8 +3,6 @@
 A subclass provides `kind`, `double_type` and `names`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@ At temperature 0, the engine must sample at least 40 tokens after the prompt `PR
 tokens, whatever else it generates concurrently.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing

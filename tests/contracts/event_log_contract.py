@@ -1,7 +1,5 @@
 """The contract of every store of event logs. A store's test module subclasses this and creates the logs."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator

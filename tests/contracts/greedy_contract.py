@@ -5,8 +5,6 @@ the texts may part there, and only there: each difference is held against the bu
 log-probabilities. A subclass provides `engine`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """The contract of every store of responses, as to whom its records belong."""
 
-from __future__ import annotations
-
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.pages import Wanted
 from tests.doubles.stored import append, conversation, ids, item, part, stored, turn

@@ -1,7 +1,5 @@
 """The contract of every store, as to pages of items: right, and at the cost of the page."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

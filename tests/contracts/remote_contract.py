@@ -1,7 +1,5 @@
 """What holds for every remote engine, over any wire: a subclass provides `kind` and `double_type`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The engine must run a gpt-oss model. What it samples is held against the grammar that the local engine obeys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The contract of every store of responses. A store's test module subclasses this and creates the store."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

@@ -4,8 +4,6 @@ A session answers any call that the model writes, and closing always ends it. `s
 takes long; the test of cancellation skips a tool that has none.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

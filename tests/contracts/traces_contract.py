@@ -1,7 +1,5 @@
 """The contract of every store, as to what a trace costs and where its prompt comes from."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

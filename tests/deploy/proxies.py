@@ -3,8 +3,6 @@
 `nginx` and `caddy` take the ports of two servers. Only addresses and certificates of the files are replaced.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

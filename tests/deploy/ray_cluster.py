@@ -1,7 +1,5 @@
 """Runs `examples/ray_serve.py` on a small Ray of its own until its input ends. Takes a port and arguments."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -3,8 +3,6 @@
 Run by the Python that has `grafana-foundation-sdk`, with the file's path.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The shipped files name settings, paths and extras that exist: no change of the server outdates them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

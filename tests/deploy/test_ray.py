@@ -1,7 +1,5 @@
 """The server on a real Ray Serve: two replicas with engines of their own, and one Postgres."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

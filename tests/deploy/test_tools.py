@@ -3,8 +3,6 @@
 `make deploy-test` runs it; the tests of tools that are missing are skipped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

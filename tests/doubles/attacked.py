@@ -4,8 +4,6 @@
 and the memory that it took; the figures of all attacks are printed as one table (tests/attacks/conftest.py).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

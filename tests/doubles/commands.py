@@ -1,7 +1,5 @@
 """Runs the command, or a script, as a user does: in its own process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

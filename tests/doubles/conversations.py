@@ -1,7 +1,5 @@
 """Random completions: legal ones, and mutations that a model should never write."""
 
-from __future__ import annotations
-
 import random
 
 from gpt_oss_server.harmony.encoding import Encoding

@@ -1,7 +1,5 @@
 """Checks the invariants of a stream of Responses events, and compares streams with reviewed snapshots."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ it. Run as a program, this module serves it as published, with the same uvicorn 
 stand-ins replace modules that it imports for its tools but does not use here.
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import json
 import os

@@ -1,7 +1,5 @@
 """A real Postgres server in a temporary folder, run by an unprivileged user."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Servers in processes of their own that share a store, to be killed, paused and restarted."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

@@ -1,7 +1,5 @@
 """A real server in its own process, on a free port, for tests over HTTP; waits until programs are ready."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

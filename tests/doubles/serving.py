@@ -1,7 +1,5 @@
 """A real server on a free port of 127.0.0.1, in a thread of the test process."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

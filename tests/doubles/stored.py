@@ -1,7 +1,5 @@
 """Records for stores, each named by its own text, and counts of what a store reads and writes for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count

@@ -1,7 +1,5 @@
 """A command in a pseudo-terminal. Takes keys and returns the text on the screen."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """An engine that samples one text per generation, with scores, for tests of whole turns."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 
 from gpt_oss_server.harmony.encoding import Encoding

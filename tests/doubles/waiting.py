@@ -1,7 +1,5 @@
 """Waits for events outside the test's own task, with a time limit."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

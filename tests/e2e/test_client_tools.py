@@ -1,7 +1,5 @@
 """Tools that the client runs, with the official SDK over HTTP, which accumulates the server's stream."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A server with a draft head answers like one without: schemas, calls, streams and scores."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 No script: every token is sampled, and the same requests get the same results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every example runs against a real server and stays short enough to read."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 It reasons before its answers in chat completions, and not in responses.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

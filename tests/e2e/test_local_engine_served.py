@@ -1,7 +1,5 @@
 """The local engine as clients see it: cached tokens in usage, a full queue, and its counters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path

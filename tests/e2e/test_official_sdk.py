@@ -1,7 +1,5 @@
 """The unmodified official `openai` SDK against a real server."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

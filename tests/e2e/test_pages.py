@@ -3,8 +3,6 @@
 The server follows a script with a long answer. `tests/meta/test_blocks.py` checks all other blocks.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

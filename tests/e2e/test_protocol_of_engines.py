@@ -3,8 +3,6 @@
 Prints the table of docs/engines.md. The engines' own answers are recorded, not judged.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Servers that share a store, one after the other or side by side, are one server to their clients."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Built-in tools through the official SDK over HTTP: browser, python and MCP in mid-generation."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

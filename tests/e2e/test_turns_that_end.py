@@ -3,8 +3,6 @@
 The questions are those on which such a model runs in circles: long texts, JSON, several calls, summaries.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md, background.md.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 `make faults` runs it; SECONDS and RUNS change its size.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

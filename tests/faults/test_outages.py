@@ -3,8 +3,6 @@
 `make faults` runs it; RATE changes its size.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

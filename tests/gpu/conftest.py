@@ -1,7 +1,5 @@
 """Skips tests that need a card on a machine without one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

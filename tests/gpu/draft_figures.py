@@ -6,8 +6,6 @@ is right with the share that is chosen. Each part prints its own figures, or its
 begin after N seconds is skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import itertools

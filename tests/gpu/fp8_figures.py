@@ -5,8 +5,6 @@ error if it fails; a part that would begin after N seconds is skipped. Kernels a
 processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json

@@ -4,8 +4,6 @@ A variant is a product, a number of rows, and what `launches` should say. Times 
 over several copies of the weights, so that a layer's weights come from memory as in a model.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

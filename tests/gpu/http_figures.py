@@ -1,7 +1,5 @@
 """Computes figures of streams: tokens per second, gaps between deltas, times to the first token."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -6,8 +6,6 @@ share), `limit` in seconds, and `jobs`. A job has `at` (seconds after `begin`), 
 `background` (ends with the last other job) and `keep` (returns the whole text). Writes the results as JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

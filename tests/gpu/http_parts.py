@@ -1,7 +1,5 @@
 """The parts of a measurement over HTTP: each sends random requests to the server and returns figures."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """The server under measurement: started as a user starts it, and always stopped."""
 
-from __future__ import annotations
-
 import ctypes
 import http.client
 import json

@@ -4,8 +4,6 @@ Needs torch, triton, numpy, safetensors and pytest, but nothing of the server. W
 message.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -7,8 +7,6 @@ inference.bench --shape 20b --random --batch 1,8,64 --contexts 1024 --json FILE`
 must be installed; the project need not be.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The measurement of a draft head runs whole; what a card alone can tell it leaves out here."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A draft head on a card: recorded against unrecorded, texts as without it, and drafts that are right."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from contextlib import aclosing

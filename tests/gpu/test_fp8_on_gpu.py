@@ -1,7 +1,5 @@
 """FP8 weights, keys and values on a card, at the size of the 20b model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A device that an error has broken for good is found; one that merely ran out of memory is not."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole steps on a card: recorded against unrecorded, kernels against plain ops, and repeated runs."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -7,8 +7,6 @@ One line for each ordinary token: base64 of its bytes, a space, its id. openai-h
 sha256, and so does this script.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import sys

@@ -4,8 +4,6 @@ Random and mutated completions (24,000 in `make proofs`) raise nothing, lose no 
 that fit. A token costs little, and the same at the end of a long response as in a short one.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Sequence

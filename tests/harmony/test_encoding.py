@@ -3,8 +3,6 @@
 Long texts are encoded in pieces, with the tokens of the whole, and other threads run between them.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """Harmony's messages as JSON: in the library's own form, and complete for any tokens."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

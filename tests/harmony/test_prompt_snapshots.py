@@ -3,8 +3,6 @@
 UPDATE_SNAPSHOTS=1 python -m pytest tests/harmony/test_prompt_snapshots.py
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

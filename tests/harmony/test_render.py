@@ -1,7 +1,5 @@
 """Rendering: like the library where that is right; text stays text, and sampled tokens stay unchanged."""
 
-from __future__ import annotations
-
 import openai_harmony
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """JSON schema to TypeScript: like the library where that is right, more where it is lossy, always safe."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Bodies of many or odd values: bounded before they are parsed, errors that echo little, and uploads."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

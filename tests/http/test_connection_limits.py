@@ -1,7 +1,5 @@
 """What a connection may cost: the size of a head, the time of a request, the number of connections."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

@@ -1,7 +1,5 @@
 """Names under which a server may be used: a web page cannot read it under its own name (DNS rebinding)."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Unusual requests of clients and proxies: odd paths, old HTTP, other protocols, and labels."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The edge of the server: wrong requests, ids, clients that disconnect, engines that fail."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

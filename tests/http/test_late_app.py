@@ -1,7 +1,5 @@
 """The application that comes late: what waits for it, how long, and what it hears if nothing comes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Which web pages may use the server, over HTTP and WebSocket: a browser lets any page send."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit

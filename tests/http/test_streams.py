@@ -1,7 +1,5 @@
 """Streams on the wire: heartbeats while they are silent, and events that are one line for every client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence

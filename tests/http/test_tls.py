@@ -1,7 +1,5 @@
 """HTTPS with a certificate that signs itself: over the SDK, after a renewal, and files that cannot serve."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,6 @@
 """Files in forms: their names, what is explained, and the time that hostile forms take."""
 
-from __future__ import annotations
-
+import gzip
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -65,6 +64,21 @@ async def test_the_name_of_a_file_in_a_form(disposition: bytes, name: str) -> No
 async def test_a_form_without_a_file_is_explained(body: bytes, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         await read_upload(request(body, content_type=FORM), 1_000_000)
+
+
+@pytest.mark.parametrize("header", [b"Content-Transfer-Encoding: base64", b"content-encoding: gzip"])
+async def test_a_file_in_an_encoding_is_refused(header: bytes) -> None:
+    body = form(b"form-data; name=file; filename=a\r\n" + header)
+    with pytest.raises(InvalidRequest, match="is not decoded") as refused:
+        await read_upload(request(body, content_type=FORM), 1_000)
+    assert header.partition(b":")[0].decode().lower() in refused.value.message
+    assert refused.value.param == "file"
+
+
+@pytest.mark.parametrize("kind", ["application/json", FORM])
+async def test_a_compressed_upload_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match="content-encoding 'gzip'"):
+        await read_upload(request(gzip.compress(BODY), content_type=kind, content_encoding="gzip"), 1_000)
 
 
 HOSTILE: dict[str, Callable[[int], tuple[bytes, str]]] = {

@@ -1,7 +1,5 @@
 """Small checkpoints with random weights, shared by all tests of inference."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

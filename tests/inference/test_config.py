@@ -1,7 +1,5 @@
 """Both kinds of config.json, as published for the 20b model, and the errors of bad ones."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engine contract, for every engine."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The ops on paged memory, compared with the plainest implementation, over random batches."""
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """The embedded model: its small file expands to the rows that its parts define; it is made once, whole."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """What a served torch leaves out of its import, in processes of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -4,8 +4,6 @@ Builds the source archive, and from it the wheel, as an index would; tries the w
 installed; checks that the version, the changelog and the checkout agree.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -4,8 +4,6 @@
 below checks, or its block has a comment with a reason: `<!-- not run: needs Docker -->`.
 """
 
-from __future__ import annotations
-
 import configparser
 import json
 import re

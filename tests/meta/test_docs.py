@@ -1,7 +1,5 @@
 """The docs match the code: generated pages are current, and settings and errors are documented."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

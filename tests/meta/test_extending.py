@@ -1,7 +1,5 @@
 """The code of docs/extending.md, in a copy of the server, passes the tests in `extending/`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

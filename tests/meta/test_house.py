@@ -1,7 +1,5 @@
 """Rules of the code base: imports, sizes, names, and no trace of the machine that it was written on."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """The pictures of the docs are drawn from real turns: drawn again, they are the same."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree import ElementTree

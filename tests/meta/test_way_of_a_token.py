@@ -1,7 +1,5 @@
 """The way of a streamed token through the code is the one that docs/architecture.md describes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path

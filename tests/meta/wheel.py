@@ -5,8 +5,6 @@ embedded model from an empty folder and sends it a request. Fails if something i
 standard library.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

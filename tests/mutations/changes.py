@@ -4,8 +4,6 @@ Takes the source of a file and returns changes of single lines. Annotations, dec
 errors stay as they are.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Runs tests in a fork of this process, which has the libraries in memory and none of the product's modules.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import json

@@ -9,8 +9,6 @@ end. An interrupted run continues. At the end it compares with `before.json`. `-
 whose lines are gone.
 """
 
-from __future__ import annotations
-
 import argparse
 import compileall
 import functools

@@ -4,8 +4,6 @@ A line is found by its text and the names of the definitions around it, in any f
 identifiers may have changed, as long as its shape and its surroundings are the same.
 """
 
-from __future__ import annotations
-
 import json
 import keyword
 import random

@@ -3,8 +3,6 @@
 `WEB_SHOTS=docs/images pytest -m browser tests/playground/test_chat.py` takes the picture in README again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages and their files, without a browser: complete, small, as published, with no hole for scripts."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

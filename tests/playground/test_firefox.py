@@ -1,7 +1,5 @@
 """The playground in Firefox: load, send, stream, reload, stop; tokens, tools and WebSocket."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Harmony view in a real browser: slips, traces as files, and long responses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

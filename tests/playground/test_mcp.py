@@ -1,7 +1,5 @@
 """Tools of a real MCP server in the playground, in a real browser: their listing, calls and approvals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

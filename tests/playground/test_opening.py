@@ -1,7 +1,5 @@
 """What the playground opens, in a real browser: links to traces, dropped files, what the server stores."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a model writes runs nothing in the page and loads nothing, in a real browser."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

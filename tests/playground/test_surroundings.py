@@ -1,7 +1,5 @@
 """The playground behind a path prefix, with keys, and with the other names of events, in a real browser."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -1,7 +1,5 @@
 """The playground over WebSocket, in a real browser: the same chat, and where it ends differently."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

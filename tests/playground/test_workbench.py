@@ -1,7 +1,5 @@
 """The workbench in a real browser: prompts by hand, continued from any token, and compared."""
 
-from __future__ import annotations
-
 import pytest
 
 import inference

@@ -1,7 +1,5 @@
 """Any tokens give the same reasoning, text, calls and usage through both APIs."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every reader of a background response receives the same stream.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

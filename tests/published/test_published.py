@@ -1,7 +1,5 @@
 """Answers that are no streams of Responses fit the published schemas; `tests.doubles.lints` has the rest."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

@@ -1,7 +1,5 @@
 """Shared fixtures of the tests of the Responses API."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """Background responses and those whose client disconnects: continued, reread, cancelled and deleted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

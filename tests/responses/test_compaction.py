@@ -1,7 +1,5 @@
 """Compaction: the model's own summary replaces the earlier conversation, wherever the client keeps it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Conversations: each response adds its input and output, and the next one continues token for token."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

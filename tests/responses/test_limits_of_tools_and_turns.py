@@ -1,7 +1,5 @@
 """The limits of a response: tool calls, room for the answer, approvals, and how a stopped call ends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

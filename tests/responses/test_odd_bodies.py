@@ -1,7 +1,5 @@
 """Odd values at every place of a body, of any API: an answer or a 4xx error, never a defect."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Iterator
 from typing import Any

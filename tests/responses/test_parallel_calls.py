@@ -1,7 +1,5 @@
 """Hosted tools run within a response, and several calls in one generation, if the request allows them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """A token budget for reasoning: reasoning is closed when it is spent, and the turn continues after it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A turn that repeats itself ends: repeated calls are dropped, cycles of tokens make it incomplete."""
 
-from __future__ import annotations
-
 import json
 import logging
 from dataclasses import replace

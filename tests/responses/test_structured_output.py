@@ -1,7 +1,5 @@
 """Structured output and forbidden calls: enforced where grammars are, checked afterwards otherwise."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

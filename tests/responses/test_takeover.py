@@ -1,7 +1,5 @@
 """A background response whose process stops, at any point, is the same as one that is never disturbed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence

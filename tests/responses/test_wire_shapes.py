@@ -1,7 +1,5 @@
 """Requests and errors on the wire: what is refused, statuses, codes, absent keys, and bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

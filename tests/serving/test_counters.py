@@ -1,7 +1,5 @@
 """Counters: how responses ended, and how many clients disconnected."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing

@@ -1,7 +1,5 @@
 """`create_app` with a user's function: it takes what such clients always send, and begins a forced call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

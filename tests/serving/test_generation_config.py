@@ -1,7 +1,5 @@
 """`generation_config`, the JSON text of transformers' clients: its values reach the request."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fields that the server does not know: a header and a log line, a 400, or nothing."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The settings: flags, variables, configuration files, files of secrets, `config`, and their errors."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -4,8 +4,6 @@ Takes a server's URL. Each client repeats one request of a random kind and a pau
 the machine's speed. An answer that is neither complete nor refused in an orderly way is a problem.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

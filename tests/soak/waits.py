@@ -3,8 +3,6 @@
 A wait that only the server has is a stall of the server; one that both have is a busy machine's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 

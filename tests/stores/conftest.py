@@ -1,7 +1,5 @@
 """One Postgres server for all tests of stores, and a store in a file of SQLite."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Servers hear of each other's runs immediately, and only where a client reads them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing

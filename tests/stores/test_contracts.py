@@ -1,7 +1,5 @@
 """Every kind of store keeps its contracts: in memory, in a file of SQLite and in Postgres."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

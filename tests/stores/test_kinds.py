@@ -1,7 +1,5 @@
 """The `--store` setting names an existing kind of store; any other name is refused with a sentence."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpt_oss_server.app import create_app

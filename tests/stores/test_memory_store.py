@@ -1,7 +1,5 @@
 """The memory store keeps its bounds and frees what it deletes; a WebSocket's store has what is its own."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

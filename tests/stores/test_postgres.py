@@ -1,7 +1,5 @@
 """The database of several servers: it may restart, and they may start simultaneously."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Only the server that sealed a text can open it, and only for the same purpose."""
 
-from __future__ import annotations
-
 import base64
 import os
 import stat

@@ -1,7 +1,5 @@
 """What the statements cost, rows of earlier versions, records as bytes, and which processes have ended."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

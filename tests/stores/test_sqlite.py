@@ -1,7 +1,5 @@
 """The file of a SQLite store: who may read it, and what its problems are called."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

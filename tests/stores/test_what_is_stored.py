@@ -1,7 +1,5 @@
 """Records are plain data, and a turn stores only its addition, however long its history is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Only public addresses pass, however they are written, and a name passes only if all its addresses do."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.addresses import AddressRefused, is_public, resolve_allowed, system_resolver

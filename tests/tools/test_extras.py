@@ -1,7 +1,5 @@
 """A core install: it serves, and what needs an extra names it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Outputs are limited, and every encoder accepts them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The toolbox keeps one session for each conversation, within its limits."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

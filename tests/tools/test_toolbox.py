@@ -1,7 +1,5 @@
 """The toolbox routes, limits, counts and stops calls, whatever its tools do."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Hosted tools from outside: an installed package or a program adds one; a broken one is a sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The tools that a server offers, depending on its settings and on reachable tool servers."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Traces in a store that outlives the process: complete, and gone with their responses."""
 
-from __future__ import annotations
-
 import json
 import math
 import zlib

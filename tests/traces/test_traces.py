@@ -1,7 +1,5 @@
 """Traces of responses: complete, of stored responses only, and replayed to the same answer."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The debug metadata of a turn: exact texts, ids and log-probabilities, also where tools ran."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Merging streams: in order of arrival, a limited number at a time, and ended together."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Repetition in a turn: which cycles of tokens are found, how soon, and what is not taken for one."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

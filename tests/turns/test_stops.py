@@ -1,7 +1,5 @@
 """Stop strings: found wherever the text is split, and never shown in part."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

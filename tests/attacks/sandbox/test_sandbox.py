@@ -1,7 +1,5 @@
 """Hostile code in real boxes with a server's own limits, and pages that take long to parse."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import sys

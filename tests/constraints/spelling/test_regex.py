@@ -1,7 +1,5 @@
 """Regular expressions as trees match what Python's do; what a tree cannot express is left to the check."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A client of an app in this process, and the parts of the app that tests inspect."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

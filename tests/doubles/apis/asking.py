@@ -1,7 +1,5 @@
 """Responses in-process, with predictable ids and clock: every stream is checked event by event."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpt_oss_server.caller.caller import LOCAL

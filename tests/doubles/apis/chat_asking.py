@@ -1,7 +1,5 @@
 """Chat requests in-process, with predictable ids and clock, and the invariants of every stream of chunks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from openai.types.chat import ChatCompletion, ChatCompletionChunk

@@ -1,7 +1,5 @@
 """Client tools of every kind, and the model's calls to them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two clients of one server, each with a key of its own, and everything that one of them has made there."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

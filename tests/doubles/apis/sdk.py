@@ -1,7 +1,5 @@
 """The official SDK, pointed at a server of a test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Tools with deferred loading, the call that finds them, and a call to one of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.doubles.apis.asking import call

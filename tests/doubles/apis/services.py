@@ -1,7 +1,5 @@
 """Services of the Responses API, each with its own engine and settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Firefox, driven over WebDriver BiDi, which it speaks by itself: no other program is needed."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A server that records its clients' requests and its answers, for tests of real clients."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

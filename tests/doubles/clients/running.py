@@ -4,8 +4,6 @@ Tests of missing clients are skipped with a reason. Clients see neither this rep
 user's own configuration.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ The weights are the same numbers; vLLM's kernels for MXFP4 need a processor that
 exported GGUF file, layers of zeros stand where vLLM expects a window, so that the model computes the same.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An HTTP server in the test's event loop that a subclass makes behave like an engine, traps included."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence

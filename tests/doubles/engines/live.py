@@ -1,7 +1,5 @@
 """Real engines of other programs with the embedded model's weights, as a server's `--model` names them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A llama-server with its traps, as a real one showed them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any

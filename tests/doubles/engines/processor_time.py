@@ -1,7 +1,5 @@
 """The processor time of processes and threads, from Linux's /proc. Imports the standard library alone."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An engine that replays given token ids, for tests that decide every token and every failure."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 

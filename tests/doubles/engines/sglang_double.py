@@ -1,7 +1,5 @@
 """An SGLang server with its traps, as the source of its version 0.5.23 has them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A vLLM server with its traps, as a real one showed them."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import subprocess

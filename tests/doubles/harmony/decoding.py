@@ -1,7 +1,5 @@
 """Runs the decoder in tests, and checks the invariants of its events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Literal

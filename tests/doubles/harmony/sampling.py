@@ -4,8 +4,6 @@ It acts like random weights at temperature 1, without the weights: every allowed
 except for the tokens that close a body, which have a share of the whole, so that bodies end.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import cache
 

@@ -1,7 +1,5 @@
 """JSON schemas over every keyword that is enforced, in the style of public test suites."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Schema = dict[str, Any]

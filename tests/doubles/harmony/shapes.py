@@ -4,8 +4,6 @@ Letters stand for special tokens; `[a]` begins a message of the assistant, `[f]`
 `[x]` is a thought, whose message the row leaves out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.harmony.recipients import Recipients

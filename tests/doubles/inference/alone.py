@@ -1,7 +1,5 @@
 """What a model answers to one prompt alone: the oracle for batches."""
 
-from __future__ import annotations
-
 from inference.engine import Finish
 from inference.models.gpt_oss import GptOss
 from tests.doubles.inference.driven import Driven

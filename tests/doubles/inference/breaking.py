@@ -1,7 +1,5 @@
 """A runner that breaks when a test says so, and the local engine around it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence as Listed
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A GPU records a draft head's work. No recording can contain an op that reads a n
 a tensor of the host: the first fails without memory, the second is refused here.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

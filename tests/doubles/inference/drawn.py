@@ -1,7 +1,5 @@
 """Random weights and rows for the kernels' tests: never zero, and of the same scale as in models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ tables, so it immediately finds a block that is missing, stale, wrongly shared o
 token is a function of the last hash, so the output is predictable.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Sequence as Listed

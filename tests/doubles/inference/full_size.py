@@ -1,7 +1,5 @@
 """The ops with FP8 weights, keys and values at the 20b model's sizes, on a card, against the reference."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 

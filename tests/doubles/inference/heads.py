@@ -1,7 +1,5 @@
 """Draft heads with random weights, under the names and in the layouts that are published for gpt-oss."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Engines that run as on a GPU, on a machine without one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

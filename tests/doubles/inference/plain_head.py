@@ -1,7 +1,5 @@
 """A draft head computed without paged memory, batches or steps: one sequence, all keys at once."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

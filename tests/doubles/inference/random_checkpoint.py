@@ -4,8 +4,6 @@ The same seed gives the same weights in every layout, so that tests can compare 
 and norms are random too, so that no zero or one hides a mistake.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

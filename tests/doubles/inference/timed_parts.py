@@ -3,8 +3,6 @@
 Each part prints its own figures, and its own error if it fails; one that would begin too late is skipped.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 import traceback

@@ -5,8 +5,6 @@ layers work as in any model. So any schedule gives the same text, and a head tha
 right as often as its table is. The head computes everything that it would compute otherwise.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """The figures of a server, read as Prometheus reads them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Spans and metrics of OpenTelemetry, kept in memory. Pass their `provider` to `create_app`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from opentelemetry.sdk.metrics import MeterProvider

@@ -3,8 +3,6 @@
 A comment before a block (`<!-- not run: REASON -->`) states why no test runs it here.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Takes an event or an item of any test's stream. Raises an AssertionError that names what the page lacks.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Types the blocks of a page as they stand, except for the address: that of a served server."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ arguments, environment, descriptors and signals. Where it can be, it is forked f
 the imports (`nursery`); otherwise, and with `fresh=True`, Python starts as a user's does.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -5,8 +5,6 @@ run's own socket, its process id and, at its end, its status as `os.waitpid` giv
 its own; only its imports are not.
 """
 
-from __future__ import annotations
-
 import array
 import atexit
 import contextlib

@@ -5,8 +5,6 @@ exceptions: `usage` is null before the end of a response, although the document 
 examples do); and the document does not list two error codes that OpenAI's service sends.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -6,8 +6,6 @@ The extract (of https://github.com/openai/openai-openapi, MIT, at f85dbe2, Augus
 for this server's answers, without descriptions and examples.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The seeds of tests that draw at random: a few in every run, all of them in `make proofs`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ An attempt succeeded if its source ends without an exception. Each asserts what 
 none would do lasting harm if it succeeded. `P` holds the host's facts: canaries, ports, process ids.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Iterable

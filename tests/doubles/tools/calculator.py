@@ -1,7 +1,5 @@
 """A hosted tool that adds numbers, and a toolset that is ready immediately."""
 
-from __future__ import annotations
-
 import asyncio
 
 from gpt_oss_server.settings import Settings

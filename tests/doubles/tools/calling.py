@@ -1,7 +1,5 @@
 """Shortcuts to call the python tool, and to inspect a process's resources."""
 
-from __future__ import annotations
-
 import json
 import os
 import textwrap

@@ -3,8 +3,6 @@
 `python echo_server.py stdio`, or in a thread over HTTP with `serving(...)`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os

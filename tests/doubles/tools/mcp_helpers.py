@@ -1,7 +1,5 @@
 """Shared helpers for tests of MCP tools."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

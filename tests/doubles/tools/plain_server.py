@@ -1,7 +1,5 @@
 """A hand-written MCP server, for responses that the `mcp` package's own server does not give."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager

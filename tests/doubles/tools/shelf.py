@@ -1,7 +1,5 @@
 """A backend of a few pages that fails on demand, and calls to a session."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Real HTTP servers on 127.0.0.1 for the browser's tests, and small documents to serve."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import threading

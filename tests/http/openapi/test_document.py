@@ -1,7 +1,5 @@
 """The OpenAPI document is valid, and answers match it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A user's function as an engine."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Repos of the hub: which files are downloaded, and the behaviour without a network, with the real client."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

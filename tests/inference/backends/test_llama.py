@@ -1,7 +1,5 @@
 """The wire of llama-server, against a double that has its traps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Models by name, and the errors of unknown names; the imports of the package."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

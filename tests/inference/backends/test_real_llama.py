@@ -1,7 +1,5 @@
 """A real llama-server on the embedded model: the contract, the traps, the local engine's texts."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import urllib.request

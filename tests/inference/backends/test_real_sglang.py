@@ -1,7 +1,5 @@
 """A real SGLang that runs already, with any model of the vocabulary: the contract, and cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

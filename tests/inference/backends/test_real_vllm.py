@@ -1,7 +1,5 @@
 """A real vLLM on the embedded model's weights: the contract, cancellation, the local engine's texts."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import urllib.request

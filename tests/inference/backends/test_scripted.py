@@ -1,7 +1,5 @@
 """Scripts: which turn answers, which of its tokens are generated, and the errors of mistakes in the file."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

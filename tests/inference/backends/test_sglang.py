@@ -1,7 +1,5 @@
 """The wire of SGLang, against a double that has its traps."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The wire of vLLM, against a double that has its traps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

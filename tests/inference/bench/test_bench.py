@@ -1,7 +1,5 @@
 """The bench of steps: its arithmetic, its random weights, and that it runs on a CPU without the server."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

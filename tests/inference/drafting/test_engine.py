@@ -1,7 +1,5 @@
 """The engine with a draft head: tokens and scores as without, in fewer steps where the head is right."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """Draft heads of both layouts guess as plain arithmetic does, whatever the schedule, and change no token."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence as Listed
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Heads that do not fit a model, a device or an engine: sentences that state what does not fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A model whose layers are made to alternate computes what it computed before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

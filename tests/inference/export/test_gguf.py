@@ -1,7 +1,5 @@
 """The GGUF file of a checkpoint, read back with the `gguf` package; a live llama-server runs it elsewhere."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

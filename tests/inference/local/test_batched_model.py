@@ -1,7 +1,5 @@
 """The real model, batched by the scheduler, compared with the same model on one request alone."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import random

@@ -1,7 +1,5 @@
 """An engine that cannot step any more: how it finds out, whom it tells, and when it recovers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

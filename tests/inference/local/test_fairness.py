@@ -1,7 +1,5 @@
 """Owners have equal shares of the slots, whatever each of them has sent, and all work is done in the end."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An idle engine makes its later steps faster, a fraction of a second at a time."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

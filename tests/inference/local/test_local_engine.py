@@ -1,7 +1,5 @@
 """The local engine's promises beyond the contract: isolation, bounds, fairness, and release of memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """The memory for keys and values: a share of what is free, within the container's limit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

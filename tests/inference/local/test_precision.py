@@ -1,7 +1,5 @@
 """FP8 weights, keys and values in the engine: where they are refused, the plan of memory, and tokens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Over random schedules, batching, chunks, preemption, prefixes, drafts and steps ahead change no token."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from contextlib import suppress

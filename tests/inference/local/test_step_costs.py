@@ -1,7 +1,5 @@
 """What a step of many generations must not cost: logits of all at once, and new memory in every step."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

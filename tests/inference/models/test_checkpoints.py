@@ -1,7 +1,5 @@
 """Checkpoints that do not fit: the error names the file, the tensor, both shapes, and a remedy."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """The model, compared with transformers, and with itself in other layouts and in other steps."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs kernels on a GPU if available, otherwise in Triton's interpreter, in float32 on the CPU."""
 
-from __future__ import annotations
-
 import functools
 import os
 from typing import Any

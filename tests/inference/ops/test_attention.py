@@ -1,7 +1,5 @@
 """Attention over paged memory against the reference: ragged lengths, windows, groups, large sinks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -4,8 +4,6 @@ These tests find spills and products outside the tensor cores before they reach 
 compiles each kernel for the most rows, which take the most registers, and `make proofs` every launch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

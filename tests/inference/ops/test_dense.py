@@ -3,8 +3,6 @@
 Weights are plain or FP8, which the reference multiplies as the floats that they stand for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """A draft head whose model and layer run kernels guesses as in plain ops: whole steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

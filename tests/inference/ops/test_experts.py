@@ -1,7 +1,5 @@
 """The experts' kernels against a reference that unpacks the experts first."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

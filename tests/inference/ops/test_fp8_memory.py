@@ -1,7 +1,5 @@
 """Keys and values in FP8: what is written, and attention over it, against the reference."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

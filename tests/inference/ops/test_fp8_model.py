@@ -1,7 +1,5 @@
 """A whole model that stores FP8 and runs kernels, against the same model in plain ops on a CPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

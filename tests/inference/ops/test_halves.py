@@ -1,7 +1,5 @@
 """Weights in 16 bits on a CPU: the same products, only where nothing is lost."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

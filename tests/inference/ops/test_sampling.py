@@ -1,7 +1,5 @@
 """Sampling on the device against the plain ops: the same distribution."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

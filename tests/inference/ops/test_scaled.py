@@ -1,7 +1,5 @@
 """The conversion of weights to FP8; test_dense.py multiplies with them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

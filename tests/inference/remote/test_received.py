@@ -1,7 +1,5 @@
 """What arrives on one connection: in pieces, bounded in memory and in silence."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

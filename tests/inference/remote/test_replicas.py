@@ -1,7 +1,5 @@
 """Several servers of one model: which one serves, and what becomes of a generation whose server breaks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence

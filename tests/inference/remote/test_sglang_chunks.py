@@ -1,7 +1,5 @@
 """However SGLang cuts a stream into chunks, and whichever of them repeat tokens, the tokens are the same."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """A repeating engine keeps the contract of an engine, and answers over HTTP."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

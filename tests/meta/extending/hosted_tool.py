@@ -1,7 +1,5 @@
 """A coin keeps the contract of a tool, runs in the middle of a response, and has events of its own."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

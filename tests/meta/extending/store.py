@@ -1,7 +1,5 @@
 """A store in a file keeps the contract of a store, also after a restart; the app continues from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

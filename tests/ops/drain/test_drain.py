@@ -1,7 +1,5 @@
 """SIGTERM to a real server: what it still does, what happens to late work, and the exit code."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """What a server reports of itself while its engine fails, recovers, and disappears."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator

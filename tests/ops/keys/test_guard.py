@@ -1,7 +1,5 @@
 """Requests with and without keys, as clients send them: over HTTP, WebSocket and with the official SDK."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

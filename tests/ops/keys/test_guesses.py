@@ -1,7 +1,5 @@
 """Wrong keys by address: a guesser is slowed and learns nothing, and its neighbours are served."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

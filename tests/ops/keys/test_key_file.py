@@ -1,7 +1,5 @@
 """The file of keys: what a line may say, and the sentence about each mistake."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

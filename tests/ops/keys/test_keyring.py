@@ -1,7 +1,5 @@
 """The keys of a server: looked up, reloaded, and never kept as they are."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import hashlib

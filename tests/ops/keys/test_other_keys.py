@@ -4,8 +4,6 @@ Every route is tried with every id of the other's, over HTTP and WebSocket, and 
 existed. No attempt may succeed, and the answers must be equal but for the id.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -1,7 +1,5 @@
 """What a key may use: its tools, by all ways in which a request names one, and its runs on another server."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Limits of requests, tokens and work, as clients meet them over HTTP and WebSocket."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -1,7 +1,5 @@
 """Limits of keys with real parts: servers that share a Postgres, the engine, and python in a sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator

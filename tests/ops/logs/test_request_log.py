@@ -1,7 +1,5 @@
 """The lines of a request: one when it arrives and one when it ends, however it ends, and never its prompt."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

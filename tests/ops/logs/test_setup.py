@@ -1,7 +1,5 @@
 """The log of a whole process: in JSON mode every line is an object, whoever wrote it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Figures of the parts: HTTP, tools, stores, the local engine; and the names under which all are written."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

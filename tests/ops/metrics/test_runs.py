@@ -1,7 +1,5 @@
 """Figures of runs: tokens as answers report them, statuses, times, slips and clients that leave."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A real Prometheus scrapes servers under load: the dashboard shows data, and the alerts are valid."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Metrics by the GenAI conventions, as the SDK's reader in memory has them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

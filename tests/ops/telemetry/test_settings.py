@@ -1,7 +1,5 @@
 """Where traces and metrics go: the flag, the standard variables, and what is wrong with them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

@@ -1,7 +1,5 @@
 """The spans of a turn with two tools, their attributes, and the trace that goes in and out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

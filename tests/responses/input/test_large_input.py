@@ -1,7 +1,5 @@
 """Large requests: which turns are dropped if they do not fit, the cost, and the thread that renders them."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """Calls of MCP tools that wait for the client's approval: one request, one call."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

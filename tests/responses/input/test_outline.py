@@ -1,7 +1,5 @@
 """An outline of an item means the same for other items as the item, however long its texts are."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A conversation that the client sends back reaches the model as it was, and each call needs an output."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The browser over a folder in the response: search, open, find, and an answer whose citations are links."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

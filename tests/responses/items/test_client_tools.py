@@ -1,7 +1,5 @@
 """Tools that the client runs, of every kind: how they are declared, called, answered and bound."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Other tests compare each event of their streams with the reference too: see `tests/doubles/lints.py`.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Hosted tools that fail in any way, and calls with any JSON: the stream stays well-formed and ends once."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Log-probabilities of messages to the user: of exactly the sampled tokens, streamed with their text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

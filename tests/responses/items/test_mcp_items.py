@@ -1,7 +1,5 @@
 """MCP in the response: servers are listed, tools are called, and no secret is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

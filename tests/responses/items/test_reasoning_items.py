@@ -1,7 +1,5 @@
 """Reasoning items: their summary, their sealed tokens, and the turns for which the prompt shows them."""
 
-from __future__ import annotations
-
 import base64
 import random
 from typing import Any

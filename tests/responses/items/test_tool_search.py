@@ -1,7 +1,5 @@
 """Tools loaded later: found by a search that the server or the client runs, or added by an item."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

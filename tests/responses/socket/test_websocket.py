@@ -1,7 +1,5 @@
 """WebSocket mode of the Responses API: the official SDK's connection, and raw frames."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

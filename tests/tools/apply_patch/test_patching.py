@@ -1,7 +1,5 @@
 """Patches parsed, planned for a folder, and applied: whole or not at all, and never outside of it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A session of the browser over a shelf of pages."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.doubles.tools.shelf import Shelf

@@ -1,7 +1,5 @@
 """Backends by name: a valid name creates its backend, and an unusable one is explained."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

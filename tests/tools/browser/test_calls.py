@@ -1,7 +1,5 @@
 """Every call and every failure gives the model an output, and the session stays usable."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Markers in the answer become links, wherever the stream is cut."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Bodies become text: HTML, Markdown, PDF, and plain text in any charset. Other types are refused."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

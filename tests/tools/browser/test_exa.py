@@ -1,7 +1,5 @@
 """Exa through exa-py itself, against a double on 127.0.0.1 that uses Exa's wire format."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The fetcher: names, limits, compressions, what it never sends, and private addresses, never reached."""
 
-from __future__ import annotations
-
 import gzip
 import ssl
 import threading

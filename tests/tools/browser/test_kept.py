@@ -1,7 +1,5 @@
 """A session continues from the pages of another one, which may have been on another machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A local folder as the web: searched by words, opened by stable addresses, and nothing outside of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

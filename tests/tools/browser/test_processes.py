@@ -1,7 +1,5 @@
 """Bodies are converted in processes with limits: hostile ones end there, and ordinary ones lose no time."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterator

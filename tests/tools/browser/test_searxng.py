@@ -1,7 +1,5 @@
 """SearXNG through its JSON API, and the pages of its results through the safe fetcher."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import parse_qs, urlsplit
 

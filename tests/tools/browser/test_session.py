@@ -1,7 +1,5 @@
 """A conversation with the browser: the text for the model, and the data for the API."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """Servers and a tool for tests of MCP."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Tools of real MCP servers, over HTTP in both its forms: lists, calls, permissions, secrets."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Servers that die, restart, refuse, or do not speak MCP: a sentence each, and the next call works."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

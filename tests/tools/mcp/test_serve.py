@@ -1,7 +1,5 @@
 """This project's tools over MCP and back through its own client, and other servers' tools in their place."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

@@ -1,7 +1,5 @@
 """What requests and operators write about MCP servers: names, permissions, secrets, flags."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """Servers that are commands: started by a thread, and always ended with everything they started."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Real sandboxes with small limits, and sessions in them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What the watchdog measures and decides, with real processes and the machine's figures replaced."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """A kernel's channel, against ZeroMQ's own library and against ends that break every rule."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import struct

@@ -3,8 +3,6 @@
 The image is that of GPT_OSS_SERVER_PYTHON_IMAGE, or the default one. A conversation in it: test_session.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 from typing import Any

@@ -1,7 +1,5 @@
 """Hostile code in the bubblewrap sandbox: no attempt succeeds, and the host stays unharmed."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The host's view of a folder that hostile code writes."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

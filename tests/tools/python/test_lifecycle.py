@@ -1,7 +1,5 @@
 """What remains after a close, and how many sessions can run in parallel."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """All sessions together, and those of one owner, hold no more memory than they may."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The same sandbox started by an unprivileged user, when the tests run as root."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Outputs of a cell: limited, clean, and in order; and what the model writes instead of bare source."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """Which sandbox is chosen, the error if there is none, and the two that are not the default."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

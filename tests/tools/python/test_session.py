@@ -1,7 +1,5 @@
 """A conversation with the python tool, in each real sandbox that is available."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import importlib.util

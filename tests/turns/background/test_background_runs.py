@@ -1,7 +1,5 @@
 """Every reader of a run's log gets each event once and in order, from any event on; logs are bounded."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Sequence

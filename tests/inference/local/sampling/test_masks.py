@@ -1,7 +1,5 @@
 """A grammar's mask restricts the local engine before any other sampling field."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The sampler, compared with a naive one that sorts the whole vocabulary, and its promises one by one."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

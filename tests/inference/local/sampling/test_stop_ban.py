@@ -1,7 +1,5 @@
 """Stop ids that may not be sampled yet, and the repetition penalty, on both samplers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
