@@ -8,8 +8,6 @@ The classes form a tree whose branches share a status or a type. docs/errors.md 
 `when` of its class.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import ClassVar

@@ -6,8 +6,6 @@ span again without streaming: from its beginning where the choice is greedy and 
 to it, else the whole request with its seed. A request is short, so that this costs little.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import random

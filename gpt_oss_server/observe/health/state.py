@@ -1,7 +1,5 @@
 """What a server reports of itself: the problem of its engine, and whether it is draining."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
