@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tools import outputs
-from tools.outputs import bounded, cut
-from tools.tool import ToolOutput
+from tools.tool import ToolOutput, bounded, cut
 
 
 @given(st.text(max_size=300), st.integers(min_value=1, max_value=100))
