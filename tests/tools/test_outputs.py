@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools import outputs
+from tools import tool
 from tools.tool import ToolOutput, bounded, cut
 
 
@@ -34,5 +34,5 @@ def test_a_long_text_is_cut() -> None:
 def test_details_that_are_too_large_or_not_json_are_dropped(
     details: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "DETAILS_BYTES", 50)
+    monkeypatch.setattr(tool, "DETAILS_BYTES", 50)
     assert bounded(ToolOutput("text", details=details)).details == {}
