@@ -42,10 +42,11 @@ def offered(made: toolset.Toolset) -> set[str]:
 
 async def test_a_tool_server_that_starts_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    maker = ToolsetMaker(replace(settings(port), browser=f"local:{tmp_path}"))
+    maker = ToolsetMaker(replace(settings(port), browser=f"local:{tmp_path}", python="unsafe-local"))
     made = await maker.ready()
-    assert "python" in made.refusals
-    assert "python" not in offered(made)
+    for name in ("python", "browser"):  # of which nobody knows yet whether that server has it
+        assert "does not answer" in made.refusals[name]
+        assert name not in offered(made) | made.local
     server = ServerThread(ServedTool(Sums()).app(), port)
     try:
         await maker.ready()  # too soon for a second attempt
@@ -56,9 +57,16 @@ async def test_a_tool_server_that_starts_later(tmp_path: Path, monkeypatch: pyte
         assert "python" not in made.refusals
         assert "browser" in offered(made)
         assert (await made.toolbox.run("c", "python", "20 + 22")).text.startswith("42")
+        assert made.local == {"browser"}, "python runs elsewhere"
     finally:
         await maker.close()
         server.stop()
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ftp://a/b", "http://"])
+def test_a_tool_server_that_is_no_address_is_refused_at_the_start(address: str) -> None:
+    with pytest.raises(SettingsError, match=r"tool-server|http"):
+        ToolsetMaker(replace(settings(1), tool_server=(address,)))
 
 
 async def test_one_request_retries_a_hanging_tool_server(monkeypatch: pytest.MonkeyPatch) -> None:

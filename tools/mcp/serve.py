@@ -35,6 +35,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tools.mcp.calls import own_result
 from tools.sessions import SessionLimits
 from tools.tool import Declaration, Function, Tool, ToolOutput
 from tools.toolbox import Offer, Toolbox
@@ -161,7 +162,7 @@ def _recipient(declaration: Declaration, name: str, arguments: Mapping[str, Any]
 def _result(output: ToolOutput) -> CallToolResult:
     content: list[ContentBlock] = [TextContent(type="text", text=output.text)]
     content.extend(_pictures(output.details))
-    return CallToolResult(content=content, is_error=output.failed)
+    return CallToolResult(content=content, structured_content=own_result(output), is_error=output.failed)
 
 
 def _pictures(details: Mapping[str, Any]) -> Iterator[ImageContent]:

@@ -24,6 +24,8 @@ from tests.doubles.tools.echo_server import PIXEL, ServerThread, app_of, make_se
 from tests.doubles.tools.mcp_helpers import at, call, mcp_tool
 from tests.doubles.tools.small_tools import Notes, Sums
 from tests.doubles.waiting import until
+from tools.browser import BrowserTool
+from tools.browser.backends.local import LocalBackend
 from tools.mcp.endpoints import McpSettingsError, StdioEndpoint
 from tools.mcp.external import ExternalTool, external_tools, server_at, tool_server
 from tools.mcp.failures import McpFailure
@@ -145,9 +147,25 @@ async def test_python_served_elsewhere_replaces_the_built_in_one() -> None:
         assert (tool.declaration.namespace, tool.declaration.functions) == ("python", ())
         box = Toolbox([Offer(tool)])
         output = await box.run("c", "python", "20 + 22")
-        assert output.text.startswith("42")
-        assert len(output.details["images"]) == 2
+        direct = await Sums().run(ToolCall("", "20 + 22"))
+        assert (output.text, output.details) == (direct.text, direct.details)
+        assert (await box.run("c", "python", "one")).failed
         await box.close()
+
+
+async def test_what_a_browser_found_comes_out_as_from_the_built_in_one(tmp_path: Path) -> None:
+    (tmp_path / "roses.md").write_text("# Roses\n\nThey grow in Sevastopol.\n")
+    browser = BrowserTool(LocalBackend(tmp_path))
+    with served(browser) as (url, _):
+        (tool,) = await external_tools(tool_server(url))
+        box, own = Toolbox([Offer(tool)]), Toolbox([Offer(browser)])
+        for call, arguments in (("search", '{"query": "roses"}'), ("open", '{"id": 0}')):
+            output = await box.run("c", f"browser.{call}", arguments)
+            direct = await own.run("c", f"browser.{call}", arguments)
+            assert (output.text, output.details) == (direct.text, direct.details)
+            assert output.details["action"]
+        await box.close()
+        await own.close()
 
 
 async def test_a_container_and_a_browser_may_share_a_server() -> None:
