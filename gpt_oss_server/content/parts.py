@@ -1,4 +1,8 @@
-"""Converts content parts to text. A note replaces a part that a text model cannot read; it is never a 400."""
+"""Converts content parts to text.
+
+A note replaces a picture or a sound, which a text model cannot read. A file that cannot be read is a 400 that
+says why: its text would be missing without a word to the client.
+"""
 
 import base64
 import binascii
@@ -55,10 +59,10 @@ def _part(part: Any, where: str) -> str:
     if kind in _NOTES:
         return _NOTES[kind]
     if kind == "input_file":
-        return file_text(part)
+        return file_text(part, where)
     if kind == "file":  # in Chat Completions
         file = part.get("file")
-        return file_text(file if isinstance(file, dict) else {})
+        return file_text(file if isinstance(file, dict) else {}, f"{where}.file")
     raise InvalidRequest(
         f"`{where}.type`: {part.get('type')!r} is not a supported content part. The type of text is "
         "'text' or 'input_text'.",
@@ -67,33 +71,34 @@ def _part(part: Any, where: str) -> str:
 
 
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_PDF = b"%PDF-"
 _PLAIN_CONTROLS = frozenset("\t\n\r\f")
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    raw: bytes | None = None  # None: the request does not contain the file
+    raw: bytes
     kind: str = ""  # as declared by a data URL
     charset: str = ""  # likewise
-    where: str = ""  # the URL on another server
 
 
-def file_text(part: Mapping[str, Any]) -> str:
-    """Reads `file_data`, `file_url`, `file_id` and `filename`, which both APIs share."""
+def file_text(part: Mapping[str, Any], where: str) -> str:
+    """Reads `file_data`, `file_url` and `filename`, which both APIs share."""
     name = part.get("filename")
     named = f" named {name!r:.200}" if isinstance(name, str) and name else ""
-    content = _content(part)
-    if content.raw is None:
-        return f"[A file{named}{content.where} was attached here. This model cannot open it.]"
-    text = _text(content.raw, content.charset)
+    content = _content(part, where)
+    is_pdf = content.raw.startswith(_PDF)
+    text = None if is_pdf else _text(content.raw, content.charset)
     if text is None:
-        kind = f" of type {content.kind}" if content.kind else ""
-        why = "It is not text in UTF-8, and this model reads text only."
-        return f"[A file{named}{kind} was attached here. {why}]"
+        kind = "a PDF" if is_pdf else f"of type {content.kind}" if content.kind else "binary"
+        raise InvalidRequest(
+            f"`{where}`: the file{named} is {kind}, and this server reads text in UTF-8 only. Send its text.",
+            param=where,
+        )
     return f"[The file{named} that was attached here:]\n{text}\n[The end of the file{named}.]"
 
 
-def _content(part: Mapping[str, Any]) -> _Content:
+def _content(part: Mapping[str, Any], where: str) -> _Content:
     for key in ("file_data", "file_url"):
         value = part.get(key)
         if not isinstance(value, str) or not value:
@@ -101,9 +106,14 @@ def _content(part: Mapping[str, Any]) -> _Content:
         if value[:5].lower() == "data:":
             return _of_data_url(value)
         if key == "file_url":
-            return _Content(where=f" at {value:.200}")
+            raise InvalidRequest(
+                f"`{where}.file_url`: this server does not fetch files. Send the file's text as `file_data`.",
+                param=f"{where}.file_url",
+            )
         return _Content(_from_base64(value) or value.encode("utf-8", "replace"))
-    return _Content()
+    key = "file_id" if part.get("file_id") else "file_data"
+    why = "this server keeps no files" if key == "file_id" else "the part has no file"
+    raise InvalidRequest(f"`{where}.{key}`: {why}. Send its text as `file_data`.", param=f"{where}.{key}")
 
 
 def _of_data_url(url: str) -> _Content:

@@ -1,4 +1,4 @@
-"""Files in a request: text in any encoding is read; a note tells the model about other files."""
+"""Files in a request: text in any encoding is read; any other file is a 400 that says why."""
 
 import base64
 import random
@@ -9,6 +9,7 @@ import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.content.parts import file_text, text_of
+from gpt_oss_server.errors import InvalidRequest
 from tests.doubles.apis.asking import FINAL, Asking
 from tests.doubles.apis.chat_asking import replaying, service_of
 
@@ -38,7 +39,7 @@ READ: dict[str, dict[str, Any]] = {
 def test_a_text_file_is_read(how: str) -> None:
     first = "[The file named 'hours.txt' that was attached here:]"
     last = "[The end of the file named 'hours.txt'.]"
-    assert file_text({"filename": "hours.txt", **READ[how]}) == f"{first}\n{TEXT}\n{last}"
+    assert file_text({"filename": "hours.txt", **READ[how]}, "input") == f"{first}\n{TEXT}\n{last}"
 
 
 OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten 3;übergroß;99,00\n"
@@ -46,7 +47,9 @@ OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten
 
 @pytest.mark.parametrize("charset", ["cp1252", "windows-1252", "utf-16-le"])
 def test_text_in_a_declared_charset_is_read(charset: str) -> None:
-    text = file_text({"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"})
+    text = file_text(
+        {"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"}, "f"
+    )
     assert OLDER in text
 
 
@@ -54,36 +57,40 @@ def test_text_in_a_declared_charset_is_read(charset: str) -> None:
     "charset", ["", ";charset=no-such", ";charset=base64", ";charset=punycode", ";charset=\0"]
 )
 def test_an_undeclared_charset_is_not_guessed(charset: str) -> None:
-    text = file_text({"file_data": f"data:text/csv{charset};base64,{b64(OLDER.encode('cp1252'))}"})
-    assert "It is not text in UTF-8" in text
+    with pytest.raises(InvalidRequest, match="of type text/csv"):
+        file_text({"file_data": f"data:text/csv{charset};base64,{b64(OLDER.encode('cp1252'))}"}, "f")
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_binary_files_are_not_read(seed: int) -> None:
-    raw = random.Random(seed).randbytes(300)
-    assert "It is not text in UTF-8" in file_text({"file_data": b64(raw)})
+    with pytest.raises(InvalidRequest, match="is binary"):
+        file_text({"file_data": b64(random.Random(seed).randbytes(300))}, "f")
 
 
-HERE = "was attached here. This model cannot"
-NOTED: list[tuple[dict[str, Any], str]] = [
-    ({"file_data": b64(PDF), "filename": "a.pdf"}, "[A file named 'a.pdf' was attached here. It is not"),
-    (
-        {"file_data": f"data:application/pdf;base64,{b64(PDF)}"},
-        "[A file of type application/pdf was attached",
-    ),
-    ({"file_id": "file-1", "filename": "a.txt"}, f"[A file named 'a.txt' {HERE}"),
-    ({"file_url": "https://a.example/b.pdf"}, "[A file at https://a.example/b.pdf was attached here. This"),
-    ({}, f"[A file {HERE} open it.]"),
-    ({"file_data": 7, "file_url": [], "filename": {}}, f"[A file {HERE} open it.]"),
-    ({"file_data": b64(b"a\x00b")}, "[A file was attached here. It is not"),
-    ({"file_data": "data:"}, "[The file that was attached here:]\n\n[The end of the file.]"),
-    ({"file_data": "data:text/plain;base64,!!"}, "[The file that was attached here:]\n!!\n[The end of the"),
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"file_data": b64(PDF), "filename": "a.pdf"}, "", "the file named 'a.pdf' is a PDF"),
+    ({"file_data": "%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\n"}, "", "the file is a PDF"),
+    ({"file_data": f"data:image/png;base64,{b64(b'a' + bytes(3))}"}, "", "of type image/png"),
+    ({"file_id": "file-1", "filename": "a.txt"}, ".file_id", "keeps no files"),
+    ({"file_url": "https://a.example/b.pdf"}, ".file_url", "does not fetch files"),
+    ({"file_data": 7, "file_url": [], "filename": {}}, ".file_data", "the part has no file"),
 ]
 
 
-@pytest.mark.parametrize(("part", "note"), NOTED)
-def test_an_unreadable_file_becomes_a_note(part: dict[str, Any], note: str) -> None:
-    assert file_text(part).startswith(note)
+@pytest.mark.parametrize(("part", "at", "why"), REFUSED)
+async def test_an_unreadable_file_is_refused_by_both_apis(part: dict[str, Any], at: str, why: str) -> None:
+    items = [{"role": "user", "content": [{"type": "input_file", **part}]}]
+    with pytest.raises(InvalidRequest, match=why) as refused:
+        await Asking(FINAL).prompt(input=items)
+    assert refused.value.param == f"input[0].content[0]{at}"
+    messages = [{"role": "user", "content": [{"type": "file", "file": part}]}]
+    with pytest.raises(InvalidRequest, match=why):
+        await service_of(replaying(FINAL)).prompt(LOCAL, {"messages": messages})
+
+
+def test_an_empty_file_and_one_that_only_claims_to_be_base64_are_text() -> None:
+    assert file_text({"file_data": "data:"}, "f").count("\n") == 2
+    assert "\n!!\n" in file_text({"file_data": "data:text/plain;base64,!!"}, "f")
 
 
 def test_parts_of_both_apis_are_read() -> None:
