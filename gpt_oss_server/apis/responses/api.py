@@ -133,7 +133,7 @@ def _included(request: Request) -> list[str]:
 
 
 def _sequence_number(given: str | None) -> int:
-    if given is None:
+    if given in (None, "-1"):  # clients of OpenAI's begin there
         return -1
     if (number := whole_number(given)) is None:
         raise InvalidRequest("`starting_after` must be the number of an event.", param="starting_after")
