@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 GREETING = "<|channel|>final<|message|>Hello.<|return|>"
 THINKS = "<|channel|>analysis<|message|>Be kind.<|end|><|start|>assistant"
-HELLO = f"{THINKS}<|channel|>final<|message|>Hello.<|return|>"
+GREETING = f"{THINKS}<|channel|>final<|message|>Hello.<|return|>"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
 DONE = "<|channel|>final<|message|>It is seven.<|return|>"
 MORE = "<|channel|>final<|message|>And more.<|return|>"
@@ -107,7 +107,7 @@ def open_stored(page: Any, id_: str) -> None:
 
 
 def test_a_response_opens_with_all_before_it_and_continues(opened: Opened) -> None:
-    page = (found := opened(scripted(HELLO, CALL, DONE, MORE))).page
+    page = (found := opened(scripted(GREETING, CALL, DONE, MORE))).page
     with httpx.Client(base_url=found.url) as ask:
         first = ask.post("responses", json={"input": "Greet me"}).json()["id"]
         again: dict[str, Any] = {"previous_response_id": first, "input": "What time?", "tools": [TOOL]}
@@ -140,7 +140,7 @@ def test_a_running_response_is_read_on(opened: Opened) -> None:
 
 
 def test_a_conversation_opens_and_grows(opened: Opened) -> None:
-    page = (found := opened(scripted(HELLO, MORE, DONE))).page
+    page = (found := opened(scripted(GREETING, MORE, DONE))).page
     with httpx.Client(base_url=found.url) as ask:
         items = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Earlier"}]
         id_ = ask.post("conversations", json={"items": items}).json()["id"]
@@ -163,7 +163,7 @@ def _texts(ask: httpx.Client, id_: str) -> list[str]:
 
 
 def test_a_stored_chat_completion_is_in_the_list(opened: Opened) -> None:
-    page = (found := opened(scripted(HELLO, MORE))).page
+    page = (found := opened(scripted(GREETING, MORE))).page
     body = {"messages": [{"role": "user", "content": "Greet me"}], "store": True}
     httpx.post(f"{found.url}/chat/completions", json=body).raise_for_status()
     press(page, "Open by id")
@@ -174,7 +174,7 @@ def test_a_stored_chat_completion_is_in_the_list(opened: Opened) -> None:
 
 
 def test_unknown_ids_are_explained(opened: Opened) -> None:
-    page = (found := opened(scripted(HELLO))).page
+    page = (found := opened(scripted(GREETING))).page
     open_stored(page, "resp_none")
     page.get_by_role("alert").get_by_text("No response with id 'resp_none' is stored").wait_for()
     page.get_by_label("Id of a response").fill("something")
