@@ -83,20 +83,11 @@ def test_a_field_has_a_bound_of_its_own(path: str, body: dict[str, Any]) -> None
 LONG = "x" * 3_000_000
 ECHOING: list[tuple[str, dict[str, Any]]] = [
     ("/responses", {"input": "x", "model": LONG}),
-    ("/responses", {"input": "x", "include": [LONG]}),
-    ("/responses", {"input": [{"type": LONG}]}),
-    ("/responses", {"input": [{"role": LONG, "content": "x"}]}),
-    ("/responses", {"input": "x", "tools": [{"type": LONG}]}),
     ("/responses", {"input": "x", "tools": [{"type": "function", "name": LONG}]}),
     ("/responses", {"input": "x", "metadata": {LONG: 5}}),
-    ("/responses", {"input": "x", "tool_choice": LONG}),
-    ("/responses", {"input": "x", "text": {"format": {"type": LONG}}}),
     ("/responses", {"input": "x", "previous_response_id": LONG}),
     ("/chat/completions", {"messages": [{"role": LONG, "content": "x"}]}),
-    ("/chat/completions", {"messages": [{"role": "user", "content": "x"}], "logit_bias": {LONG: 1}}),
-    ("/chat/completions", {"messages": [{"role": "user", "content": "x"}], "reasoning_effort": LONG}),
     ("/completions", {"prompt": [[LONG]]}),
-    ("/completions", {"prompt": "x", "model": LONG}),
     ("/conversations", {"items": [{"type": LONG}]}),
 ]
 

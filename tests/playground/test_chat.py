@@ -29,8 +29,7 @@ AGAIN = "<|channel|>final<|message|>Once more.<|return|>"
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pages = tmp_path_factory.mktemp("pages")
     (pages / "harbour.md").write_text("# The harbour\n\nHarbour depth is forty metres.\n\nShips come.\n")
-    settings = Settings(model="tiny", browser=f"local:{pages}", python=sandbox_of_servers())
-    with serving(inference.load("tiny"), settings) as url:
+    with serving(inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}")) as url:
         yield url
 
 
@@ -92,17 +91,6 @@ def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opene
     page.get_by_text("Once more.").wait_for()
     found.ask("Bern?")
     page.get_by_label("Result of get_weather").wait_for()  # no row fits
-
-
-@pytest.mark.usefixtures("sandboxed")
-def test_python_calculates(tiny: str, opened: Opened) -> None:
-    page = (found := opened(tiny)).page
-    use(page, tools=("Python",))
-    answer = found.asked("What is 17 times 23?")
-    answer.get_by_text("Ran Python").click()
-    assert "391" in answer.inner_text()
-    page.locator(".tool-card").first.wait_for()
-    found.shot("python")
 
 
 def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
@@ -232,6 +220,7 @@ def test_the_picture_shows_an_answer_with_its_tokens(opened: Opened, shots: Path
     answer.get_by_text("Reasoning").first.click()
     answer.get_by_text("Ran Python").click()
     page.locator(".row.same").first.wait_for()
+    page.locator(".tool-card").first.wait_for()
     found.show_end()
     page.locator(".t.final.text").last.hover()
     found.shot("playground")

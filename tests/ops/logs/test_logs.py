@@ -40,10 +40,7 @@ class Lines:
         found = [r for r in self._caplog.records if getattr(r, "event", None) == event]
         return [{"message": r.getMessage(), "level": r.levelname, **r.fields} for r in found]  # type: ignore[attr-defined]
 
-    def ended(self, count: int = 1) -> list[Fields]:
-        return self._await("request ended", count)
-
-    def _await(self, event: str, count: int) -> list[Fields]:
+    def ended(self, count: int = 1, event: str = "request ended") -> list[Fields]:
         deadline = time.monotonic() + 20
         while len(found := self.of(event)) < count:
             assert time.monotonic() < deadline, found
@@ -124,7 +121,7 @@ def test_a_background_response_has_a_line_of_its_own_end(lines: Lines, leaves: b
             httpx.post(f"{url}/responses", json=body)
         [line] = lines.ended()
         assert line["finish"] == ("client left" if leaves else "queued")
-        [end] = lines._await("background response ended", 1)
+        [end] = lines.ended(event="background response ended")
     assert end["message"] == "background response ended completed"
     assert (end["request_id"], end["response_id"]) == (line["request_id"], line["response_id"])
     assert end["output_tokens"] > 400

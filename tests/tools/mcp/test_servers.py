@@ -1,12 +1,9 @@
-"""Servers: this project's tools over MCP and back, others' tools in their place, and those that are commands."""
+"""Servers: this project's tools over MCP and back, others' tools in their place, and commands."""
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +16,6 @@ import pytest
 from mcp.client import Client
 from mcp.server.mcpserver import MCPServer
 
-from tests.doubles.server_process import free_port
 from tests.doubles.tools import echo_server, small_tools
 from tests.doubles.tools.echo_server import PIXEL, ServerThread, app_of, make_server
 from tests.doubles.tools.mcp_helpers import call, check_failure, failure, mcp_tool
@@ -183,26 +179,6 @@ async def test_a_missing_tool_server_is_a_sentence() -> None:
         await external_tools(tool_server("127.0.0.1:9/mcp"))
     with pytest.raises(McpSettingsError):
         tool_server("ftp://x")
-
-
-async def test_serving_over_http_ends_at_a_signal() -> None:
-    port = free_port()
-    environment = {**os.environ, "PYTHONPATH": str(SMALL_TOOLS.parents[3])}
-    command = (sys.executable, str(SMALL_TOOLS), "notes", str(port))
-    process = await asyncio.create_subprocess_exec(*command, env=environment)
-    try:
-        for _ in range(1200):  # a busy machine
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            await asyncio.sleep(0.05)
-        async with mcp_tool(f"http://127.0.0.1:{port}/mcp") as tool:
-            assert (await call(tool.open(), "add", text="bread")).text == "added"
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 10) in (0, -signal.SIGTERM)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 ECHO = StdioEndpoint(sys.executable, (echo_server.__file__, "stdio"))
