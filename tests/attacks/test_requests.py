@@ -47,7 +47,6 @@ VALUES: dict[str, Callable[[], bytes]] = {
 
 @cache
 def value(name: str) -> bytes:
-    """Megabytes each: built when they are sent."""
     return VALUES[name]()
 
 

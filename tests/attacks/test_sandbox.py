@@ -92,8 +92,6 @@ async def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Probe:
-    """Wakes on the event loop every 50 ms, as a probe of the server's health would."""
-
     def __init__(self) -> None:
         self.longest, self.least = 0.0, sys.maxsize
         self._task = asyncio.create_task(self._run())

@@ -26,7 +26,6 @@ ADD = {"name": "add", "description": "Adds.", "parameters": ADDENDS}
 
 
 def talk(*words: str, stdin: str = "", **options: object) -> str:
-    """What a chat writes that ends well."""
     ended = run("chat", *words, stdin=stdin, **options)  # type: ignore[arg-type]
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

@@ -7,10 +7,8 @@ import select
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,12 @@ from gpt_oss_server.cli.line.words import command_words
 from gpt_oss_server.cli.main import main
 from gpt_oss_server.cli.parser import COMMANDS, build_parser
 from gpt_oss_server.cli.server.greeting import greeting
-from gpt_oss_server.cli.terminal.console import introduction
 from gpt_oss_server.cli.terminal.trace_view import trace_lines
 from gpt_oss_server.settings import OPTIONS, Settings
 from inference.engine import EngineInfo
 from tests.doubles.commands import run, script
 from tests.doubles.serving import scripted, serving
+from tests.doubles.tools.web_servers import Answer, serve
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -138,13 +136,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_name_keeps_its_capitals() -> None:
-    assert introduction("tiny", "A 16M-parameter demo model.") == "tiny, a 16M-parameter demo model"
-    for name in ("SGLang", "vLLM"):
-        assert introduction("tiny", f"{name} at http://gpu:1") == f"tiny, {name} at http://gpu:1"
-    assert introduction("tiny", "") == "tiny"
-
-
 @pytest.mark.parametrize("columns", [50, 80, 200])
 def test_a_greeting_fits_its_terminal_but_for_what_is_copied(
     columns: int, monkeypatch: pytest.MonkeyPatch
@@ -207,18 +198,8 @@ def test_an_unknown_response_has_no_trace(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_site_that_is_no_api(capsys: pytest.CaptureFixture[str]) -> None:
-    class Site(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>")
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with HTTPServer(("127.0.0.1", 0), Site) as site:
-        threading.Thread(target=site.handle_request, daemon=True).start()
-        assert main(["trace", "resp_1", "--url", f"127.0.0.1:{site.server_port}"]) == 1
+    with serve(lambda seen: Answer("<html>")) as site:
+        assert main(["trace", "resp_1", "--url", site.url.removeprefix("http://")]) == 1
     assert "is not JSON. Is --url the base URL of an API?" in capsys.readouterr().err
 
 
@@ -231,7 +212,6 @@ def needs(shell: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with one file, and the script of each shell next to it."""
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "request.json").write_text("{}")
     for shell, written in SCRIPTS.items():
@@ -320,7 +300,6 @@ def test_zsh_completes_the_last_word(place: Path, line: str, completed: str) -> 
 
 
 def seen(terminal: int, expected: str) -> str:
-    """What the terminal shows up to `expected`, or in a minute."""
     text, until = "", time.monotonic() + 60
     while expected not in text.replace("\r", "") and time.monotonic() < until:
         if select.select([terminal], [], [], 1)[0]:

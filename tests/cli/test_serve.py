@@ -128,7 +128,6 @@ def test_a_model_that_does_not_load_ends_the_server_with_the_reason(tmp_path: Pa
 
 
 def test_after_ctrl_c_a_stream_may_finish(tmp_path: Path) -> None:
-    """What else a signal does: tests/ops/health."""
     types: list[str] = []
     model = script(tmp_path, f"<|channel|>final<|message|>{'word ' * 100}<|return|>", tokens_per_second=50)
     with serving("--model", model) as served:
@@ -179,7 +178,6 @@ def shelf(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["127.0.0.1", "::1"])
 def served(shelf: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of `mcp browser --http` in a process of its own."""
     host: str = request.param
     try:
         with listen(host, 0) as free:

@@ -158,7 +158,6 @@ FINAL = "<|channel|>final<|message|>Fine.<|return|>"
 def served(
     store: str, encoding: Encoding, work: Callable[[ResponsesService], Coroutine[Any, Any, None]]
 ) -> list[str]:
-    """Runs `work` on a server with this store, and returns the prompts that its engine read."""
     engine = ReplayEngine(encoding.encode_special(FINAL))
 
     async def serve() -> None:
@@ -173,7 +172,6 @@ def served(
 
 
 def trace_of(store: str, response_id: str) -> dict[str, Any]:
-    """The trace that a server with this store returns."""
     with serving(scripted(FINAL), Settings(store=store)) as url:
         answer = httpx.get(f"{url}/responses/{response_id}/trace", timeout=60)
     assert answer.status_code == 200, answer.text

@@ -50,7 +50,6 @@ class Proxy:
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
-    """For localhost and the shipped name, and its key."""
     certificate, key = write_certificate(folder, "proxy", hosts=("localhost", NAME))
     return Path(certificate), Path(key)
 
@@ -155,7 +154,6 @@ class Setup:
     trust: ssl.SSLContext
 
     async def counters(self) -> list[dict[str, Any]]:
-        """Of each server."""
         async with httpx.AsyncClient(timeout=20) as client:
             asked = (client.get(server.url.removesuffix("/v1") + "/health") for server in self.servers)
             return [answer.json()["counters"] for answer in await asyncio.gather(*asked)]
@@ -211,7 +209,6 @@ async def setup(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Pat
 
 
 async def arrivals(setup: Setup) -> int:
-    """How many times the deltas of one answer arrive: those of one packet arrive together."""
     times = [
         time.monotonic()
         async for event in setup.events("POST", "/responses", json={"input": "Go on", "stream": True})
@@ -299,7 +296,6 @@ async def test_a_background_response_outlives_its_killed_server(setup: Setup) ->
 
 
 async def beginning(setup: Setup) -> list[Event]:
-    """The first events of a background stream whose client then disconnects."""
     seen: list[Event] = []
     body = {"input": "Go on", "background": True, "stream": True}
     async for event in setup.events("POST", "/responses", json=body):

@@ -168,8 +168,6 @@ FINAL = [200005, 17196, 200008, 13225, 0, 200002]  # a channel, a text, the end
 
 
 class SlowToStart(ReplayEngine):
-    """Simulates a long prompt: yields nothing for a while, then every token."""
-
     def __init__(self, seconds: float) -> None:
         super().__init__(FINAL)
         self._seconds = seconds
@@ -222,8 +220,6 @@ async def batches_of(*waits: float) -> AsyncGenerator[int, None]:
 
 
 class Wire:
-    """Records writes in order; a write can take time."""
-
     def __init__(self, seconds: float = 0) -> None:
         self.written: list[Any] = []
         self._seconds = seconds

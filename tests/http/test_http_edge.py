@@ -108,7 +108,6 @@ def test_a_request_that_offers_http_2_is_answered_in_http_1(url: str, framing: s
 
 
 def next_answer(answers: BinaryIO) -> tuple[int, str]:
-    """The status, and the body's `object`."""
     status = int(answers.readline().split()[1])
     headers = parse_headers(answers)
     return status, json.loads(answers.read(int(headers["content-length"])))["object"]
@@ -130,7 +129,6 @@ def test_the_request_id_is_taken_or_made_and_returned(url: str) -> None:
 
 
 def answers_to(item: Any) -> list[dict[str, Any]]:
-    """The outputs that a request must give for this item."""
     if not isinstance(item, dict) or item.get("type") not in ("function_call", "custom_tool_call"):
         return []
     return [{"type": f"{item['type']}_output", "call_id": item.get("call_id", "c"), "output": "done"}]
@@ -298,7 +296,6 @@ async def status(late: LateApp, path: str) -> int:
 
 
 def made_when(may_load: threading.Event) -> FastAPI:
-    """The application, once it may be loaded; one of its routes has a bug."""
     assert may_load.wait(60)
     app = create_app(scripted(HELLO))
 

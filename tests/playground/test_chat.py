@@ -287,9 +287,6 @@ def test_the_page_finds_where_a_text_leaves_a_schema(
     assert verdict.items() <= page.evaluate(check, [text, SCHEMA]).items()
 
 
-MANY = "<|channel|>final<|message|>" + " ".join(map(str, range(120))) + "<|return|>"
-
-
 def over_socket(found: Visit) -> Visit:
     answers_over(found.page, "WebSocket")
     press(found.page, "Tokens")
@@ -318,7 +315,7 @@ def test_one_connection_carries_all_turns_of_a_conversation(opened: Opened) -> N
 
 
 def test_stop_and_reload_end_an_answer_and_the_conversation_continues(opened: Opened) -> None:
-    page = (found := over_socket(opened(scripted(MANY, MANY, HELLO, tokens_per_second=40)))).page
+    page = (found := over_socket(opened(scripted(NUMBERS, NUMBERS, HELLO, tokens_per_second=40)))).page
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     page.get_by_label("Stop").click()

@@ -21,8 +21,6 @@ HELLO = f"{THINKS}<|channel|>final<|message|>Hello.<|return|>"
 
 
 def behind_prefix(app: Any) -> Any:
-    """A proxy that forwards /box/… without the prefix, and nothing else."""
-
     async def proxy(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan":
             if not scope["path"].startswith("/box/"):
@@ -67,7 +65,6 @@ def come_in(page: Any) -> None:
 
 
 def without_refusals(found: Any) -> None:
-    """Without a key, requests are refused, which the browser itself writes to its console."""
     found.ignore("401")
 
 

@@ -44,8 +44,6 @@ async def test_a_wrong_recipient_is_answered_with_the_known_ones(recipient: str,
 
 
 def notices(stopped: asyncio.Event) -> Scripted:
-    """A tool that stops a little after it has been cancelled."""
-
     async def behaviour(call: ToolCall) -> ToolOutput:
         try:
             return await sleeps(call)

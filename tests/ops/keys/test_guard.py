@@ -254,15 +254,6 @@ def post(url: str, key: str, **headers: str) -> httpx.Response:
     return httpx.post(f"{url}/responses", json={"input": "Hi"}, headers=sent)
 
 
-def handshake(url: str, key: str) -> int:
-    socket = url.replace("http:", "ws:") + "/responses"
-    try:
-        with connect(socket, additional_headers={"Authorization": f"Bearer {key}"}):
-            return 101
-    except InvalidStatus as refused:
-        return refused.response.status_code
-
-
 def test_guesses_get_429_and_the_same_answer_whether_right_or_wrong(limited: str) -> None:
     assert post(limited, KEY).status_code == 200
     statuses = [post(limited, f"sk-guess-{number}").status_code for number in range(FEW + 10)]
@@ -284,8 +275,8 @@ def test_guesses_get_429_and_the_same_answer_whether_right_or_wrong(limited: str
 
 
 def test_handshakes_of_websockets_count_too(limited: str) -> None:
-    statuses = [handshake(limited, f"sk-guess-{number}") for number in range(FEW)]
+    statuses = [socket_status(limited, bearer(f"sk-guess-{number}")) for number in range(FEW)]
     assert statuses == [401] * FEW
-    assert handshake(limited, "sk-guess") == 429
+    assert socket_status(limited, bearer("sk-guess")) == 429
     assert post(limited, "sk-guess").status_code == 429
-    assert handshake(limited, OTHER) == 429
+    assert socket_status(limited, bearer(OTHER)) == 429

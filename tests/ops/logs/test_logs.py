@@ -31,8 +31,6 @@ Fields = dict[str, Any]
 
 
 class Lines:
-    """The records of requests, as fields, with the message."""
-
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
 

@@ -12,10 +12,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import inference
 from gpt_oss_server.harmony.encoding import load_encoding
-from gpt_oss_server.observe.metrics import vllm_names
 from gpt_oss_server.observe.metrics.figures import Figures, Histogram
 from gpt_oss_server.observe.metrics.metrics import LoopLag
-from gpt_oss_server.observe.metrics.table import LOOP_LAG, PREFIX, TABLE
+from gpt_oss_server.observe.metrics.table import LOOP_LAG
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
 from tests.doubles.apis.api_client import Api
@@ -38,7 +37,6 @@ def answering(text: str = ANSWER, **options: Any) -> ReplayEngine:
 
 
 def tokens_of(usage: dict[str, Any]) -> list[int]:
-    """Input, cached, output and reasoning tokens, in the form of either API."""
     into = usage.get("input_tokens_details") or usage["prompt_tokens_details"]
     out = usage.get("output_tokens_details") or usage.get("completion_tokens_details") or {}
     return [
@@ -53,8 +51,6 @@ NAMES = ("prompt_tokens", "cached_prompt_tokens", "output_tokens", "reasoning_to
 
 
 class Cached(ReplayEngine):
-    """Finds the first three tokens of each prompt in its cache."""
-
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncIterator[Step]:  # type: ignore[override]
         yield Step((), None, None, 3)
         async for step in super().generate(tokens, sampling):
@@ -138,7 +134,6 @@ async def test_a_client_that_leaves_is_counted_with_the_tokens_so_far() -> None:
 
 
 async def test_a_running_answer_counts_before_it_ends() -> None:
-    """The next scrape continues from there: nothing counts twice."""
     engine = scripted(ANSWER, tokens_per_second=3)
     with serving(engine) as url:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
@@ -344,13 +339,3 @@ async def test_the_format_is_the_one_that_the_client_accepts_and_the_names_are_t
     labels = 'engine="0",finished_reason="stop",model_name="scripted"'
     assert f"\nvllm:request_success_total{{{labels}}} 2.0\n" in answer.text
     assert '\ngpt_oss_turns_total{api="chat",status="completed"} 1.0\n' in answer.text
-
-
-def test_each_row_has_a_help_text_and_a_name_of_its_own() -> None:
-    assert len({figure.name for figure in TABLE}) == len(TABLE) > 40
-    assert all(
-        figure.help.endswith(".") and figure.labels == tuple(dict.fromkeys(figure.labels)) for figure in TABLE
-    )
-    assert all((figure.bounds != ()) == (figure.kind == "histogram") for figure in TABLE)
-    assert set(vllm_names.NAMES) <= set(TABLE)
-    assert PREFIX == "gpt_oss_"

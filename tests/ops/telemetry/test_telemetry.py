@@ -39,8 +39,6 @@ TOOLS: list[dict[str, Any]] = [{"type": "web_search"}, MCP]
 
 
 class Recorded:
-    """An ASGI application, and the JSON that was sent to it."""
-
     def __init__(self, app: Any) -> None:
         self._app = app
         self.bodies: list[Any] = []
@@ -114,7 +112,6 @@ async def test_a_turn_with_two_tools(folder: Path) -> None:
 
 
 async def test_no_text_leaks(folder: Path) -> None:
-    """Not of the client, the model, a tool, or an error."""
     with with_tools(folder, SEARCH, FAIL, ECHO, ANSWER) as (api, spans, _):
         body = {"input": "secret-input", "instructions": "secret-order", "metadata": {"a": "secret-metadata"}}
         response = await api.client.post("/responses", json={**body, "tools": TOOLS, "user": "secret-user"})

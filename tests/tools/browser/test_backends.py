@@ -71,7 +71,6 @@ ARTICLE = "<html><body><h1>Article</h1><p>Text with <a href='/more'>a link</a>.<
 
 
 def exa(seen: Seen) -> Answer:
-    """The response of api.exa.ai, in the fields that its client reads."""
     request = json.loads(seen.body)
     if seen.headers.get("x-api-key") != "a-key":
         return as_json({"error": "Invalid API key", "tag": "INVALID_API_KEY"}, 401)
@@ -184,7 +183,6 @@ async def test_a_wrong_key_and_an_unreachable_service_are_explained(exa_server: 
 
 
 def instance(seen: Seen) -> Answer:
-    """A SearXNG instance, and, at other paths, the web that it finds."""
     address = urlsplit(seen.path)
     host = seen.headers["host"]
     web = {

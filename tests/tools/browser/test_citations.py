@@ -1,4 +1,4 @@
-"""Markers in the answer become links, wherever the stream is cut, and cursors name pages of other sessions."""
+"""Markers of the answer become links however the stream is cut, and cursors name pages of other sessions."""
 
 import json
 from collections.abc import Mapping
@@ -199,7 +199,6 @@ async def test_a_session_takes_over_what_another_server_added(shelf: Shelf, sess
 
 
 async def test_a_branch_brings_its_own_pages(shelf: Shelf, session: BrowserSession) -> None:
-    """Two branches of a conversation share a session here, and one of them continued elsewhere."""
     options = await viewed(session)
     other = {"cursor": 1, "kind": "page", "url": "https://a.example/one", "title": "Page one"}
     page = await call(session, "open", {**options, "pages": [other]}, cursor=1)

@@ -61,7 +61,6 @@ def test_a_page_of_html_becomes_blocks_of_text_with_numbered_links() -> None:
 
 
 def test_a_table_whose_cells_hold_paragraphs_is_read_by_rows() -> None:
-    """Documentation often has cells with two blocks, which must stay separate."""
     html = """<table><thead><tr><th class=head><p>Operation</p></th><th><div><h3>Result</h3></div></th></tr>
     </thead><tbody><tr><td> <p><code>x or y</code></p> </td><td><p>if <em>x</em> is true</p></td></tr>
     <tr><td><p>one</p><p>two</p></td><td><ul><li>a<li>b</ul></td></tr></tbody></table>"""
@@ -247,7 +246,6 @@ BOLD = b"".join(b"<b id=%d>" % number for number in range(4_000)) + b"<p>x" * 40
 
 @pytest.fixture(autouse=True)
 def _ended() -> Iterator[None]:
-    """Each test begins and ends without processes."""
     workers("markup").close()
     yield
     workers("markup").close()
@@ -302,7 +300,6 @@ async def test_many_open_paragraphs_are_not_deep() -> None:
 async def test_a_page_beyond_its_bounds_ends_its_process_alone(
     page: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With small bounds, so that the test itself is bounded."""
     changed = {
         "PAGE_SECONDS, SECONDS_PER_BYTE = 1.0, 1.2e-6": "PAGE_SECONDS, SECONDS_PER_BYTE = 0.2, 0",
         "MAX_MEMORY, MAX_PDF_MEMORY = 1024**3": "MAX_MEMORY, MAX_PDF_MEMORY = 300 * 1024**2",

@@ -203,8 +203,6 @@ REDIRECTS = [
 
 
 class Network(httpx.AsyncBaseTransport):
-    """A transport that records where each connection would have gone."""
-
     def __init__(self, redirect: str | None = None) -> None:
         self.reached: list[str] = []
         self.redirect = redirect
@@ -291,11 +289,6 @@ ODD = ("", "localhost", "2130706433", "0x7f.1", "127.1", "1.1.1.1/8", "[::1]", "
 @pytest.mark.parametrize("text", [*PRIVATE.split(), *ODD])
 def test_private_addresses_and_text_that_is_no_address_are_refused(text: str) -> None:
     assert not is_public(text)
-
-
-def test_public_addresses_pass() -> None:
-    for address in ("1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001::1"):
-        assert is_public(address)
 
 
 async def test_one_private_address_among_public_ones_refuses_the_name() -> None:

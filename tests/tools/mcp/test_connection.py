@@ -119,7 +119,6 @@ async def test_a_server_that_only_speaks_the_older_transport_is_found_at_any_url
     ("status", "sentence"), [(404, "again"), (403, "authorization"), (503, "answered with status 503")]
 )
 async def test_over_sse_a_refused_message_is_not_waited_for(status: int, sentence: str) -> None:
-    """It refuses once, then accepts messages again."""
     inner, refusals = make_server().sse_app(), list[int]()
 
     async def refuses(scope: Any, receive: Any, send: Any) -> None:
@@ -206,8 +205,6 @@ OTHER_REPLIES = {
 
 
 class Misbehaving(PlainServer):
-    """Answers messages of one method with something else."""
-
     def __init__(self, reply: str, method: str) -> None:
         super().__init__()
         self._reply, self._method = (REPLIES | OTHER_REPLIES)[reply], method

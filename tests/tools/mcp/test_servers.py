@@ -107,7 +107,6 @@ async def test_a_served_command_is_one_conversation_and_its_prints_are_harmless(
 
 
 def reference_browser() -> MCPServer:
-    """A browser with the tool names of the reference servers."""
     server = MCPServer("browser", instructions="Tool for browsing.")
 
     @server.tool()

@@ -31,7 +31,6 @@ HOLDER = "kept = bytearray(b'x') * (64 << 20); import sys; print(flush=True); sy
 
 @pytest.fixture
 def process() -> Iterator[int]:
-    """A process with 64 MiB of its own."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as started:
@@ -251,8 +250,6 @@ for _ in range(60):
 
 
 class Owned:
-    """A session that works for one client, which may hold as much as `limits` has for it."""
-
     def __init__(self, session: PythonSession, name: str, limits: Mapping[str, int]) -> None:
         self._session, self._name, self._limits = session, name, limits
 
@@ -355,7 +352,6 @@ async def test_a_kernel_counts_while_it_starts(make_tool: MakeTool) -> None:
 
 
 async def test_kernels_that_grow_together_beyond_the_limit_are_ended(make_tool: MakeTool) -> None:
-    """Each is well within the limits of a kernel; only their sum is not."""
     owners = Owners(make_tool, limited=220 * MIB)
     other = owners.open("other")
     assert await output_of(other, HOLD) == "1"
@@ -375,11 +371,3 @@ async def test_one_kernel_that_grows_takes_the_place_of_idle_ones(make_tool: Mak
     grow = "kept = bytearray(b'x') * (140 << 20); import time; time.sleep(2); 1"
     assert await output_of(growing, grow) == "1"
     assert "other conversations needed its memory" in (await call(idle, "1")).text
-
-
-async def test_a_single_kernel_cannot_exceed_the_limit_of_its_owner(make_tool: MakeTool) -> None:
-    """Its box has the smaller limit from the start, which a control group enforces where there are any."""
-    owners = Owners(make_tool, limited=150 * MIB)
-    output = await call(owners.open("limited"), "kept = bytearray(b'x') * (180 << 20); 1")
-    assert output.failed
-    assert "150 MiB of memory" in output.text

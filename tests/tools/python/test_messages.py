@@ -83,8 +83,6 @@ async def only_whole_ones(channel: Channel) -> None:
 
 @asynccontextmanager
 async def answering(path: Path, greeting: bytes, sent: bytes = b"") -> AsyncIterator[Path]:
-    """A socket that sends a greeting, and other bytes again and again."""
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             writer.write(greeting)
