@@ -88,7 +88,6 @@ def test_fifty_thousand_tokens_are_drawn_as_they_come_into_sight(visit: Visiting
 SCROLL = """async () => {
   const list = document.querySelector(".virtual");
   let shown = 0, rows = 0;
-  const began = performance.now();
   for (let at = 0; at < 100; at++) {
     list.scrollTop = (list.scrollHeight / 100) * at;
     await new Promise(requestAnimationFrame);
@@ -96,7 +95,7 @@ SCROLL = """async () => {
     if (count) shown++;
     rows = Math.max(rows, count);
   }
-  return { shown, rows, perSecond: 100000 / (performance.now() - began) };
+  return { shown, rows };
 }"""
 
 

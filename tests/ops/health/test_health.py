@@ -225,28 +225,25 @@ async def exit_code(served: Served) -> int:
 
 
 @pytest.mark.slow
-async def test_within_the_grace_period_nothing_is_cut(tmp_path: Path) -> None:
-    model = script(tmp_path, TEXT, tokens_per_second=8)
-    flags = ("--model", model, "--drain-delay", "0", "--shutdown-grace", "90", "--no-access-log")
-    with process_serving(*flags) as served:
+@pytest.mark.parametrize(
+    ("speed", "grace", "end", "code"),
+    [(8, 90, "response.completed", ExitCode.IN_TIME), (1, 1, "response.failed", ExitCode.LATE)],
+    ids=["in time", "late"],
+)
+async def test_work_ends_within_the_grace_period_or_with_a_terminal_event(
+    tmp_path: Path, speed: int, grace: int, end: str, code: ExitCode
+) -> None:
+    flags = ("--drain-delay", "0", "--shutdown-grace", str(grace), "--no-access-log")
+    with process_serving("--model", script(tmp_path, TEXT, tokens_per_second=speed), *flags) as served:
         async with clients_of(served) as client:
             ended = await under_work(served, client)
-        assert {event["type"] for event in ended} == {"response.completed"}
-        texts = {event["response"]["output"][-1]["content"][0]["text"] for event in ended}
-        assert texts == {"word " * 40}
-        assert await exit_code(served) == ExitCode.IN_TIME
-
-
-@pytest.mark.slow
-async def test_at_its_end_all_late_work_gets_a_terminal_event(tmp_path: Path) -> None:
-    model = script(tmp_path, TEXT, tokens_per_second=1)
-    flags = ("--model", model, "--drain-delay", "0", "--shutdown-grace", "1", "--no-access-log")
-    with process_serving(*flags) as served:
-        async with clients_of(served) as client:
-            ended = await under_work(served, client)
-        assert {event["type"] for event in ended} == {"response.failed"}
-        assert {event["response"]["error"]["code"] for event in ended} == {"server_is_overloaded"}
-        assert await exit_code(served) == ExitCode.LATE
+        assert {event["type"] for event in ended} == {end}
+        if code == ExitCode.IN_TIME:
+            texts = {event["response"]["output"][-1]["content"][0]["text"] for event in ended}
+            assert texts == {"word " * 40}
+        else:
+            assert {event["response"]["error"]["code"] for event in ended} == {"server_is_overloaded"}
+        assert await exit_code(served) == code
 
 
 @pytest.mark.slow

@@ -315,13 +315,10 @@ def parsed(text: str) -> list[dict[str, Any]]:
 
 def test_no_level_writes_keys_and_prompts_of_a_websocket(tmp_path: Path) -> None:
     key = "sesame-of-ali"
-    with process_serving(
-        "--model", script(tmp_path, ANSWER), "--log-level", "debug", "--api-key", key
-    ) as served:
-        headers = {"Authorization": f"Bearer {key}"}
-        with connect(
-            f"{served.api.replace('http', 'ws', 1)}/responses", additional_headers=headers
-        ) as socket:
+    flags = ("--model", script(tmp_path, ANSWER), "--log-level", "debug", "--api-key", key)
+    with process_serving(*flags) as served:
+        address = f"{served.api.replace('http', 'ws', 1)}/responses"
+        with connect(address, additional_headers={"Authorization": f"Bearer {key}"}) as socket:
             socket.send('{"type": "response.create", "input": "a secret of mine"}')
             while "response.completed" not in str(socket.recv(timeout=20)):
                 pass
