@@ -28,8 +28,7 @@ from gpt_oss_server.http.openapi.document import describe
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.observe.health.api import health_router
-from gpt_oss_server.observe.health.counted_engine import checked
-from gpt_oss_server.observe.health.state import Health
+from gpt_oss_server.observe.health.state import Health, checked
 from gpt_oss_server.observe.observation import Observation
 from gpt_oss_server.playground.router import pages_router
 from gpt_oss_server.runs.served import Served

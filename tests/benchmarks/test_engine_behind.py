@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from inference import tiny
-from tests.doubles.engines.hf_folder import write_folder
-from tests.doubles.engines.live import found_vllm, vllm_process
+from tests.doubles.engines.live import found_vllm, vllm_process, write_folder
 from tests.doubles.engines.processor_time import processor_seconds
 from tests.doubles.server_process import serving
 

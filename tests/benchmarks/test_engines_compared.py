@@ -24,8 +24,14 @@ from inference.engine import Engine
 from inference.local.engine import load_local
 from inference.options import EngineOptions
 from tests.benchmarks.test_inference_speed import prompts, timed
-from tests.doubles.engines.hf_folder import write_folder
-from tests.doubles.engines.live import exported, found_llama_server, found_vllm, llama_server, vllm_process
+from tests.doubles.engines.live import (
+    exported,
+    found_llama_server,
+    found_vllm,
+    llama_server,
+    vllm_process,
+    write_folder,
+)
 from tests.doubles.engines.processor_time import processor_seconds, seconds_of_one
 
 LLAMA, VLLM = found_llama_server(), found_vllm()

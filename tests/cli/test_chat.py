@@ -12,10 +12,9 @@ import pytest
 
 from gpt_oss_server.cli.chat.remote import base_url
 from gpt_oss_server.cli.terminal.console import CommandLineError
-from tests.doubles.commands import ANSWER, final, run, script
+from tests.doubles.commands import ANSWER, done, final, run, script, shown, terminal
 from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.server_process import serving
-from tests.doubles.terminals import done, shown, terminal
 
 REMEMBERS = final("I remember.", when=r"first line[\s\S]*second line")
 PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"

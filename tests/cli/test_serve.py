@@ -24,10 +24,9 @@ from mcp_types import CallToolResult, ImageContent, TextContent
 
 from gpt_oss_server.cli.server.http_server import listen
 from gpt_oss_server.cli.terminal.console import CommandLineError
-from tests.doubles.commands import ANSWER, COMMAND, script
+from tests.doubles.commands import ANSWER, COMMAND, script, terminal
 from tests.doubles.processes.forked import Command
 from tests.doubles.server_process import serving
-from tests.doubles.terminals import terminal
 from tests.tools.python.conftest import bubblewrap
 from tools.addresses import is_of_this_machine
 

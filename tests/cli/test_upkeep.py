@@ -18,7 +18,7 @@ from gpt_oss_server.cli.doctor import machine, surroundings
 from gpt_oss_server.cli.doctor.finding import Check, Finding, State, findings, ok
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.services import conversations_of
+from tests.doubles.apis.asking import conversations_of
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.ops.certificates import DAY, write_certificate

@@ -8,8 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.content.attachments import file_text
-from gpt_oss_server.content.parts import text_of
+from gpt_oss_server.content.parts import file_text, text_of
 from tests.doubles.apis.asking import FINAL, Asking
 from tests.doubles.apis.chat_asking import replaying, service_of
 

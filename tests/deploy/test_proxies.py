@@ -29,8 +29,7 @@ from websockets.asyncio.client import connect
 from tests.doubles.commands import final, script
 from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.postgres import running_postgres
-from tests.doubles.replicas import ServerProcess
-from tests.doubles.server_process import free_port
+from tests.doubles.server_process import ServerProcess, free_port
 from tests.doubles.waiting import until_found
 
 pytestmark = pytest.mark.deploy

@@ -15,8 +15,17 @@ import pytest
 from openai import OpenAI
 
 from tests.doubles.commands import run
-from tests.doubles.pages.blocks import ADDRESS, RUN_ELSEWHERE, SHELLS, Block, blocks, commands, words_of
-from tests.doubles.pages.typed import run_python, shared_names
+from tests.doubles.pages.blocks import (
+    ADDRESS,
+    RUN_ELSEWHERE,
+    SHELLS,
+    Block,
+    blocks,
+    commands,
+    run_python,
+    shared_names,
+    words_of,
+)
 from tests.doubles.server_process import Served, serving
 
 RUN = [each for each in blocks() if each.page not in RUN_ELSEWHERE and each.reason is None]

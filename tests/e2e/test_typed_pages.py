@@ -11,8 +11,7 @@ from datetime import date
 import pytest
 
 from tests.doubles.commands import run_script
-from tests.doubles.pages.blocks import ROOT, Block, blocks_of, with_shown
-from tests.doubles.pages.typed import run_curl, run_python, shared_names
+from tests.doubles.pages.blocks import ROOT, Block, blocks_of, run_curl, run_python, shared_names, with_shown
 from tests.doubles.server_process import Served, serving
 from tests.tools.python.conftest import needs_bubblewrap
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.doubles.tools.scripted_tool import Clock, Scripted, ScriptedSession, echoes, fails_with, sleeps
-from tools import outputs
-from tools.outputs import bounded, cut
-from tools.tool import ToolCall, ToolOutput
+from tools import tool as tool_module
+from tools.tool import ToolCall, ToolOutput, bounded, cut
 from tools.toolbox import Offer, Toolbox
 
 
@@ -218,5 +217,5 @@ def test_lone_surrogates_do_not_get_through(text: str) -> None:
 def test_details_that_are_too_large_or_not_json_are_dropped(
     details: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "DETAILS_BYTES", 50)
+    monkeypatch.setattr(tool_module, "DETAILS_BYTES", 50)
     assert bounded(ToolOutput("text", details=details)).details == {}

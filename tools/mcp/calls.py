@@ -21,8 +21,7 @@ from mcp_types import (
 )
 
 from tools.mcp.failures import McpFailure
-from tools.outputs import cut, encodable
-from tools.tool import ToolOutput
+from tools.tool import ToolOutput, cut, encodable
 
 OUTPUT_CHARS = 1_000_000  # of one result's text, of which the model may read less
 _IMAGE_CHARS = 8_000_000  # of base64, for all images of one result together

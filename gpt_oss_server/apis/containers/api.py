@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer, parse_container
 from gpt_oss_server.http.body import read_json
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.errors import DebuggingOff, TraceNotFound
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.traces.document import Traced, trace_of

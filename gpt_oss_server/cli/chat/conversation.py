@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpt_oss_server.cli.chat.functions import Function
-from gpt_oss_server.cli.chat.patches import PATCH, apply_if_confirmed
+from gpt_oss_server.cli.chat.functions import PATCH, Function, apply_if_confirmed
 from gpt_oss_server.cli.chat.reader import Reader, typing_ignored
 from gpt_oss_server.cli.chat.record import Record
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item, Talker

@@ -14,8 +14,7 @@ from tests.contracts.engine_contract import EngineContract
 from tests.contracts.greedy_contract import GreedyContract, builtin
 from tests.contracts.remote_contract import check_abandoned_ends
 from tests.contracts.spelled_contract import SpelledContract
-from tests.doubles.engines.hf_folder import write_folder
-from tests.doubles.engines.live import found_vllm, vllm_server
+from tests.doubles.engines.live import found_vllm, vllm_server, write_folder
 
 __all__ = ["builtin"]  # a fixture
 PROGRAM = found_vllm()

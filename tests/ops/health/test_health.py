@@ -12,9 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.observe.health.counted_engine import checked
 from gpt_oss_server.observe.health.drain import ExitCode
-from gpt_oss_server.observe.health.state import Health
+from gpt_oss_server.observe.health.state import Health, checked
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed, Shared
 from inference.failures import IN_A_ROW

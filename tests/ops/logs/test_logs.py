@@ -20,7 +20,7 @@ from gpt_oss_server.observe.logs.setup import JsonForm, TextForm
 from gpt_oss_server.settings import Settings
 from tests.doubles.commands import ANSWER, COMMAND, run, script
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.replicas import ServerProcess
+from tests.doubles.server_process import ServerProcess
 from tests.doubles.server_process import serving as process_serving
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 

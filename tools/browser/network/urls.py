@@ -12,7 +12,7 @@ import httpx
 
 from tools.addresses import is_literal
 from tools.browser.pages.document import PageError
-from tools.outputs import encodable
+from tools.tool import encodable
 
 MAX_URL_CHARS: Final = 4_096
 

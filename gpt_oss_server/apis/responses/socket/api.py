@@ -13,8 +13,8 @@ from starlette.responses import Response
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.connection import SocketConnection
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
-from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.connections.sub_protocols import chosen
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.guards.hosts import refuse_socket
 from gpt_oss_server.http.guards.origins import Origins
 
