@@ -68,7 +68,8 @@ def create_app(
     toolset = ToolsetMaker(settings, known_kinds(tools), on_call=observation.on_tool_call)
     stores = observation.measured(open_stores(settings, store))
     served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=toolset)
-    health = Health(served.model.engine, interval=settings.engine_check_interval)
+    model = served.model
+    health = Health(model.engine, model.condition, interval=settings.engine_check_interval)
     service, origins = ResponsesService(served), Origins(settings)
 
     @asynccontextmanager

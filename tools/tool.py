@@ -4,8 +4,6 @@ The server creates a `Tool` once, and opens a `Session` for each conversation, w
 between calls. A failed call is an ordinary output. It must not know the server, tokens or inference.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

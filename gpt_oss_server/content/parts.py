@@ -1,7 +1,5 @@
 """Converts content parts to text. A note replaces a part that a text model cannot read; it is never a 400."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping

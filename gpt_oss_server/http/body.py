@@ -1,7 +1,5 @@
 """Reads request bodies: limits their size, decodes them once, and explains every mistake in a sentence."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ beginning and the end of each request, and an uncaught exception with its traceb
 see. It ignores a slash at the end of an API's path.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

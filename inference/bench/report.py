@@ -3,8 +3,6 @@
 Takes the machine and the rows and returns text. It measures nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

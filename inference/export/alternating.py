@@ -4,8 +4,6 @@ Where two layers of one kind follow each other, or the first has no window, a la
 adds nothing to what passes through it. This module must not know what the tensors are written to.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

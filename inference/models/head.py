@@ -4,8 +4,6 @@ It stays in 16 bits. For 201,088 × 128 on one core a row takes 2.8 ms and eight
 5 and 15. It is packed in small parts at the start, and again in large ones when there is time.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

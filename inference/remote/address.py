@@ -1,7 +1,5 @@
 """Where the servers of a remote engine listen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 

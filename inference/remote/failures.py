@@ -8,8 +8,6 @@ InferenceError
     └── RemoteBusy        429 or 503: later there may be room
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

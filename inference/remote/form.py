@@ -5,8 +5,6 @@ and sampled again with what is left of the grammar. Unless the choice is cut (`t
 distribution is the grammar's own: the probability of tokens that do not fit is shared out among the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace

@@ -84,7 +84,7 @@ def test_an_engine_failure_is_an_error_at_the_end_of_a_stream_too(path: str) -> 
     with serving(engine) as url:
         whole = httpx.post(f"{url}/{path}", json=body)
         response = httpx.post(f"{url}/{path}", json={**body, "stream": True})
-    assert whole.status_code == 500
+    assert whole.status_code == 503
     *_, error, done = response.text.removesuffix("\n\n").split("\n\n")
     for failed in (whole.json(), json.loads(error[6:])):
         assert "the card fell out" in failed["error"]["message"]

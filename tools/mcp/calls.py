@@ -4,8 +4,6 @@ Returns a JSON object for the arguments' text; for a `CallToolResult` text (othe
 is an error, and the images. It must not know connections.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, NoReturn
 

@@ -6,8 +6,6 @@ size is refused before it is read, and a channel connects once: code in the box 
 by a link to one of the host's sockets, which a second connection would follow.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

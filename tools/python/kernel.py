@@ -5,8 +5,6 @@ neither memory nor the event loop: a message that is too large ends its channel,
 box, and a flood gets a fifth of the event loop's time at most, less once its output is cut anyway.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time

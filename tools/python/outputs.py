@@ -2,8 +2,6 @@
 image), and entries for the API's item. It never holds more than `CellOutputLimits` allows.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

@@ -1,7 +1,5 @@
 """/v1/chat/completions: reads HTTP requests and sends the answers of the service."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response

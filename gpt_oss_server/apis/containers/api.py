@@ -4,8 +4,6 @@ Takes HTTP requests and returns JSON about containers and files, and the bytes o
 files in /mnt/data, so the bytes are served as an attachment that no browser interprets.
 """
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request

@@ -1,7 +1,5 @@
 """The routes of conversations: they translate between HTTP and `Conversations`."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response

@@ -1,7 +1,5 @@
 """The routes of the Responses API: they translate between HTTP and the service."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 

@@ -1,7 +1,5 @@
 """GET /v1/responses/{id}/trace: the tokens of a response, where the operator allows debugging."""
 
-from __future__ import annotations
-
 import asyncio
 
 from fastapi import APIRouter, Request

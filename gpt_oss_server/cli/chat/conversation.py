@@ -1,7 +1,5 @@
 """The conversation: messages in, answers and the results of calls out. The server keeps the history."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path

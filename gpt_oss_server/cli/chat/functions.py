@@ -4,8 +4,6 @@ One with a `command` runs it, with the arguments as JSON on standard input; its 
 For the others the user is asked.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -5,8 +5,6 @@ probe or a browser needs before it can have a key is public: the server's state,
 An address that sends too many wrong keys is slowed (`guesses`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal
 

@@ -4,8 +4,6 @@ A request that makes something (POST) counts. Reading, deleting and cancelling a
 must be able to fetch its answers and to stop its runs.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from starlette.datastructures import MutableHeaders

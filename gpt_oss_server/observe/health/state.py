@@ -1,12 +1,11 @@
 """What a server reports of itself: the problem of its engine, and whether it is draining."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 
+from gpt_oss_server.models.model import Condition
 from inference.engine import (
     Checked,
     ContextOverflow,
@@ -28,14 +27,20 @@ _log = logging.getLogger(__name__)
 
 
 class Health:
-    def __init__(self, engine: Engine, *, interval: float) -> None:
-        self.problem: str | None = None  # why the engine cannot generate, as a sentence
+    def __init__(self, engine: Engine, condition: Condition, *, interval: float) -> None:
+        """It keeps the engine's condition up to date."""
+        self._condition = condition
         self.draining = False
         self.on_failure: Callable[[str], None] = lambda problem: None  # once, on the event loop
         self._engine = engine
         self._interval = interval
         self._failed = 0  # checks in a row
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the engine cannot generate, as a sentence."""
+        return self._condition.problem
 
     @property
     def refusal(self) -> str | None:
@@ -69,12 +74,12 @@ class Health:
         else:
             if self.problem is not None:
                 _log.warning("The engine can generate again.")
-            self.problem, self._failed = None, 0
+            self._condition.problem, self._failed = None, 0
 
     def _report(self, problem: str) -> None:
         if self.problem is None:
             _log.error("The engine cannot generate. %s", problem)
-        self.problem = problem
+        self._condition.problem = problem
         self._failed += 1
         if self._failed == _FOR_GOOD:
             self.on_failure(problem)

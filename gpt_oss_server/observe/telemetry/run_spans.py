@@ -4,8 +4,6 @@ Errors are their codes: their sentences may quote a client. While a tool runs, i
 that an MCP server learns of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Only plain http(s) addresses are accepted, because the list of tricks has no end.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final, TypeGuard
 

@@ -5,8 +5,6 @@ continue over HTTP; with 403 for web pages that may not use the server, because 
 with 404 for other paths.
 """
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response
 
