@@ -154,13 +154,15 @@ async def test_other_apis_have_one_span_for_all_choices(path: str, body: dict[st
     assert spans.tree()[name] == ["generate_content scripted"] * 2
 
 
-async def test_a_client_that_leaves_ends_the_spans() -> None:
-    spans = Spans()
+async def test_a_client_that_leaves_ends_the_spans_and_is_counted() -> None:
+    spans, measured = Spans(), Measured()
     engine = scripted(ANSWER, loop=True, tokens_per_second=3)
-    with serving(engine, tracer_provider=spans.provider) as url:
+    with serving(engine, tracer_provider=spans.provider, meter_provider=measured.provider) as url:
         await leave_in_the_middle(f"{url}/responses", {"input": "Hi", "stream": True}, engine)
-        await until(lambda: len(spans.ended) == 3)
+        await until(lambda: len(spans.ended) == 3 and bool(measured.points(REQUEST)))
     assert attributes(spans.one("chat scripted"))["gen_ai.response.finish_reasons"] == ("disconnected",)
+    assert measured.point(REQUEST, error_type="disconnected").count == 1
+    assert measured.point(USAGE, gen_ai_token_type="input").sum > 0
 
 
 async def test_the_spans_last_until_the_body_ends() -> None:
@@ -191,15 +193,19 @@ async def test_a_remote_engine_gets_the_generations_trace() -> None:
         assert sent == [f"00-{TRACE}-{generation.span_id:016x}-01"]
 
 
-async def test_a_failure_is_its_code() -> None:
-    spans = Spans()
-    api = Api(ReplayEngine([1, 2, 3, 4], fails_after=2), tracer_provider=spans.provider)
+async def test_a_failure_is_its_code_and_has_no_times_of_tokens() -> None:
+    spans, measured = Spans(), Measured()
+    engine = ReplayEngine([1, 2, 3, 4], fails_after=2)
+    api = Api(engine, tracer_provider=spans.provider, meter_provider=measured.provider)
     await api.refused("/completions", prompt="Hi", max_tokens=8)
     generation = spans.one("generate_content replay")
     assert attributes(generation)["error.type"] == "EngineFailed"
     assert attributes(spans.one("text_completion replay"))["error.type"] == "server_error"
     assert not generation.status.is_ok
     assert not generation.events, "an exception's text may quote a client"
+    assert measured.point(REQUEST, error_type="server_error").count == 1
+    assert not measured.points(FIRST)
+    assert not measured.points(PER_TOKEN)
 
 
 NOWHERE = '<|channel|>analysis to=browser.dance code<|message|>{"query":"harbour"}<|call|>'
@@ -263,25 +269,6 @@ async def test_tools_by_name_and_outcome(tmp_path: Path) -> None:
     assert measured.point(FIRST).count == 1, "one turn, however many generations"
     assert measured.point(PER_TOKEN).count == 3
     assert "secret" not in str(measured.metrics)
-
-
-async def test_a_failure_is_its_code_and_has_no_times_of_tokens() -> None:
-    measured = Measured()
-    api = Api(ReplayEngine([1, 2, 3, 4], fails_after=2), meter_provider=measured.provider)
-    await api.refused("/completions", prompt="Hi", max_tokens=8)
-    assert measured.point(REQUEST, error_type="server_error").count == 1
-    assert not measured.points(FIRST)
-    assert not measured.points(PER_TOKEN)
-
-
-async def test_a_client_that_leaves_is_counted() -> None:
-    measured = Measured()
-    engine = scripted(SHORT, loop=True, tokens_per_second=3)
-    with serving(engine, meter_provider=measured.provider) as url:
-        await leave_in_the_middle(f"{url}/responses", {"input": "Hi", "stream": True}, engine)
-        await until(lambda: bool(measured.points(REQUEST)))
-    assert measured.point(REQUEST, error_type="disconnected").count == 1
-    assert measured.point(USAGE, gen_ai_token_type="input").sum > 0
 
 
 async def test_a_client_cannot_make_up_series() -> None:
