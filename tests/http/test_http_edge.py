@@ -219,11 +219,11 @@ def test_a_streamed_response_has_the_headers_of_a_stream(url: str) -> None:
     assert check_stream(events)["status"] == "completed"
 
 
-def test_an_engine_that_fails_without_streaming_is_a_500_that_loses_nothing() -> None:
+def test_an_engine_that_fails_without_streaming_is_a_503_that_loses_nothing() -> None:
     tokens = load_encoding().encode_special("<|channel|>final<|message|>Half an answer")
     with serving(ReplayEngine(tokens, fails_after=4)) as base:
         response = httpx.post(f"{base}/responses", json={"input": "hi"})
-        assert response.status_code == 500
+        assert response.status_code == 503
         message = error_of(response)["message"]
         assert "the card fell out" in message
         kept = httpx.get(f"{base}/responses/{message.split()[-1].rstrip('.')}").json()
