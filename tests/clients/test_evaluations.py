@@ -9,8 +9,7 @@ import pytest
 
 import inference
 from gpt_oss_server.settings import Settings
-from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import command, run, run_script
+from tests.doubles.clients.running import Recorder, command, recorded, run, run_script
 from tests.doubles.observing.figures import Scraped, scraped_at
 
 pytestmark = pytest.mark.clients

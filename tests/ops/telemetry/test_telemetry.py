@@ -21,7 +21,7 @@ from tests.doubles.commands import ANSWER as HELLO
 from tests.doubles.commands import script
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.vllm_double import VllmDouble
-from tests.doubles.observing.spans import Measured, Spans, attributes
+from tests.doubles.observing.figures import Measured, Spans, attributes
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 from tests.doubles.tools.echo_server import ServerThread, app_of, make_server
 from tests.doubles.tools.web_servers import Answer, serve
