@@ -11,8 +11,8 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import client_of
 from tests.doubles.apis.chat_asking import TOOL
-from tests.doubles.apis.sdk import client_of
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted, serving
 

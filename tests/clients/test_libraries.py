@@ -6,8 +6,18 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import HELLO, PLACE, SUNNY, WEATHER, call, final, run_code, run_with
+from tests.doubles.clients.running import (
+    HELLO,
+    PLACE,
+    SUNNY,
+    WEATHER,
+    Recorder,
+    call,
+    final,
+    recorded,
+    run_code,
+    run_with,
+)
 from tests.doubles.pages.blocks import ADDRESS, Block, blocks
 from tests.doubles.serving import scripted
 

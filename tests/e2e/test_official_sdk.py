@@ -8,7 +8,7 @@ import pytest
 from openai import OpenAI
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.sdk import client_of
+from tests.doubles.apis.api_client import client_of
 from tests.doubles.lints import check_stream
 
 HELLO = (

@@ -18,8 +18,8 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.constraints import matcher
 from gpt_oss_server.items.hosted import HostedTool, Maker
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.toolset import bind, outside
 from gpt_oss_server.toolset import offered as toolset
+from gpt_oss_server.toolset import outside
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from gpt_oss_server.toolset.outside import known_kinds
 from tests.doubles.server_process import free_port
@@ -100,10 +100,6 @@ sys.exit(bool({"mcp", "mcp.client", "mcp_types"} & sys.modules.keys()))
 
 def test_reading_an_mcp_tool_imports_none_of_mcps_packages() -> None:
     assert subprocess.run([sys.executable, "-c", PARSED_ON_THE_LOOP], check=False).returncode == 0
-
-
-def test_mcps_packages_are_imported_by_a_function_of_its_own_for_a_thread() -> None:
-    assert bind._connect().__name__ == "connect_servers"
 
 
 async def test_grammars_are_prepared_at_start_for_any_engine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +209,6 @@ HEAD = "from gpt_oss_server.items.hosted import HostedTool\n\nclass Bad(HostedTo
 MAKER = "namespace = 'new'\n    def maker(self, settings):\n        raise KeyError('HOME')"
 BROKEN = [
     ("import a_package_that_is_missing", "ModuleNotFoundError: No module named 'a_package"),
-    ("1 +", "SyntaxError"),
-    ("x = 1", "AttributeError"),
     ("def Bad():\n    raise RuntimeError('no')", "RuntimeError: no. Correct the package"),
     ("class Bad: ...", "it made a Bad, not a HostedTool"),
     (f"{HEAD}pass", "whose `namespace` is ''"),
