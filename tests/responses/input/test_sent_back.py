@@ -248,6 +248,10 @@ async def test_the_turn_after_a_cut_call_reads_why_it_has_no_result(limit: int) 
     assert prompt.index(CUT_OFF) < prompt.index("And?")
     items = await ask.prompt(input=["Hi", *cut["output"], "And?"], tools=[TOOL])
     assert CUT_OFF in items
+    late = [output(cut["output"][0]["call_id"], "It ran after all."), "And?"]
+    answered = await ask.prompt(input=late, previous_response_id=cut["id"], tools=[TOOL])
+    assert "It ran after all." in answered
+    assert "cut off" not in answered
 
 
 async def test_the_turn_after_a_whole_call_needs_its_output() -> None:
