@@ -15,6 +15,7 @@ from gpt_oss_server.errors import EngineBroken, ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.models.limits import TurnLimits, turn_limits
+from gpt_oss_server.models.logged import LoggedEngine
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine, EngineInfo, InferenceError, Shared
 
@@ -41,6 +42,8 @@ class Model:
     @classmethod
     def of(cls, engine: Engine, settings: Settings, encoding: Encoding | None = None) -> Model:
         encoding = encoding or load_encoding()
+        if settings.log_prompts:
+            engine = LoggedEngine(engine, encoding)
         form = CallForm(settings.call_form.replace("-", "_"))
         return cls(engine, settings, encoding, Renderer(encoding, call_form=form))
 

@@ -53,8 +53,6 @@ class Life:
         self._usage = usage
         self._finish = finish
         self._spending = spending or Spending()
-        self._encoding = work.model.encoding
-        self._logs_text = served.settings.log_prompts
 
     @contextmanager
     def running(self, *, notes: Callable[[], bool] = lambda: True) -> Iterator[None]:
@@ -104,4 +102,4 @@ class Life:
 
     def log(self, turn: Transcript, part: str = "") -> None:
         """`part` names a turn that is not the answer's."""
-        log_turn(f"{self.id}{part}", self._encoding, turn, with_text=self._logs_text)
+        log_turn(f"{self.id}{part}", turn)

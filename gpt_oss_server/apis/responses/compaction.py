@@ -88,8 +88,7 @@ class Compaction:
         finally:
             usage = usage_of_turns([transcript])
             spending.settle(usage.total)
-            name, with_text = f"{response_id} compaction", model.settings.log_prompts
-            log_turn(name, model.encoding, transcript, with_text=with_text)
+            log_turn(f"{response_id} compaction", transcript)
         return {
             "id": response_id,
             "object": "response.compaction",
