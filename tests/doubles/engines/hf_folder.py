@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
-from inference.export.alternating import spread_layers
+from inference.export.gguf_file import spread_layers
 from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.ops.reference import dequantise_mxfp4
 

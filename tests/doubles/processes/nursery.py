@@ -37,7 +37,7 @@ _MODULES = (
     "gpt_oss_server.cli.main",
     "gpt_oss_server.observe.logs.setup",
     "gpt_oss_server.stores.kinds.table",
-    "inference.remote.address",
+    "inference.remote.connection",
     "inference.backends.scripted",
     "llguidance",
     "tools.browser.backends.local",
