@@ -4,8 +4,6 @@ Starting waits until the new process has become its program, which takes long on
 does it: one for all, which never ends, because a process may die with the thread that started it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

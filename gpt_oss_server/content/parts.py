@@ -1,12 +1,15 @@
 """Converts content parts to text. A note replaces a part that a text model cannot read; it is never a 400."""
 
-from __future__ import annotations
-
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
-from gpt_oss_server.content.attachments import file_text
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.validation import json_type
+from tools.charsets import find_codec
 
 _TEXT_PARTS = {
     "input_text": "text",
@@ -61,3 +64,85 @@ def _part(part: Any, where: str) -> str:
         "'text' or 'input_text'.",
         param=f"{where}.type",
     )
+
+
+_BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_PLAIN_CONTROLS = frozenset("\t\n\r\f")
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    raw: bytes | None = None  # None: the request does not contain the file
+    kind: str = ""  # as declared by a data URL
+    charset: str = ""  # likewise
+    where: str = ""  # the URL on another server
+
+
+def file_text(part: Mapping[str, Any]) -> str:
+    """Reads `file_data`, `file_url`, `file_id` and `filename`, which both APIs share."""
+    name = part.get("filename")
+    named = f" named {name!r:.200}" if isinstance(name, str) and name else ""
+    content = _content(part)
+    if content.raw is None:
+        return f"[A file{named}{content.where} was attached here. This model cannot open it.]"
+    text = _text(content.raw, content.charset)
+    if text is None:
+        kind = f" of type {content.kind}" if content.kind else ""
+        why = "It is not text in UTF-8, and this model reads text only."
+        return f"[A file{named}{kind} was attached here. {why}]"
+    return f"[The file{named} that was attached here:]\n{text}\n[The end of the file{named}.]"
+
+
+def _content(part: Mapping[str, Any]) -> _Content:
+    for key in ("file_data", "file_url"):
+        value = part.get(key)
+        if not isinstance(value, str) or not value:
+            continue
+        if value[:5].lower() == "data:":
+            return _of_data_url(value)
+        if key == "file_url":
+            return _Content(where=f" at {value:.200}")
+        return _Content(_from_base64(value) or value.encode("utf-8", "replace"))
+    return _Content()
+
+
+def _of_data_url(url: str) -> _Content:
+    head, _, data = url[5:].partition(",")
+    kind, *options = (word.strip().lower() for word in head.split(";"))
+    raw = unquote_to_bytes(data)
+    if "base64" in options:
+        raw = _from_base64(data) or raw
+    charset = next((word.removeprefix("charset=") for word in options if word.startswith("charset=")), "")
+    return _Content(raw, kind[:100], charset)
+
+
+def _from_base64(text: str) -> bytes | None:
+    """None if the text is not base64. Accepts line breaks and missing padding."""
+    packed = "".join(text.split())
+    if len(packed) < len(text) - text.count("\n") - text.count("\r"):
+        return None  # words between spaces
+    try:
+        return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _text(raw: bytes, charset: str) -> str | None:
+    """Decodes UTF-8 or the declared charset. It does not guess a charset from the bytes."""
+    encoding = next((name for bom, name in _BOMS.items() if raw.startswith(bom)), _codec(charset))
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if any(_is_binary(char) for char in text) else text
+
+
+def _codec(charset: str) -> str:
+    if charset in ("", "utf-8"):
+        return "utf-8"
+    return find_codec(charset) or "utf-8"
+
+
+def _is_binary(char: str) -> bool:
+    """Whether it is a control character or the replacement character."""
+    return (ord(char) < 32 and char not in _PLAIN_CONTROLS) or 0x7F <= ord(char) < 0xA0 or char == "\ufffd"

@@ -1,7 +1,5 @@
 """The events that the decoder emits, as a tagged union. It must not know HTTP, items or ids."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal

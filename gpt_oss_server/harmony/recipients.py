@@ -12,8 +12,6 @@ Takes the word after `to=`. Returns the recipient that routing tables know, or N
     anything else                not declared                          itself, for the client to judge
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.harmony.events import Slip, SlipKind

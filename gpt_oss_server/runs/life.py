@@ -4,8 +4,6 @@ Takes the work of a request and what the run reports of itself. An API's run gen
 what may fail within `failing`, so that its last events can follow either end. It must not know an API.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol

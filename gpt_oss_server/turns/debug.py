@@ -1,7 +1,5 @@
 """A turn's debug metadata for the client, and its slips, warnings and texts for the log."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -5,8 +5,6 @@ number that is none (NaN) are chunks that end a request like any other. A closed
 only after seconds, so that a generation which is abandoned is also aborted by name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

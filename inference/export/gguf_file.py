@@ -4,8 +4,6 @@ Takes a checkpoint's folder, its vocabulary and a path. The file appears under i
 Needs the package `gguf` (the extra `gguf`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -4,8 +4,6 @@ Takes the bytes of each ordinary token, in the order of their ranks, and the nam
 knows no file format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

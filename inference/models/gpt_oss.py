@@ -4,8 +4,6 @@ Config and weights alone drive it, so that any shape runs through the same code.
 came from, nor sampling, threads or requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ Experts stay in the mapped file as stored (MXFP4 packed, or bf16), and only thos
 everything else is converted to the compute type at load.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

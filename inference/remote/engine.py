@@ -5,8 +5,6 @@ which continues from the tokens so far: a server may stop at tokens of its own c
 need not end, and it may break, after which another one continues.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence

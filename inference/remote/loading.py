@@ -4,8 +4,6 @@ A server that has another vocabulary, tokenises otherwise or cannot return ids i
 sentence that states what to change there. Of several servers, one has to be there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

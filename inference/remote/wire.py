@@ -1,7 +1,5 @@
 """What a wire offers to the engine: how one kind of server is asked for tokens, and what it can do."""
 
-from __future__ import annotations
-
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence

@@ -1,12 +1,17 @@
-"""The server's overhead without a model: all figures come from one run on this machine, through real HTTP.
+"""What the server costs besides the model, and at its start: figures of one run on this machine, over HTTP.
 
 The scripted engine replays known tokens; the client (`client.py`) runs in a separate process. Machines
-differ, so the tests assert only ratios: to the reference server, and of long answers to short ones.
+differ, so the tests assert only ratios: to the reference server, of long answers to short ones, and of a
+start to a process that only imports torch, measured in turns.
 """
 
+import asyncio
+import http.client
 import json
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +19,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import RETURN, Encoding
+from tests.doubles.engines.processor_time import seconds_of_one
 from tests.doubles.peer import PEER, fetch_peer, peer_serving
 from tests.doubles.server_process import serving
 
@@ -23,6 +29,7 @@ STREAMS, TOKENS = 64, 2_000
 TEXT = " The quick brown fox jumps over the lazy dog, and then it runs home to see what is for dinner."
 REPEATS = 5
 COMPARISONS = 24
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's /proc")
 
 Report = dict[str, Any]
 
@@ -126,7 +133,7 @@ def test_a_token_of_a_long_answer_costs_as_much_as_one_of_a_short_answer(
     assert within <= 1.2
 
 
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's /proc/PID/schedstat")
+@NEEDS_PROC
 def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) -> None:
     """Processor time of two servers that differ in nothing else, in turns: others disturb both alike."""
     script = tmp_path / "script.json"
@@ -152,3 +159,65 @@ def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) 
         f" {TOKENS:,} tokens: median {ratio:.3f} ({low:.3f} to {high:.3f}), of the least {least:.3f}"
     )
     assert min(ratio, least) <= 1.02
+
+
+STARTS, TOGETHER = 5, 32
+IMPORTS_OF_TORCH = 3.3  # 2.8 when this was written, 3.8 before parts of the start were left for later
+
+
+def import_of_torch() -> float:
+    code = "import torch, time; print(time.process_time())"
+    return float(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout)
+
+
+def await_first_token(address: str) -> None:
+    connection = http.client.HTTPConnection(address, timeout=120)
+    body = json.dumps({"input": "Who are you?", "temperature": 0, "stream": True})
+    connection.request("POST", "/v1/responses", body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    while b".delta" not in (line := answer.readline()):
+        assert line, "the answer has no token"
+    connection.close()
+
+
+def start() -> float:
+    with serving(fresh=True) as server:
+        await_first_token(server.url.removeprefix("http://"))
+        return seconds_of_one(server.process.pid)
+
+
+@NEEDS_PROC
+def test_a_start_costs_a_few_imports_of_torch() -> None:
+    start()  # unpacks the embedded model, compiles modules, warms the disk's cache
+    pairs = [(import_of_torch(), start()) for _ in range(STARTS)]
+    imports, starts = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(own / torch for torch, own in pairs)
+    print(f"start to first token: {starts:.2f} s of CPU; import of torch: {imports:.2f} s; ratio {ratio:.2f}")
+    assert ratio < IMPORTS_OF_TORCH
+
+
+async def _together(address: str) -> list[float]:
+    began = time.perf_counter()
+
+    async def one() -> float:
+        await asyncio.to_thread(await_first_token, address)
+        return time.perf_counter() - began
+
+    return sorted(await asyncio.gather(*(one() for _ in range(TOGETHER))))
+
+
+def test_prompts_that_arrive_together_are_read_together() -> None:
+    """The last first token of many comes well before as many prompts alone would have had theirs."""
+    with serving() as server:
+        address = server.url.removeprefix("http://")
+        await_first_token(address)
+        alone = []
+        for _ in range(TOGETHER):
+            began = time.perf_counter()
+            await_first_token(address)
+            alone.append(time.perf_counter() - began)
+        times = asyncio.run(_together(address))
+    first, last, usual = times[0], times[-1], statistics.median(alone)
+    print(f"first tokens of {TOGETHER}: {first:.2f} to {last:.2f} s; of one alone {usual:.2f} s")
+    assert last < sum(alone)

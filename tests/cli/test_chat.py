@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.commands import ANSWER, final, run, script
-from tests.doubles.terminals import done, shown
+from tests.doubles.commands import ANSWER, done, final, run, script, shown
 
 REMEMBERS = final("I remember.", when=r"first line[\s\S]*second line")
 PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"

@@ -9,10 +9,9 @@ import pytest
 
 from gpt_oss_server.cli.chat.remote import base_url
 from gpt_oss_server.cli.terminal.console import CommandLineError
-from tests.doubles.commands import ANSWER, final, run, script
+from tests.doubles.commands import ANSWER, final, run, script, terminal
 from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.server_process import serving
-from tests.doubles.terminals import terminal
 
 SLOW = final("word " * 5000, when="slow")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_chat import CALL, PATCH, folder, seeing
-from tests.doubles.commands import ANSWER, final, run, script
-from tests.doubles.terminals import Screen, terminal
+from tests.doubles.commands import ANSWER, Screen, final, run, script, terminal
 
 __all__ = ["folder"]  # a fixture
 

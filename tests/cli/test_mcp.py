@@ -18,8 +18,8 @@ from mcp_types import CallToolResult, ImageContent, TextContent
 
 from gpt_oss_server.cli.server.http_server import listen
 from gpt_oss_server.cli.terminal.console import CommandLineError
+from tests.doubles.commands import terminal
 from tests.doubles.processes.forked import Command
-from tests.doubles.terminals import terminal
 from tests.tools.python.conftest import bubblewrap
 
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"

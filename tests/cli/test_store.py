@@ -15,7 +15,7 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.services import conversations_of
+from tests.doubles.apis.asking import conversations_of
 from tests.doubles.commands import run
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted, serving

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import HELLO, PLACE, ROOT, THINK, call, command, run
+from tests.doubles.clients.running import HELLO, PLACE, ROOT, THINK, Recorder, call, command, recorded, run
 from tests.doubles.serving import scripted, serving
 
 pytestmark = pytest.mark.clients

@@ -15,8 +15,7 @@ import inference
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings
 from tests.clients.test_codex import Codex
-from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import run
+from tests.doubles.clients.running import Recorder, recorded, run
 from tests.doubles.engines.live import KINDS, live_engine
 
 PROMPTS = (

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.clients.recording import recorded
-from tests.doubles.clients.running import HELLO, PLACE, call, command, final, run
+from tests.doubles.clients.running import HELLO, PLACE, call, command, final, recorded, run
 from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients

@@ -18,10 +18,9 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.asking import responses_service
 from tests.doubles.serving import scripted, serving
-from tests.doubles.tools.calculator import Ready
-from tests.doubles.tools.scripted_tool import Clock
+from tests.doubles.tools.scripted_tool import Clock, Ready
 from tests.tools.python.conftest import needs_bubblewrap
 from tools.python import PythonTool
 from tools.python.sandboxes.bounds.limits import SandboxLimits

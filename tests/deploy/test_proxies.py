@@ -23,7 +23,7 @@ from websockets.asyncio.client import connect
 from tests.deploy.proxies import NAME, Proxy, caddy, nginx
 from tests.doubles.commands import final, script
 from tests.doubles.postgres import running_postgres
-from tests.doubles.replicas import ServerProcess
+from tests.doubles.server_process import ServerProcess
 from tests.doubles.waiting import until_found
 
 pytestmark = pytest.mark.deploy

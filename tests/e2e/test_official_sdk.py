@@ -8,6 +8,7 @@ import openai
 import pytest
 from openai import OpenAI
 
+from tests.doubles.apis.api_client import client_of
 from tests.doubles.apis.asking import FINAL, NEXT
 from tests.doubles.apis.asking import call as called
 from tests.doubles.apis.client_tools import (
@@ -23,7 +24,6 @@ from tests.doubles.apis.client_tools import (
     TOOL,
     UPDATE,
 )
-from tests.doubles.apis.sdk import client_of
 from tests.doubles.apis.searched_tools import CALLS as ORDERS
 from tests.doubles.apis.searched_tools import FINDS, TOOLS
 from tests.doubles.lints import check_stream

@@ -24,10 +24,12 @@ from tests.doubles.pages.blocks import (
     blocks,
     blocks_of,
     commands,
+    run_curl,
+    run_python,
+    shared_names,
     with_shown,
     words_of,
 )
-from tests.doubles.pages.typed import run_curl, run_python, shared_names
 from tests.doubles.server_process import Served, serving
 from tests.tools.python.conftest import needs_bubblewrap
 

@@ -14,7 +14,7 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.cli.server import http_server
 from gpt_oss_server.cli.server.start import Start
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.http.callers import make_caller
+from gpt_oss_server.http.edge import make_caller
 from gpt_oss_server.settings import Settings
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted, serving

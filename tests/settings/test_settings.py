@@ -80,12 +80,6 @@ def test_a_switch_has_two_flags_and_a_variable(text: str) -> None:
     assert settings("--store-default", STORE_DEFAULT="off").store_default is True
 
 
-def test_a_flag_wins_over_its_variable_and_an_empty_variable_is_unset() -> None:
-    assert settings() == Settings()
-    assert settings("--port", "2", PORT="1", HOST="").port == 2
-    assert settings(PORT="1", HOST="").host == "127.0.0.1"
-
-
 def test_a_repeated_flag_adds_names_and_a_variable_that_is_a_list_has_commas() -> None:
     flag = "--served-model-name"
     assert settings(flag, "a", flag, "*").served_model_name == ("a", "*")
@@ -173,6 +167,7 @@ def test_a_flag_wins_over_a_variable_and_both_over_the_file(tmp_path: Path) -> N
     sources = {"config": "--config", "port": "--port", "host": f"{PREFIX}HOST", "max_choices": file}
     assert configuration.sources == sources
     assert settings(CONFIG=file).port == 1, "the variable names the file too"
+    assert settings(PORT="1", HOST="") == Settings(port=1), "an empty variable is unset"
 
 
 def test_every_kind_of_value_is_read_from_the_file(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools import outputs
-from tools.outputs import bounded, cut
-from tools.tool import ToolOutput
+from tools import tool
+from tools.tool import ToolOutput, bounded, cut
 
 
 @given(st.text(max_size=300), st.integers(min_value=1, max_value=100))
@@ -35,5 +34,5 @@ def test_a_long_text_is_cut() -> None:
 def test_details_that_are_too_large_or_not_json_are_dropped(
     details: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "DETAILS_BYTES", 50)
+    monkeypatch.setattr(tool, "DETAILS_BYTES", 50)
     assert bounded(ToolOutput("text", details=details)).details == {}

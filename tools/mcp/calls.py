@@ -4,8 +4,6 @@ Returns a JSON object for the arguments' text; for a `CallToolResult` text (othe
 is an error, and the images. It must not know connections.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, NoReturn
 
@@ -21,8 +19,7 @@ from mcp_types import (
 )
 
 from tools.mcp.failures import McpFailure
-from tools.outputs import cut, encodable
-from tools.tool import ToolOutput
+from tools.tool import ToolOutput, cut, encodable
 
 OUTPUT_CHARS = 1_000_000  # of one result's text, of which the model may read less
 _IMAGE_CHARS = 8_000_000  # of base64, for all images of one result together

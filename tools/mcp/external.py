@@ -6,8 +6,6 @@ an `exec`) is the container. Each conversation has a connection. It must not kno
 and python.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ operator's server with that label. Wrong settings raise an `McpSettingsError` wh
 within the tool. The caller may store and echo only the tool's public form (see endpoints.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

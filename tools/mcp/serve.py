@@ -5,8 +5,6 @@ name), and each session of MCP is a session of the tool. Images stay images: tho
 (`mime_type`, `data`) and in `details["outputs"]` (`url`, a data URL). It must not know any particular tool.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -6,8 +6,6 @@ item that the client keeps. The item is sealed, so that only this server can rea
 the client may drop all items before it. The instructions and the user's newest messages are kept verbatim.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ the recipients of their calls; before that, the tools that they load. Content th
 becomes a note in the prompt. An item that would silently change the conversation is refused by name.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

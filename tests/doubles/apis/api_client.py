@@ -1,13 +1,17 @@
-"""A client of an app in this process, and the parts of the app that tests inspect."""
+"""Clients: of an app in this process, whose parts tests inspect, and the official SDK's of a server."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
+from openai import OpenAI
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
 
 
@@ -69,3 +73,12 @@ class Api:
         answer = await self.client.get(f"/responses/{response_id}", params=query)
         assert answer.status_code == 200, answer.text
         return events_in(answer.text)
+
+
+@contextmanager
+def client_of(*turns: object, settings: Settings | None = None, **options: object) -> Iterator[OpenAI]:
+    with (
+        serving(scripted(*turns, **options), settings) as url,
+        OpenAI(base_url=url, api_key="any", max_retries=0) as client,
+    ):
+        yield client

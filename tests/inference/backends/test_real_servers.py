@@ -25,8 +25,14 @@ from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, EngineContract, generated
 from tests.contracts.remote_contract import check_abandoned_ends, scores
 from tests.contracts.spelled_contract import SpelledContract
-from tests.doubles.engines.hf_folder import write_folder
-from tests.doubles.engines.live import exported, found_llama_server, found_vllm, llama_server, vllm_server
+from tests.doubles.engines.live import (
+    exported,
+    found_llama_server,
+    found_vllm,
+    llama_server,
+    vllm_server,
+    write_folder,
+)
 
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
 LLAMA, VLLM = found_llama_server(), found_vllm()

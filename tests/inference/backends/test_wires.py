@@ -40,6 +40,19 @@ class TestLlama(RemoteContract):
         info = (await self.connected(double)).info
         assert (info.name, info.context_length) == ("model", 599)
 
+    async def test_the_penalty_counts_the_whole_context(self, double: LlamaDouble) -> None:
+        """Newer versions take no -1 for it."""
+        await generated(await self.connected(double))
+        assert {body["repeat_last_n"] for path, body in double.requests if path == "/completion"} == {600}
+
+    async def test_a_field_that_this_version_does_not_take_is_left_out(
+        self, double: LlamaDouble, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        double.refuses = "top_n_sigma"
+        engine = await self.connected(double)
+        assert (await generated(engine)).tokens == model_tokens(40)
+        assert "does not take `top_n_sigma`" in caplog.text
+
     async def test_the_models_tokens_fall_into_the_trap(self) -> None:
         """The contract's tests of tokens and scores would prove nothing without."""
         assert sum(map(leaves_a_character_unfinished, model_tokens(40))) >= 3

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.observe.health.counted_engine import checked
+from gpt_oss_server.models.model import Condition
 from gpt_oss_server.observe.health.drain import ExitCode
-from gpt_oss_server.observe.health.state import Health
+from gpt_oss_server.observe.health.state import Health, checked
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed, Shared
 from inference.failures import IN_A_ROW
@@ -57,7 +57,9 @@ def test_health_turns_when_steps_fail_and_says_why_until_they_succeed_again() ->
     with serving(engine, CHECKS) as url, client_of(url) as client:
         runner.failure = RuntimeError("the card fell out")
         for _ in range(IN_A_ROW):
-            assert client.post("/v1/completions", json=REQUEST).status_code == 500
+            failed = client.post("/v1/completions", json=REQUEST)
+            assert (failed.status_code, failed.json()["error"]["code"]) == (503, "server_error")
+            assert failed.headers["retry-after"] == "1"
         until(lambda: status(client) == 503)
         health, ready = client.get("/health").json(), client.get("/ready")
         assert (health["status"], health["ready"]) == ("failing", False)
@@ -84,17 +86,41 @@ def test_health_turns_at_a_final_failure(failure: BaseException, trouble: str | 
     engine, runner = breaking_engine()
     with serving(engine, CHECKS) as url, client_of(url) as client:
         runner.failure, runner.trouble = failure, trouble
-        assert client.post("/v1/completions", json=REQUEST).status_code == 500
+        assert client.post("/v1/completions", json=REQUEST).status_code == 503
         runner.failure = None
         until(lambda: status(client) == 503)
         assert problem in client.get("/health").json()["problem"]
+
+
+APIS: dict[str, dict[str, object]] = {
+    "/v1/responses": {"input": "Hi"},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/completions": REQUEST,
+}
+
+
+@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_no_stream_begins_while_the_engine_is_known_to_be_broken(path: str, stream: bool) -> None:
+    engine = ReplayEngine([200002], fails_after=0)
+    with serving(engine, CHECKS) as url, client_of(url) as client:
+        for _ in range(IN_A_ROW):
+            client.post("/v1/completions", json=REQUEST)
+        until(lambda: status(client) == 503)
+        refused = client.post(path, json={**APIS[path], "stream": stream})
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) > 0
+        assert "The engine cannot generate" in refused.json()["error"]["message"]
+        engine.fails_after = None
+        until(lambda: status(client) == 200)
+        assert client.post(path, json={**APIS[path], "stream": stream}).status_code == 200
 
 
 def test_an_engine_of_a_user_is_counted() -> None:
     engine = ReplayEngine([200002], fails_after=0)
     with serving(engine, CHECKS) as url, client_of(url) as client:
         for _ in range(IN_A_ROW):
-            assert client.post("/v1/completions", json=REQUEST).status_code == 500
+            assert client.post("/v1/completions", json=REQUEST).status_code == 503
         until(lambda: status(client) == 503)
         engine.fails_after = None
         until(lambda: status(client) == 200)
@@ -134,7 +160,7 @@ async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> Non
                 raise EngineFailed("gone")
 
     engine, reports = Blinking(), list[str]()
-    health = Health(engine, interval=60)  # type: ignore[arg-type]
+    health = Health(engine, Condition(), interval=60)  # type: ignore[arg-type]
     health.on_failure = reports.append
     await health.look()
     assert (health.problem, reports) == ("gone", [])
@@ -152,7 +178,7 @@ async def test_a_check_that_breaks_is_a_problem_and_does_not_end_the_checks() ->
         async def check(self) -> None:
             raise ValueError("a bug")
 
-    health = Health(Broken(), interval=0.01)  # type: ignore[arg-type]
+    health = Health(Broken(), Condition(), interval=0.01)  # type: ignore[arg-type]
     health.start()
     await asyncio.sleep(0.2)
     assert health.problem is not None

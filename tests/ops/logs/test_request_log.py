@@ -168,10 +168,10 @@ def test_bytes_that_are_no_request_are_a_line_too(url: str, lines: Lines) -> Non
 
 def test_a_failure_of_the_engine_is_a_warning_with_its_code(lines: Lines) -> None:
     with serving(ReplayEngine([], fails_after=0), Settings(python="off")) as url:
-        assert httpx.post(f"{url}/responses", json={"input": "Hi"}).status_code == 500
+        assert httpx.post(f"{url}/responses", json={"input": "Hi"}).status_code == 503
         assert "failed" in httpx.post(f"{url}/responses", json={"input": "Hi", "stream": True}).text
         whole, streamed = lines.ended(2)
-    assert (whole["level"], whole["status"], whole["finish"]) == ("WARNING", 500, "failed")
+    assert (whole["level"], whole["status"], whole["finish"]) == ("WARNING", 503, "failed")
     assert (streamed["status"], streamed["finish"], streamed["error_code"]) == (200, "failed", "server_error")
 
 

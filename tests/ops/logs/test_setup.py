@@ -11,8 +11,7 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.doubles.commands import ANSWER, COMMAND, run, script
-from tests.doubles.replicas import ServerProcess
-from tests.doubles.server_process import serving
+from tests.doubles.server_process import ServerProcess, serving
 
 
 def parsed(text: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
 from tests.doubles.observing.figures import Scraped, scraped
 from tests.doubles.serving import scripted, serving
-from tests.doubles.tools.calculator import ANSWER
+from tests.doubles.tools.scripted_tool import ANSWER
 from tests.doubles.waiting import until_found
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour"}<|call|>'

@@ -8,7 +8,7 @@ import pytest
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.api_client import Api
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.observing.spans import Measured
+from tests.doubles.observing.figures import Measured
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 from tests.doubles.waiting import until
 

@@ -15,7 +15,7 @@ from tests.contracts.remote_contract import connected
 from tests.doubles.apis.api_client import Api
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.vllm_double import VllmDouble
-from tests.doubles.observing.spans import Spans, attributes
+from tests.doubles.observing.figures import Spans, attributes
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 from tests.doubles.tools.echo_server import ServerThread, app_of, make_server
 from tests.doubles.waiting import until

@@ -8,10 +8,9 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.asking import NEXT, Asking, call
+from tests.doubles.apis.asking import NEXT, Asking, browsing_service, call, conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, tool
 from tests.doubles.apis.mcp_asking import call as mcp_call
-from tests.doubles.apis.services import browsing_service, conversations_of
 from tests.doubles.serving import scripted
 from tests.responses.conftest import Echoes, Make
 

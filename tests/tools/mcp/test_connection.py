@@ -9,8 +9,22 @@ from typing import Any, Literal
 import pytest
 
 from tests.doubles.tools.echo_server import Seen, ServerThread, app_of, make_server
-from tests.doubles.tools.mcp_helpers import SECRETS, answer, call, check_failure, lifespan, mcp_tool, soon
-from tests.doubles.tools.plain_server import ONE_TOOL, Json, PlainServer, Refusal, body_of, plain_server, text
+from tests.doubles.tools.mcp_helpers import (
+    ONE_TOOL,
+    SECRETS,
+    Json,
+    PlainServer,
+    Refusal,
+    answer,
+    body_of,
+    call,
+    check_failure,
+    lifespan,
+    mcp_tool,
+    plain_server,
+    soon,
+    text,
+)
 from tools.mcp.endpoints import Credentials
 from tools.mcp.failures import McpFailure
 

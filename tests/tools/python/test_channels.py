@@ -13,8 +13,7 @@ import pytest
 import zmq
 
 from tools.python import channel as channels
-from tools.python.channel import MAX_MESSAGE, Channel, ChannelEnded, Kind, connect
-from tools.python.wire import received, request
+from tools.python.channel import MAX_MESSAGE, Channel, ChannelEnded, Kind, connect, received, request
 
 MIB = 1024 * 1024
 GREETING = struct.pack(">BQBBB20sB31x", 0xFF, 1, 0x7F, 3, 1, b"NULL", 0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tools.python.channel import Received, received, request
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.session import read_source
-from tools.python.wire import Received, received, request
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 
