@@ -166,11 +166,6 @@ def test_a_body_that_is_no_object_is_invalid_json(url: str, path: str, body: byt
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_json")
 
 
-def test_json_with_a_raw_line_break_is_explained(url: str) -> None:
-    answer = httpx.post(f"{url}/responses", content=b'{"input": "a\nb"}')
-    assert error_of(answer)["message"].endswith("Invalid control character at line 1, column 13.")
-
-
 def test_connections_stay_open_for_longer_than_proxies_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     configs: list[Any] = []
     monkeypatch.setattr(http_server.Server, "run", lambda self, sockets: configs.append(self.config))

@@ -112,7 +112,6 @@ def shots(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sandboxed() -> None:
-    """Skips the test where there is no sandbox for Python."""
     with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
         thread.submit(bubblewrap).result()
 

@@ -1,9 +1,12 @@
-"""What a server reports of itself while its engine fails, recovers, and disappears."""
+"""What a server reports of itself while its engine fails, and what it still does after SIGTERM."""
 
 import asyncio
+import json
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +18,7 @@ from gpt_oss_server.observe.health.state import Health, checked
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed, Shared
 from inference.failures import IN_A_ROW
+from tests.doubles.commands import ANSWER, script
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.vllm_double import Killable, killable_vllm
 from tests.doubles.inference.breaking import breaking_engine
@@ -208,3 +212,123 @@ def test_the_process_ends_with_its_own_code_where_the_operator_wishes() -> None:
     with behind_a_server("--exit-on-engine-failure") as (engine, served, _):
         engine.kill()
         assert served.process.wait(30) == ExitCode.ENGINE_FAILED
+
+
+STREAMS, RUNS = 60, 20
+TEXT = "<|channel|>final<|message|>" + "word " * 40 + "<|return|>"
+
+
+def clients_of(served: Served) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=served.api, timeout=120, limits=httpx.Limits(max_connections=None))
+
+
+async def stream(client: httpx.AsyncClient, begun: asyncio.Event, **body: Any) -> list[dict[str, Any]]:
+    """The events of a stream; none after the first may be missing."""
+    events: list[dict[str, Any]] = []
+    async with client.stream("POST", "/responses", json={"input": "x", "stream": True, **body}) as answer:
+        assert answer.status_code == 200
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line.removeprefix("data: ")))
+                begun.set()
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    return events
+
+
+async def under_work(served: Served, client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Stops the server once streams and background responses have begun; their last events."""
+    begun = [asyncio.Event() for _ in range(STREAMS + RUNS)]
+    streams = (stream(client, event, background=at >= STREAMS) for at, event in enumerate(begun))
+    work = list(map(asyncio.create_task, streams))
+    await asyncio.gather(*(event.wait() for event in begun))
+    assert not any(task.done() for task in work)
+    served.process.send_signal(signal.SIGTERM)
+    return [events[-1] for events in await asyncio.gather(*work)]
+
+
+async def exit_code(served: Served) -> int:
+    return await asyncio.to_thread(served.process.wait, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("speed", "grace", "end", "code"),
+    [(8, 90, "response.completed", ExitCode.IN_TIME), (1, 1, "response.failed", ExitCode.LATE)],
+    ids=["in time", "late"],
+)
+async def test_work_ends_within_the_grace_period_or_with_a_terminal_event(
+    tmp_path: Path, speed: int, grace: int, end: str, code: ExitCode
+) -> None:
+    flags = ("--drain-delay", "0", "--shutdown-grace", str(grace), "--no-access-log")
+    with process_serving("--model", script(tmp_path, TEXT, tokens_per_second=speed), *flags) as served:
+        async with clients_of(served) as client:
+            ended = await under_work(served, client)
+        assert {event["type"] for event in ended} == {end}
+        if code == ExitCode.IN_TIME:
+            texts = {event["response"]["output"][-1]["content"][0]["text"] for event in ended}
+            assert texts == {"word " * 40}
+        else:
+            assert {event["response"]["error"]["code"] for event in ended} == {"server_is_overloaded"}
+        assert await exit_code(served) == code
+
+
+@pytest.mark.slow
+async def test_the_next_server_continues_the_background_responses(tmp_path: Path) -> None:
+    slow = script(tmp_path, TEXT, tokens_per_second=2)
+    flags = ("--drain-delay", "0", "--shutdown-grace", "1", "--store", f"sqlite:{tmp_path / 'store.db'}")
+    with process_serving("--model", slow, *flags) as served:
+        async with clients_of(served) as client:
+            body = {"input": "x", "background": True}
+            started = [(await client.post("/responses", json=body)).json() for _ in range(RUNS)]
+            served.process.send_signal(signal.SIGTERM)
+            assert await exit_code(served) == ExitCode.IN_TIME  # nothing has failed
+    script(tmp_path, TEXT)
+    with process_serving("--model", slow, *flags) as served:
+        async with clients_of(served) as client:
+            ended = await asyncio.gather(*(until_ended(client, each["id"]) for each in started))
+    assert {response["status"] for response in ended} == {"completed"}
+    assert {response["output"][-1]["content"][0]["text"] for response in ended} == {"word " * 40}
+
+
+async def until_ended(client: httpx.AsyncClient, response_id: str) -> dict[str, Any]:
+    until = time.monotonic() + 90
+    while True:
+        response: dict[str, Any] = (await client.get(f"/responses/{response_id}")).json()
+        if response["status"] not in ("queued", "in_progress"):
+            return response
+        assert time.monotonic() < until, "it was not continued"
+        await asyncio.sleep(0.2)
+
+
+def test_before_it_stops_listening_it_is_not_ready_and_serves_nevertheless(tmp_path: Path) -> None:
+    flags = ("--model", script(tmp_path, ANSWER), "--drain-delay", "6")
+    with process_serving(*flags) as served, httpx.Client(base_url=served.url, timeout=60) as client:
+        assert client.get("/ready").status_code == 200
+        served.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        refused = client.get("/ready")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_is_overloaded")
+        assert "stopping" in refused.json()["error"]["message"]
+        health = client.get("/health")
+        assert health.status_code == 200
+        assert (health.json()["status"], health.json()["ready"]) == ("draining", False)
+        assert client.get("/live").status_code == 200
+        assert client.post("/v1/responses", json={"input": "x"}).json()["status"] == "completed"
+        assert served.process.wait(60) == ExitCode.IN_TIME
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_stops_immediately(tmp_path: Path, second: signal.Signals) -> None:
+    model = script(tmp_path, TEXT, tokens_per_second=1)
+    with process_serving("--model", model) as served:
+        async with clients_of(served) as client:
+            begun = asyncio.Event()
+            reading = asyncio.create_task(stream(client, begun))
+            await begun.wait()
+            served.process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.5)
+            assert served.process.poll() is None
+            served.process.send_signal(second)
+            assert await exit_code(served) == 128 + second
+            with pytest.raises(httpx.TransportError):
+                await reading

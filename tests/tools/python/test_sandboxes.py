@@ -1,20 +1,28 @@
-"""Which sandbox is chosen, the error if there is none, and the two that are not the default."""
+"""Which sandbox is chosen, the two that are not the default, and what remains after a close or a kill."""
 
+import asyncio
 import logging
 import os
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.doubles.tools.calling import call, output_of, processes
+from tests.doubles.tools.calling import call, descriptors, failure, output_of, processes, what_gets_through
 from tests.doubles.waiting import until
-from tools.python import PythonTool, choose_sandbox
+from tests.tools.python.conftest import MakeTool, bubblewrap, docker, killed_server
+from tools.python import PythonSession, PythonTool, Sandbox, choose_sandbox
 from tools.python.sandboxes.bounds.limits import SandboxLimits
 from tools.python.sandboxes.bubblewrap import refusal
 from tools.python.sandboxes.docker import Docker, owner_is_gone, owner_mark
 from tools.python.sandboxes.interpreter import examine
+from tools.python.sandboxes.launch import spawn
+from tools.python.sandboxes.sandbox import SandboxError
 from tools.tool import ToolUnavailable
 
 
@@ -119,3 +127,250 @@ def test_the_owner_of_a_container_is_gone_only_if_that_is_certain() -> None:
     assert owner_is_gone(f"{numbering}.{pid}.{earlier}"), "its number was reused"
     odd = ("", "mine", "../..", f"0.{pid}.1", f"00000000.{pid}")
     assert not any(map(owner_is_gone, (owner_mark(), f"00000000.{pid}.{earlier}", *odd)))
+
+
+# What an engine shows in every container by design; the names are those of attempts.py.
+SHOWN = {
+    # the image's own files, and those that the engine creates for the container
+    *("reads /etc/hostname", "reads /etc/resolv.conf", "reads /etc/fstab", "has the host's passwd"),
+    *("reads /var/log/dpkg.log", "reads /var/lib/dpkg/status", "reads /etc/environment"),
+    *("reads /root/.bashrc", "reads /root/.profile", "reads /home", "reads /boot"),
+    "reads /etc/ssl/certs/ca-certificates.crt",
+    "reads /sys/class/net",  # its own loopback, and tunnels of the kernel that are down
+    "finds a network interface",
+    # of the whole machine, without the addresses, which only root sees
+    *("reads /proc/kallsyms", "reads /proc/cmdline", "reads /proc/iomem", "reads /proc/vmallocinfo"),
+    # /proc is writable, but without capabilities these have no effect, or only make the writer's own end
+    # likelier
+    *("opens /proc/self/oom_score_adj for writing", "opens /proc/1/oom_score_adj for writing"),
+    *("opens /proc/self/uid_map for writing", "opens /proc/self/gid_map for writing"),
+    "opens /proc/1/mem for writing",  # the launcher, which has the same user and the same filters
+    "makes a file in /dev/mqueue",  # of a few bytes: the filter denies the calls that would fill one
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Sandbox:
+    return docker()
+
+
+def containers(owner: str = "") -> list[str]:
+    listed = ["docker", "ps", "--all", "--filter", f"name=gpt-oss-python-{owner}", "--format", "{{.Names}}"]
+    return subprocess.run(listed, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+
+
+async def test_no_attempt_to_escape_succeeds(make_tool: MakeTool, known: dict[str, Any]) -> None:
+    tool = make_tool(timeout=120.0)
+    other = tool.open()
+    await other.write("other-session", b"x")
+    through = await what_gets_through(tool, known)
+    assert {name: source for name, source in through.items() if name not in SHOWN} == {}
+    assert await output_of(other, "1") == "1"
+
+
+LIMITED = """
+import os, time
+def full(folder):
+    try:
+        for number in range(100):
+            with open(f"{folder}/{number}", "wb") as file: file.write(bytes(1 << 20))
+    except OSError as error:
+        return error.errno, sum(entry.stat().st_size for entry in os.scandir(folder)) >> 20
+made = 0
+try:
+    for _ in range(200):
+        if os.fork() == 0:
+            time.sleep(3); os._exit(0)
+        made += 1
+except OSError:
+    pass
+print(full("/mnt/data"), full("/tmp"), full("/run/kernel")[0], made < 40)
+"""
+
+
+async def test_files_and_processes_are_limited_by_the_kernel(session: PythonSession) -> None:
+    text = await output_of(session, LIMITED)
+    assert text.startswith("(28, 20) (28, ")
+    assert text.endswith("28 True")
+
+
+MEMORY = """
+import mmap
+kept = mmap.mmap(-1, 400 << 20)
+for at in range(0, 400 << 20, 4096):
+    kept[at] = 1
+"""
+
+
+async def test_memory_is_limited_and_the_model_learns_why(make_tool: MakeTool) -> None:
+    session = make_tool(timeout=60.0).open()
+    await session.write("kept", b"x")
+    assert "it used more than 256 MiB of memory" in await failure(session, MEMORY)
+    assert await output_of(session, "import os; print(os.listdir('.'))") == "['kept']"
+
+
+async def test_after_close_no_container_process_or_descriptor_is_left(make_tool: MakeTool) -> None:
+    session = make_tool().open()
+    await call(session, "1")
+    await session.close()
+    before, opened = processes(), descriptors()
+    idle, dead = make_tool(), make_tool()
+    await call(idle.open(), "import subprocess; subprocess.Popen(['sleep', '600'])")
+    await call(dead.open(), "import os; os._exit(1)")
+    assert len(containers(owner_mark())) >= 1
+    await idle.close()
+    await dead.close()
+    assert containers(owner_mark()) == []
+    assert processes() == before
+    assert len(descriptors()) <= len(opened)
+
+
+# No thread is left that would notice the server's end.
+STAYS = "import os; os.execv('/bin/sleep', ['sleep', '600'])"
+
+
+async def test_what_a_killed_server_leaves_ends_by_itself_or_at_the_next_start(sandbox: Sandbox) -> None:
+    stays = f"import threading; threading.Timer(0.1, lambda: exec({STAYS!r})).start()"
+    _, _, owner = await killed_server("docker", "1", stays)
+    for _ in range(300):
+        if len(containers(owner)) <= 1:
+            break
+        await asyncio.sleep(0.1)
+    assert len(containers(owner)) <= 1
+    await asyncio.to_thread(docker)  # the next start
+    assert containers(owner) == []
+
+
+async def test_a_call_cancelled_while_its_container_starts_leaves_no_container(make_tool: MakeTool) -> None:
+    tool = make_tool()
+    session = tool.open()
+    for pause in (0.0, 0.05, 0.3):
+        running = asyncio.create_task(call(session, "1"))
+        await asyncio.sleep(pause)
+        running.cancel()
+        await asyncio.wait({running})
+        await session.retire("the test wants a start")
+    await tool.close()
+    assert containers(owner_mark()) == []
+
+
+async def test_an_uploaded_file_belongs_to_the_code(session: PythonSession) -> None:
+    await session.write("folder/data.csv", b"a,b\n")
+    append = "import os; open('folder/data.csv', 'a').write('1,2'); open('folder/new', 'w').close(); "
+    assert await output_of(session, append + "print(os.getuid() > 0)") == "True"
+    assert await session.read("folder/data.csv") == b"a,b\n1,2"
+
+
+FORKS = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+"""
+
+
+def _groups(owner: int) -> list[Path]:
+    return list(Path("/sys/fs/cgroup").glob(f"**/gpt-oss-python-{owner}-*"))
+
+
+async def test_after_close_no_process_descriptor_thread_group_or_folder_is_left(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = processes()
+    # A place of its own, because this test must not count what other processes create in the common one.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    await _used_and_closed(sandbox)  # once, to load what stays loaded
+    opened, groups = descriptors(), _groups(os.getpid())
+    await _used_and_closed(sandbox)
+    assert processes() == before
+    assert descriptors() == opened
+    assert _groups(os.getpid()) == groups
+    assert os.listdir(tmp_path) == []
+    await asyncio.sleep(0.3)
+    assert "python-tool-watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+async def _used_and_closed(sandbox: Sandbox) -> None:
+    tool = PythonTool(sandbox)
+    idle, dead, busy = tool.open(), tool.open(), tool.open()
+    await call(idle, FORKS)
+    await call(dead, FORKS)
+    await call(dead, "os._exit(1)")
+    running = asyncio.create_task(call(busy, FORKS + "time.sleep(600)"))
+    await asyncio.sleep(1.0)
+    began = time.monotonic()
+    await tool.close()
+    assert time.monotonic() - began < 2.0
+    output = await running
+    assert output.failed
+
+
+async def test_a_start_does_not_block_the_loop(
+    session: PythonSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        threads.add(threading.current_thread())
+        turned = threading.Event()
+        loop.call_soon_threadsafe(turned.set)
+        assert turned.wait(10.0), "the loop stood still"
+        return popen(*arguments, **settings)
+
+    loop, popen, threads = asyncio.get_running_loop(), subprocess.Popen, set[threading.Thread]()
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    assert await output_of(session, "1 + 1") == "2"
+    (thread,) = threads
+    assert thread.is_alive()  # bubblewrap dies with the thread that started it
+
+
+async def test_a_start_that_is_cancelled_ends_its_process_before_its_descriptors_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        begun.set()
+        time.sleep(0.3)
+        os.fstat(settings["pass_fds"][0])
+        started.append(popen(*arguments, **settings))
+        return started[-1]
+
+    popen, begun, started = subprocess.Popen, threading.Event(), list[subprocess.Popen[bytes]]()
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    passed = os.open(tmp_path, os.O_RDONLY)
+    starting = asyncio.create_task(spawn(["/bin/sleep", "600"], send=b"", env={}, pass_fds=[passed]))
+    await asyncio.to_thread(begun.wait)
+    for _ in range(3):
+        starting.cancel()
+        await asyncio.sleep(0.01)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    os.close(passed)
+    assert [process.returncode for process in started] == [-9]
+
+
+async def test_a_program_that_cannot_be_started_is_reported() -> None:
+    opened = descriptors()
+    with pytest.raises(SandboxError, match="/nonexistent: No such file"):
+        await spawn(["/nonexistent"], send=b"", env={})
+    assert descriptors() == opened
+
+
+async def test_a_killed_server_leaves_neither_boxes_nor_their_programs_nor_groups(sandbox: Sandbox) -> None:
+    burst = ["import subprocess; subprocess.Popen(['sleep', '600'])"] * 4
+    killed, left, _ = await killed_server("bubblewrap", *burst)
+    assert len(left) >= 16  # each box has two processes of bubblewrap, the kernel, and its program
+    await until(lambda: not any(map(_lives, left)))
+    for _ in range(10):  # a probe removes what the killed server could not, once its processes are gone
+        await asyncio.to_thread(bubblewrap)
+        if not _groups(killed):
+            break
+        await asyncio.sleep(0.2)
+    assert not _groups(killed)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

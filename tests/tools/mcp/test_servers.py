@@ -1,13 +1,12 @@
-"""This project's tools over MCP and back through its own client, and other servers' tools in their place."""
+"""Servers: this project's tools over MCP and back, others' tools in their place, and commands."""
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
-import signal
-import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,18 +16,20 @@ import pytest
 from mcp.client import Client
 from mcp.server.mcpserver import MCPServer
 
-from tests.contracts.tool_contract import ToolContract
-from tests.doubles.server_process import free_port
-from tests.doubles.tools import small_tools
+from tests.doubles.tools import echo_server, small_tools
+from tests.doubles.tools.calling import processes
 from tests.doubles.tools.echo_server import PIXEL, ServerThread, app_of, make_server
-from tests.doubles.tools.mcp_helpers import at, call, mcp_tool
+from tests.doubles.tools.mcp_helpers import call, check_failure, failure, mcp_tool
 from tests.doubles.tools.small_tools import Notes, Sums
 from tests.doubles.waiting import until
+from tools.mcp import client as client_module
+from tools.mcp import connection as connection_module
 from tools.mcp.endpoints import McpSettingsError, StdioEndpoint
-from tools.mcp.external import ExternalTool, external_tools, server_at, tool_server
+from tools.mcp.external import external_tools, tool_server
 from tools.mcp.failures import McpFailure
 from tools.mcp.serve import ServedTool
-from tools.tool import Tool, ToolCall
+from tools.mcp.stdio import stdio_streams
+from tools.tool import Tool
 from tools.toolbox import Offer, Toolbox
 
 SMALL_TOOLS = Path(small_tools.__file__)
@@ -107,7 +108,6 @@ async def test_a_served_command_is_one_conversation_and_its_prints_are_harmless(
 
 
 def reference_browser() -> MCPServer:
-    """A browser with the tool names of the reference servers."""
     server = MCPServer("browser", instructions="Tool for browsing.")
 
     @server.tool()
@@ -175,50 +175,123 @@ async def test_a_server_that_provides_no_known_tool_is_refused_with_its_listing(
 
 
 async def test_a_missing_tool_server_is_a_sentence() -> None:
-    with pytest.raises(McpFailure, match="The tool server cannot be used"):
+    with pytest.raises(McpFailure, match=r"The tool server cannot be used\. .*cannot be connected to"):
         await external_tools(tool_server("127.0.0.1:9/mcp"))
     with pytest.raises(McpSettingsError):
         tool_server("ftp://x")
 
 
-@pytest.fixture(scope="module")
-def sums() -> Iterator[str]:
-    with served(Sums()) as (url, _):
-        yield url
+ECHO = StdioEndpoint(sys.executable, (echo_server.__file__, "stdio"))
+NO_COMMAND = StdioEndpoint("no-such-command-anywhere")
+CLOSED = "closed the connection before it answered."
+ODD = r"sys.stdout.buffer.write(b'\xff\n')"
+ENDS = ("print('<html>')", ODD, "print('{\"jsonrpc\"', end='')", "sys.exit(3)")
 
 
-class TestExternal(ToolContract):
-    """This project's client, over HTTP, to one of its tools served over MCP."""
-
-    url: str
-
-    @pytest.fixture(autouse=True)
-    def _served(self, sums: str) -> None:
-        self.url = sums
-
-    async def make(self) -> ExternalTool:
-        (tool,) = await external_tools(server_at(at(self.url)))
-        return tool
-
-    def slow_call(self) -> ToolCall:
-        return ToolCall("", "wait")
+def python(source: str) -> StdioEndpoint:
+    return StdioEndpoint(sys.executable, ("-c", source))
 
 
-async def test_serving_over_http_ends_at_a_signal() -> None:
-    port = free_port()
-    environment = {**os.environ, "PYTHONPATH": str(SMALL_TOOLS.parents[3])}
-    command = (sys.executable, str(SMALL_TOOLS), "notes", str(port))
-    process = await asyncio.create_subprocess_exec(*command, env=environment)
+def gone(pid: int) -> bool:
     try:
-        for _ in range(1200):  # a busy machine
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            await asyncio.sleep(0.05)
-        async with mcp_tool(f"http://127.0.0.1:{port}/mcp") as tool:
-            assert (await call(tool.open(), "add", text="bread")).text == "added"
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 10) in (0, -signal.SIGTERM)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+async def test_a_command_is_restarted_when_it_died_and_never_in_the_event_loops_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[str] = []
+    start = subprocess.Popen.__init__
+
+    def noted(self: Any, *args: Any, **more: Any) -> None:
+        threads.append(threading.current_thread().name)
+        start(self, *args, **more)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", noted)
+    async with mcp_tool(ECHO, timeout=10) as tool:
+        session = tool.open()
+        assert (await call(session, "echo", text="hi 東京")).text == "hi 東京"
+        assert "closed the connection" in await failure(session, "die")
+        assert (await call(session, "echo", text="again")).text == "again"
+    assert threads
+    assert all(name.startswith("tool-starter") for name in threads)
+
+
+async def test_a_missing_command_is_a_sentence() -> None:
+    async with mcp_tool(NO_COMMAND) as tool:
+        assert "cannot be started" in await failure(tool.open(), "echo", text="hello")
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("print('hello')", CLOSED),
+        ("import sys\nfor _ in sys.stdin: print('{}', flush=True)", "did not answer within 2 seconds."),
+        *((f"import sys; sys.stdin.readline(); {end}", CLOSED) for end in ENDS),
+    ],
+)
+async def test_a_command(code: str, sentence: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with mcp_tool(python(code), "odd", timeout=2) as tool:
+        await check_failure(tool, sentence, caplog)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time; print('x' * 10**6, flush=True); time.sleep(60)",
+        "import sys; [print('no json', flush=True) for _ in range(10**6)]",
+        "import os, sys; os.close(0); import time; time.sleep(60)",
+    ],
+    ids=["a long line", "babble", "deaf"],
+)
+async def test_a_command_that_does_not_speak_mcp_fails(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_LISTING_SECONDS", 2.0)
+    monkeypatch.setattr(connection_module, "_LEAVE_SECONDS", 0.5)
+    async with asyncio.timeout(60), mcp_tool(python(source)) as tool:
+        with pytest.raises(McpFailure):
+            await tool.list()
+
+
+async def test_a_command_that_does_not_exit_is_ended_with_everything_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    source = (
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal, time;"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)'])\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(60)\n"
+    )
+    async with stdio_streams(python(source)):
+        await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    server, child = map(int, pids.read_text().split())
+    await until(lambda: gone(server) and gone(child))
+
+
+async def test_no_descriptor_stays_open_however_it_ends() -> None:
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    async def once(endpoint: StdioEndpoint) -> None:
+        async with mcp_tool(endpoint) as tool:
+            await asyncio.gather(tool.list(), return_exceptions=True)
+
+    await once(ECHO)
+    before = open_files()
+    for endpoint in (ECHO, python("raise SystemExit"), NO_COMMAND) * 2:
+        await once(endpoint)
+    await asyncio.sleep(0.05)
+    assert open_files() <= before
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process() -> None:
+    before = processes()
+    async with asyncio.timeout(60), mcp_tool(ECHO) as tool:
+        listing = asyncio.create_task(tool.list())
+        await asyncio.sleep(0.05)
+        listing.cancel()
+        await asyncio.gather(listing, return_exceptions=True)
+    await until(lambda: processes() <= before)

@@ -12,7 +12,7 @@ import pytest
 from tests.doubles.attacked import LONGEST_WAIT
 from tests.doubles.tools.calling import call, output_of, what_gets_through
 from tests.tools.python.conftest import bubblewrap, known  # noqa: F401 (a fixture)
-from tests.tools.python.test_escapes import KILLED_FOR
+from tests.tools.python.test_escapes import FORGED, KILLED_FOR
 from tools.browser.pages.convert import convert
 from tools.browser.pages.document import Document, PageBody, PageError
 from tools.python import PythonTool, SandboxLimits
@@ -65,11 +65,6 @@ for folder, _, names in os.walk(os.path.dirname(os.__file__)):
 print(taken)
 """
 
-FORGE = """
-from ipykernel.kernelapp import IPKernelApp
-app = IPKernelApp.instance()
-socket = app.iopub_thread.socket
-"""
 PARTS = """
 content = b'{"a":[' + b'[],' * 80_000 + b'0]}'
 message = [b'x', b'<IDS|MSG>', b's', b'{"msg_type":"stream"}', b'{"msg_id":"1"}', b'{}', content]
@@ -82,7 +77,7 @@ ATTACKS = {
     **{name: KILLED_FOR[name][0] for name in SHARED},
     "sockets that no process holds": HIDE_SOCKETS,
     "maps": MAPS,
-    "parts": FORGE + PARTS,
+    "parts": FORGED + PARTS,
 }
 
 
@@ -97,8 +92,6 @@ async def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Probe:
-    """Wakes on the event loop every 50 ms, as a probe of the server's health would."""
-
     def __init__(self) -> None:
         self.longest, self.least = 0.0, sys.maxsize
         self._task = asyncio.create_task(self._run())

@@ -1,9 +1,11 @@
-"""The lines of a request: one when it arrives and one when it ends, however it ends, and never its prompt."""
+"""The log: its set-up, and the lines of a request, however it ends, which never have its prompt."""
 
 import asyncio
 import json
 import logging
+import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,10 @@ from websockets.sync.client import connect
 from gpt_oss_server.caller.record import ARRIVALS, ENDS, RequestRecord, without_quotes
 from gpt_oss_server.observe.logs.setup import JsonForm, TextForm
 from gpt_oss_server.settings import Settings
+from tests.doubles.commands import ANSWER, COMMAND, run, script
 from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.server_process import ServerProcess
+from tests.doubles.server_process import serving as process_serving
 from tests.doubles.serving import leave_in_the_middle, scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
@@ -26,8 +31,6 @@ Fields = dict[str, Any]
 
 
 class Lines:
-    """The records of requests, as fields, with the message."""
-
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
 
@@ -35,10 +38,7 @@ class Lines:
         found = [r for r in self._caplog.records if getattr(r, "event", None) == event]
         return [{"message": r.getMessage(), "level": r.levelname, **r.fields} for r in found]  # type: ignore[attr-defined]
 
-    def ended(self, count: int = 1) -> list[Fields]:
-        return self._await("request ended", count)
-
-    def _await(self, event: str, count: int) -> list[Fields]:
+    def ended(self, count: int = 1, event: str = "request ended") -> list[Fields]:
         deadline = time.monotonic() + 20
         while len(found := self.of(event)) < count:
             assert time.monotonic() < deadline, found
@@ -119,7 +119,7 @@ def test_a_background_response_has_a_line_of_its_own_end(lines: Lines, leaves: b
             httpx.post(f"{url}/responses", json=body)
         [line] = lines.ended()
         assert line["finish"] == ("client left" if leaves else "queued")
-        [end] = lines._await("background response ended", 1)
+        [end] = lines.ended(event="background response ended")
     assert end["message"] == "background response ended completed"
     assert (end["request_id"], end["response_id"]) == (line["request_id"], line["response_id"])
     assert end["output_tokens"] > 400
@@ -307,3 +307,87 @@ def test_a_path_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
     record.answered(404)
     record.ended()
     assert "\n" not in TextForm().format(caplog.records[-1])
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_no_level_writes_keys_and_prompts_of_a_websocket(tmp_path: Path) -> None:
+    key = "sesame-of-ali"
+    flags = ("--model", script(tmp_path, ANSWER), "--log-level", "debug", "--api-key", key)
+    with process_serving(*flags) as served:
+        address = f"{served.api.replace('http', 'ws', 1)}/responses"
+        with connect(address, additional_headers={"Authorization": f"Bearer {key}"}) as socket:
+            socket.send('{"type": "response.create", "input": "a secret of mine"}')
+            while "response.completed" not in str(socket.recv(timeout=20)):
+                pass
+    written = "".join(served.lines)
+    assert "response.create" in written
+    assert "sesame" not in written
+    assert "secret" not in written
+
+
+async def test_in_json_mode_every_line_is_an_object_from_the_start_to_the_end(tmp_path: Path) -> None:
+    model = script(tmp_path, ANSWER)
+    flags = ("--model", model, "--log-format", "json", "--log-level", "debug", "--drain-delay", "0.2")
+    server = ServerProcess(flags, tmp_path / "log")
+    server.start()
+    try:
+        await server.ready()
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            await client.post("/responses", json={"input": "Hi", "strange_field": 1})
+            await client.get("/nothing")
+        server.send(signal.SIGTERM)
+        assert server.process is not None
+        assert server.process.wait(60) == 0
+    finally:
+        server.kill()
+    written = parsed((tmp_path / "log").read_text())
+    assert {"time", "level", "logger", "message"} <= set.intersection(*(set(line) for line in written))
+    events = {line.get("event") for line in written}
+    assert {"server ready", "request arrived", "request ended"} <= events
+    assert (written[-1]["event"], written[-1]["exit_code"]) == ("server stopped", 0)
+    assert any(line["logger"].startswith("uvicorn") for line in written)
+    assert any("strange_field" in line["message"] for line in written)
+    assert any("Not ready any more" in line["message"] for line in written)
+
+
+def test_a_start_that_fails_is_an_object_too(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text("no script")
+    broken = f"scripted:{tmp_path / 'script.json'}"
+    done = run("serve", "--model", broken, "--port", "0", "--log-format", "json")
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = parsed(done.stderr)
+    assert (line["level"], "script.json" in line["message"]) == ("critical", True)
+
+
+def test_an_exception_that_nothing_catches_is_an_object_too() -> None:
+    code = (
+        "import threading, warnings\n"
+        "from gpt_oss_server.observe.logs.setup import set_up_logging\n"
+        "from gpt_oss_server.settings import Settings\n"
+        "set_up_logging(Settings(log_format='json'))\n"
+        "warnings.warn('careful')\n"
+        "thread = threading.Thread(target=lambda: 1 / 0, name='worker')\n"
+        "thread.start(); thread.join()\n"
+        "raise KeyError('x')\n"
+    )
+    done = subprocess.run([COMMAND[0], "-c", code], capture_output=True, text=True, timeout=60)
+    warning, thread, end = parsed(done.stderr)
+    assert "careful" in warning["message"]
+    assert thread["message"] == "The thread worker ended with ZeroDivisionError."
+    assert "ZeroDivisionError" in thread["exception"]
+    assert (end["level"], "KeyError" in end["exception"]) == ("critical", True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "ends", "arrives"), [((), 1, 0), (("--log-level", "debug"), 1, 1), (("--no-access-log",), 0, 0)]
+)
+def test_a_terminal_shows_each_end(tmp_path: Path, flags: tuple[str, ...], ends: int, arrives: int) -> None:
+    log_apart = ["sh", "-c", f'exec "$@" 2>{tmp_path / "log"}', "sh", *COMMAND]
+    with process_serving("--model", script(tmp_path, ANSWER), *flags, command=log_apart) as served:
+        httpx.post(f"{served.api}/responses", json={"input": "Hi"})
+    log = (tmp_path / "log").read_text()
+    assert log.count(" POST /v1/responses 200 completed in ") == log.count("response=resp_") == ends
+    assert log.count("POST /v1/responses arrived id=req_") == arrives
