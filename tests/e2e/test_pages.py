@@ -1,4 +1,8 @@
-"""The pages' blocks that need a server, typed as they stand, and every example."""
+"""The pages' blocks that need a server, typed as they stand, and every example.
+
+README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md and background.md
+are typed from the top: each block prints what is shown.
+"""
 
 import json
 import os
@@ -148,7 +152,6 @@ def served() -> Iterator[Served]:
 def test_each_block_prints_what_its_page_shows(
     served: Served, scripted: Served, page: str, checked: int
 ) -> None:
-    """From the top: each block, but for the address, prints what is shown."""
     if page in ("tutorial", "python-tool"):
         needs_bubblewrap()
     with shared_names() as names:
