@@ -7,9 +7,9 @@ Needs the package `gguf` (the extra `gguf`).
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from torch import Tensor
 from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
 from inference.export.tensors import F32, MXFP4, Exported, exported
-from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.models.weights import find_checkpoint
 from inference.paths import open_to_others
@@ -30,6 +29,53 @@ ARCHITECTURE = "gpt-oss"
 SPLITTER = "gpt-4o"  # llama.cpp's name of the pattern that splits text before merging
 BEGIN, END, PAD = 199998, 200002, 199999
 _LAYER = re.compile(r"(block|model\.layers)\.(\d+)\.")
+_PRINTABLE = (*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A byte-pair vocabulary: the bytes of each ordinary token, and the names of the special ones."""
+
+    ordinary: Sequence[bytes]  # by id, which is also the rank
+    special: Mapping[int, str]
+
+
+def _spelling() -> dict[int, str]:
+    """A visible character for each byte, as GPT-2's tokenizer introduced it."""
+    spelt = {byte: chr(byte) for byte in _PRINTABLE}
+    others = (byte for byte in range(256) if byte not in spelt)
+    return spelt | {byte: chr(256 + number) for number, byte in enumerate(others)}
+
+
+_SPELT = _spelling()
+
+
+def spelt(token: bytes) -> str:
+    return "".join(_SPELT[byte] for byte in token)
+
+
+def byte_merges(ordinary: Sequence[bytes]) -> Iterator[str]:
+    """The two parts of each token of several bytes, spelt, in the order in which merging prefers them."""
+    ranks = {token: rank for rank, token in enumerate(ordinary)}
+    for rank, token in enumerate(ordinary):
+        if len(token) > 1:
+            first, second = _parts(token, rank, ranks)
+            yield f"{spelt(first)} {spelt(second)}"
+
+
+def _parts(token: bytes, rank: int, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
+    """Merges a token's bytes by all earlier ranks, which leaves its last two parts."""
+    parts = [token[at : at + 1] for at in range(len(token))]
+    while len(parts) > 2:
+        best, first = rank, -1
+        for at in range(len(parts) - 1):
+            merged = ranks.get(parts[at] + parts[at + 1], rank)
+            if merged < best:
+                best, first = merged, at
+        if first < 0:
+            raise ValueError(f"token {rank} cannot be made of two earlier ones")
+        parts[first : first + 2] = [parts[first] + parts[first + 1]]
+    return parts[0], parts[1]
 
 
 def write_gguf(

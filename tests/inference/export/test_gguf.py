@@ -15,8 +15,7 @@ from gpt_oss_server.cli.main import main
 from gpt_oss_server.harmony.encoding import load_encoding
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
-from inference.export.gguf_file import alternating, spread_layers, write_gguf
-from inference.export.vocabulary import Vocabulary, byte_merges, spelt
+from inference.export.gguf_file import Vocabulary, alternating, byte_merges, spelt, spread_layers, write_gguf
 from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
 from inference.models.weights import find_checkpoint, load_weights
