@@ -16,8 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
 from inference import tiny
-from inference.export.alternating import spread_layers
-from inference.export.gguf_file import write_gguf
+from inference.export.gguf_file import spread_layers, write_gguf
 from inference.export.vocabulary import Vocabulary, byte_merges, spelt
 from inference.ops.reference import dequantise_mxfp4
 from tests.doubles.server_process import answers, await_ready, free_port
