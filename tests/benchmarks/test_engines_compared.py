@@ -144,14 +144,8 @@ def body_of(api: str, question: str, limit: int) -> dict[str, Any]:
     return {**common, **usage, "messages": [{"role": "user", "content": question}], "max_tokens": limit}
 
 
-@dataclass(frozen=True)
-class Loaded:
-    tokens: int
-    seconds: float
-    first: float  # seconds to the first text, the median
-
-
-def load(port: int, api: str, streams: int, requests: int, limit: int) -> Loaded:
+def load(port: int, api: str, streams: int, requests: int, limit: int) -> tuple[int, float, float]:
+    """Tokens, seconds, and the median of the seconds to the first text."""
     # The first chunk of a chat completion has an empty text.
     mark, text_at = ("_text.delta\n", 1) if api == "responses" else ("data: {", 2)
     bodies = [body_of(api, QUESTIONS[n % len(QUESTIONS)], limit) for n in range(requests)]
@@ -164,7 +158,7 @@ def load(port: int, api: str, streams: int, requests: int, limit: int) -> Loaded
         usage = result["usage"]
         tokens += usage.get("output_tokens") or usage["completion_tokens"]
     seconds = max(result["ended"] for result in results) - min(result["start"] for result in results)
-    return Loaded(tokens, seconds, statistics.median(firsts))
+    return tokens, seconds, statistics.median(firsts)
 
 
 @dataclass(frozen=True)
@@ -175,9 +169,9 @@ class Side:
 
     def measure(self, api: str, streams: int, requests: int, limit: int = 64) -> Measured:
         before = sum(map(processor_seconds, self.processes))
-        found = load(self.port, api, streams, requests, limit)
+        tokens, seconds, first = load(self.port, api, streams, requests, limit)
         used = sum(map(processor_seconds, self.processes)) - before
-        return Measured(found.tokens / found.seconds, found.first, used / found.tokens * 1e3)
+        return Measured(tokens / seconds, first, used / tokens * 1e3)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,6 @@ class Codex:
         return [self.path, "exec", *flags, *arguments]
 
     def items(self, *arguments: str) -> list[dict[str, Any]]:
-        """Runs Codex and returns the items that it reports for its turns."""
         done = run(self.arguments(*arguments), self.project, env=self.env)
         events = [json.loads(line) for line in done.stdout.splitlines()]
         assert events[-1]["type"] == "turn.completed"

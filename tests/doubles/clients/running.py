@@ -57,7 +57,6 @@ def command(name: str, environment: str = "python") -> str:
 def run(
     arguments: Sequence[str], folder: Path, *, env: dict[str, str] | None = None, may_fail: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a client to its end, in a folder that is also its home."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     own = {"HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", "PATH": _PATH, **(env or {})}
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}

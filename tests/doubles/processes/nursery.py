@@ -33,7 +33,7 @@ _MODULES = """
 gpt_oss_server.cli.server.start gpt_oss_server.cli.server.http_server gpt_oss_server.cli.chat.loop
 gpt_oss_server.cli.chat.remote gpt_oss_server.cli.chat.reader gpt_oss_server.cli.chat.functions
 gpt_oss_server.app gpt_oss_server.apis.chat.service gpt_oss_server.cli.main gpt_oss_server.observe.logs.setup
-gpt_oss_server.stores.kinds.table inference.remote.address inference.backends.scripted llguidance
+gpt_oss_server.stores.kinds.table inference.remote.connection inference.backends.scripted llguidance
 tools.browser.backends.local tools.mcp.operator tools.mcp.serve tools.python.sandboxes.unsafe_local uvloop
 """
 _TORCH_MODULES = "torch inference.local.engine inference.local.torch_runner inference.tiny safetensors.torch"
