@@ -15,8 +15,7 @@ from typing import Any
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused
+from inference.remote.connection import Caller, Json, Refused
 from inference.remote.wire import Ask, Facts, Piece, Wire
 
 _log = logging.getLogger(__name__)

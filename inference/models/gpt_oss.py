@@ -13,10 +13,9 @@ from torch import Tensor
 
 from inference.config import ModelConfig, read_config
 from inference.models.experts import Experts
-from inference.models.head import PackedHead
 from inference.models.kv_memory import KVCache, PagedMemory
 from inference.models.tensor_files import TensorFiles, TensorSource
-from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
+from inference.models.weights import AS_COMPUTED, PackedHead, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows

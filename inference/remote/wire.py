@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, Sampling, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused
+from inference.remote.connection import Caller, Json, Refused
 
 
 @dataclass(frozen=True, slots=True)

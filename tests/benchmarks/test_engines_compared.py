@@ -7,17 +7,15 @@ built-in engine's includes the reader), or of every process that takes part; oth
 """
 
 import asyncio
-import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -29,6 +27,7 @@ from inference.engine import Engine
 from inference.local.engine import load_local
 from inference.options import EngineOptions
 from tests.benchmarks.test_inference_speed import prompts, timed
+from tests.benchmarks.test_overhead import port_of, streamed
 from tests.doubles.engines.live import (
     exported,
     found_llama_server,
@@ -145,13 +144,21 @@ def body_of(api: str, question: str, limit: int) -> dict[str, Any]:
     return {**common, **usage, "messages": [{"role": "user", "content": question}], "max_tokens": limit}
 
 
-def load(port: int, api: str, streams: int, requests: int, limit: int) -> dict[str, Any]:
+def load(port: int, api: str, streams: int, requests: int, limit: int) -> tuple[int, float, float]:
+    """Tokens, seconds, and the median of the seconds to the first text."""
+    # The first chunk of a chat completion has an empty text.
+    mark, text_at = ("_text.delta\n", 1) if api == "responses" else ("data: {", 2)
     bodies = [body_of(api, QUESTIONS[n % len(QUESTIONS)], limit) for n in range(requests)]
-    job = {"host": "127.0.0.1", "port": port, "path": APIS[api], "streams": streams, "bodies": bodies}
-    command = [sys.executable, str(Path(__file__).with_name("answers_client.py"))]
-    done = subprocess.run(command, input=json.dumps(job).encode(), stdout=subprocess.PIPE, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    jobs = [{"at": 0, "path": APIS[api], "body": body, "mark": mark} for body in bodies]
+    results = streamed(port, jobs, streams=streams)
+    firsts, tokens = [], 0
+    for result in results:
+        reads = zip(result["times"], accumulate(result["counts"]), strict=True)
+        firsts.append(next(when for when, seen in reads if seen >= text_at) - result["start"])
+        usage = result["usage"]
+        tokens += usage.get("output_tokens") or usage["completion_tokens"]
+    seconds = max(result["ended"] for result in results) - min(result["start"] for result in results)
+    return tokens, seconds, statistics.median(firsts)
 
 
 @dataclass(frozen=True)
@@ -162,9 +169,9 @@ class Side:
 
     def measure(self, api: str, streams: int, requests: int, limit: int = 64) -> Measured:
         before = sum(map(processor_seconds, self.processes))
-        found = load(self.port, api, streams, requests, limit)
+        tokens, seconds, first = load(self.port, api, streams, requests, limit)
         used = sum(map(processor_seconds, self.processes)) - before
-        return Measured(found["tokens"] / found["seconds"], found["first"], used / found["tokens"] * 1e3)
+        return Measured(tokens / seconds, first, used / tokens * 1e3)
 
 
 @pytest.fixture(scope="module")
@@ -173,10 +180,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
         pytest.skip("no vLLM: set VLLM to the path of its program")
     folder = write_folder(tiny.checkpoint(), tmp_path_factory.mktemp("folder"))
     with vllm_process(VLLM, folder) as (url, engine), serving("--model", f"vllm:{url}") as own:
-        port = int(url.rpartition(":")[2])
         yield (
-            Side("gpt-oss-server on vLLM", int(own.url.rpartition(":")[2]), (own.process.pid, engine.pid)),
-            Side("vLLM alone", port, (engine.pid,)),
+            Side("gpt-oss-server on vLLM", port_of(own.url), (own.process.pid, engine.pid)),
+            Side("vLLM alone", port_of(url), (engine.pid,)),
         )
 
 

@@ -64,8 +64,7 @@ def guidellm(path: str, url: str, folder: Path) -> list[dict[str, Any]]:
         "--output": f"kind=json,path={report}",
     }
     arguments = [text for option in options.items() for text in option]
-    done = run([program, "run", *arguments, "--disable-console-interactive"], folder, env=OFFLINE)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run([program, "run", *arguments, "--disable-console-interactive"], folder, env=OFFLINE)
     [benchmark] = json.loads(report.read_text(encoding="utf-8"))["benchmarks"]
     requests = benchmark["requests"]
     assert [len(requests[kind]) for kind in ("successful", "errored", "incomplete")] == [REQUESTS, 0, 0]
@@ -108,8 +107,7 @@ def lm_eval(folder: Path, name: str, task: str, *arguments: str) -> dict[str, An
     text = TASK.format(name=name, data=data, more=task)
     (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     where = ["--tasks", name, "--include_path", str(folder), "--output_path", str(folder / "results.json")]
-    done = run([program, "run", *where, *arguments], folder, env=OFFLINE)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run([program, "run", *where, *arguments], folder, env=OFFLINE)
     [written] = folder.glob("results_*.json")
     results: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))["results"][name]
     return results

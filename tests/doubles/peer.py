@@ -40,7 +40,7 @@ def fetch_peer() -> Path:
 
 
 @contextmanager
-def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iterator[tuple[str, int]]:
+def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iterator[int]:
     from tests.doubles.server_process import await_ready, free_port
 
     tokens, log = scratch / "completion.json", scratch / "peer.log"
@@ -51,7 +51,7 @@ def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iter
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             await_ready(process, lambda: _listens(port), lambda: log.read_text(errors="replace"), 60)
-            yield "127.0.0.1", port
+            yield port
         finally:
             process.kill()  # it needs no clean-up
             process.wait()

@@ -103,7 +103,6 @@ def essence(response: dict[str, Any]) -> Any:
 
 
 def texts(events: list[dict[str, Any]], response: dict[str, Any]) -> tuple[str, str]:
-    """The streamed text and the response's."""
     streamed = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
     messages = [item for item in response["output"] if item["type"] == "message"]
     return streamed, "".join(part["text"] for message in messages for part in message["content"])

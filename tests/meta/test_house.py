@@ -20,6 +20,8 @@ GENERATED = {DOCS / "cli.md", DOCS / "settings.md", *(DOCS / "reference").glob("
 PACKAGES = ("gpt_oss_server", "inference", "tools")
 MAY_IMPORT = {"gpt_oss_server": set(PACKAGES), "inference": {"inference"}, "tools": {"tools"}}
 HTTP = {"fastapi", "starlette", "pydantic", "uvicorn"}
+_MCP_TOOL = {"type": "mcp", "server_label": "x", "server_url": "https://user:secret@a.example/mcp"}
+READ_MCP = f"from tools.mcp.endpoints import public_form; public_form({_MCP_TOOL})"
 
 
 def tracked_files() -> list[Path]:
@@ -147,8 +149,9 @@ def test_what_several_apis_need_stands_outside_of_each(api: str) -> None:
         ("from gpt_oss_server.cli.parser import build_parser; build_parser()", HTTP),
         ("import gpt_oss_server.constraints.json_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
         ("import gpt_oss_server.constraints.turn_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
+        (f"import gpt_oss_server.app, gpt_oss_server.items.mcp; {READ_MCP}", {"mcp", "mcp_types"}),
     ],
-    ids=["app", "command", "settings", "help", "json check", "turn check"],
+    ids=["app", "command", "settings", "help", "json check", "turn check", "an MCP tool that is read"],
 )
 def test_importing_it_does_not_load(statement: str, unloaded: set[str]) -> None:
     check = f"import sys; {statement}; sys.exit(bool({unloaded} & sys.modules.keys()))"

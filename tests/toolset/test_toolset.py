@@ -26,9 +26,10 @@ from tests.doubles.server_process import free_port
 from tests.doubles.server_process import serving as serving_process
 from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.echo_server import ServerThread
+from tests.doubles.tools.scripted_tool import Scripted
 from tests.doubles.tools.small_tools import Sums
 from tools.mcp.serve import ServedTool
-from tools.tool import Declaration, Session, ToolCall, ToolOutput
+from tools.tool import ToolCall, ToolOutput
 from tools.toolbox import Offer
 
 
@@ -80,20 +81,6 @@ async def test_one_request_retries_a_hanging_tool_server(monkeypatch: pytest.Mon
     await maker.close()
 
 
-PARSED_ON_THE_LOOP = """
-import sys
-from gpt_oss_server import app
-from gpt_oss_server.items import mcp
-from tools.mcp.endpoints import public_form
-public_form({"type": "mcp", "server_label": "x", "server_url": "https://user:secret@a.example/mcp"})
-sys.exit(bool({"mcp", "mcp.client", "mcp_types"} & sys.modules.keys()))
-"""
-
-
-def test_reading_an_mcp_tool_imports_none_of_mcps_packages() -> None:
-    assert subprocess.run([sys.executable, "-c", PARSED_ON_THE_LOOP], check=False).returncode == 0
-
-
 async def test_grammars_are_prepared_at_start_for_any_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     created: dict[int, matcher.Grammars] = {}  # none yet, as in a new process
     monkeypatch.setattr(matcher, "_created", created)
@@ -111,16 +98,8 @@ ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 OFF = Settings(python="off", browser="off")
 
 
-class EchoTool:
-    declaration = Declaration("echo", "Repeats a text.")
-
-    def open(self) -> Session:
-        return self
-
-    async def run(self, call: ToolCall) -> ToolOutput:
-        return ToolOutput(call.arguments)
-
-    async def close(self) -> None: ...
+async def repeats(call: ToolCall) -> ToolOutput:
+    return ToolOutput(call.arguments)
 
 
 class Echo(HostedTool):
@@ -129,7 +108,7 @@ class Echo(HostedTool):
 
     def maker(self, settings: Settings) -> Maker:
         async def make() -> Offer:
-            return Offer(EchoTool())
+            return Offer(Scripted(repeats, "echo", ()))
 
         return make
 

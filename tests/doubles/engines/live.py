@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from gpt_oss_server.cli.commands.export import harmony_vocabulary
 from inference import tiny
-from inference.export.alternating import spread_layers
-from inference.export.gguf_file import write_gguf
-from inference.export.vocabulary import Vocabulary, byte_merges, spelt
+from inference.export.gguf_file import Vocabulary, byte_merges, spelt, spread_layers, write_gguf
 from inference.ops.reference import dequantise_mxfp4
 from tests.doubles.server_process import answers, await_ready, free_port
 
@@ -54,12 +52,10 @@ def live_engine(kind: str, scratch: Path, *flags: str, context: int = 1024, slot
 
 
 def found_llama_server() -> str | None:
-    """The program of the variable LLAMA_SERVER, else one on the path."""
     return os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
 
 
 def found_vllm() -> str | None:
-    """The program of the variable VLLM, else one on the path."""
     return os.environ.get("VLLM") or shutil.which("vllm")
 
 
@@ -71,13 +67,11 @@ def exported(folder: Path, path: Path) -> Path:
 Running = tuple[str, subprocess.Popen[bytes]]  # its URL and its process
 
 
-@contextmanager
 def llama_server(
     program: str, model: Path, *flags: str, context: int = 1024, slots: int = 8
-) -> Iterator[Running]:
+) -> AbstractContextManager[Running]:
     sizes = ["-c", str(context * slots), "-np", str(slots), "-t", "1", "-tb", "1"]
-    with _running([program, "-m", str(model), *sizes, *flags], dict(os.environ), 120) as running:
-        yield running
+    return _running([program, "-m", str(model), *sizes, *flags], dict(os.environ), 120)
 
 
 @contextmanager
@@ -90,25 +84,21 @@ def vllm_server(program: str, folder: Path, *flags: str, context: int = 1024) ->
         yield url
 
 
-@contextmanager
-def vllm_process(program: str, folder: Path, *flags: str, context: int = 1024) -> Iterator[Running]:
+def vllm_process(
+    program: str, folder: Path, *flags: str, context: int = 1024
+) -> AbstractContextManager[Running]:
     sizes = ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(context)]
     names = ["--served-model-name", "tiny", "--generation-config", "vllm", "--enable-prompt-tokens-details"]
     variables = {**os.environ, **_OF_VLLM, "PATH": f"{Path(program).parent}:{os.environ['PATH']}"}
-    with _running([program, "serve", str(folder), *sizes, *names, *flags], variables, 600) as running:
-        yield running
+    return _running([program, "serve", str(folder), *sizes, *names, *flags], variables, 600)
 
 
 @contextmanager
 def _running(command: Sequence[str], env: dict[str, str], seconds: float) -> Iterator[Running]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=env,
-    )
+    words = [*command, "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
     try:
         await_ready(process, lambda: answers(f"{url}/health"), seconds=seconds)
         yield url, process

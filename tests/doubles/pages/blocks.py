@@ -21,7 +21,7 @@ ADDRESS = "http://127.0.0.1:8000"
 SHELLS = ("bash", "sh")
 # Tests of their own run every block of these pages.
 _PAGES = ("README", "docs/tutorial", "docs/structured-output", "docs/python-tool", "docs/background")
-RUN_ELSEWHERE = {f"{page}.md": "tests/e2e/test_typed_pages.py" for page in _PAGES}
+RUN_ELSEWHERE = {f"{page}.md": "tests/e2e/test_pages.py" for page in _PAGES}
 RUN_ELSEWHERE["docs/extending.md"] = "tests/meta/test_extending.py"
 _BLOCK = re.compile(
     r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"

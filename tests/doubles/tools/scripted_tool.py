@@ -30,8 +30,6 @@ async def failure(
 
 
 class Scripted:
-    """A tool whose calls do what a test prescribes, and which records what was opened and closed."""
-
     def __init__(
         self, behaviour: Behaviour, namespace: str = "notes", functions: tuple[str, ...] = ("add",)
     ) -> None:

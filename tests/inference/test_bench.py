@@ -1,9 +1,4 @@
-"""The bench of steps: its arithmetic, its random weights, and that it runs on a CPU without the server."""
-
-import json
-import subprocess
-import sys
-from pathlib import Path
+"""The bench of steps: its arithmetic, its random weights, its rows."""
 
 import pytest
 import torch
@@ -15,7 +10,6 @@ from inference.models.random_weights import random_model
 from inference.shapes import SHAPES
 
 CPU = torch.device("cpu")
-ROOT = Path(__file__).resolve().parents[3]
 BF16 = roofline.Widths(2, 2, 2)
 MACHINE = Machine("a machine", "2", "3", "3.12", copy_bytes_per_s=1e9, product_flops_per_s=1e10)
 
@@ -56,35 +50,3 @@ def test_rows_are_measured_for_every_case() -> None:
 def test_what_is_no_number_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match="must be numbers"):
         command._numbers(given)
-
-
-@pytest.mark.slow
-def test_it_runs_without_the_servers_packages(tmp_path: Path) -> None:
-    """As on a machine with a card that has torch and little else."""
-    blocked = [
-        "fastapi",
-        "pydantic",
-        "openai_harmony",
-        "uvicorn",
-        "httpx",
-        "anyio",
-        "huggingface_hub",
-        "transformers",
-    ]
-    script = (
-        f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n"
-        "import torch\ntorch.set_num_threads(1)\n"
-        "import inference\nfrom inference.bench import machine, measure\n"
-        "machine.REPEATS = measure.REPEATS = 1\nmeasure.STEPS['cpu'] = 2\n"
-        "from inference.bench.command import main\n"
-        f"sys.exit(main(['--shape', 'tiny', '--random', '--batch', '1,2', '--contexts', '16',"
-        f" '--prefill', '24', '--json', {str(tmp_path / 'out.json')!r}]))"
-    )
-    command, env = [sys.executable, "-c", script], {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "out.json").read_text())
-    rows = [(row["what"], row["batch"], row["context"]) for row in report["rows"]]
-    assert rows == [("decode", 1, 16), ("decode", 2, 16), ("prefill", 1, 24)]
-    assert report["machine"]["copy_bytes_per_s"] > 0
-    assert "of roofline" in done.stdout
