@@ -70,7 +70,7 @@ async def start(
     descriptors are in use: if closed earlier, the process could inherit other files under their numbers.
     """
 
-    def popen() -> subprocess.Popen[bytes]:
+    def popen() -> "subprocess.Popen[bytes]":  # evaluated at each start otherwise
         return subprocess.Popen(
             list(argv),
             stdin=stdin,

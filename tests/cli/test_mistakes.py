@@ -115,26 +115,21 @@ def test_a_wrong_line_is_answered_with_a_sentence_and_the_command_to_read(
     assert error_of(line, tmp_path, 2) == f"{sentence} {help}\n"
 
 
-@pytest.mark.parametrize(("line", "sentence"), WRONG_WORDS.items())
-def test_a_word_or_setting_that_is_unknown_is_an_error_of_the_line(
-    line: str, sentence: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("code", "line", "stdin", "sentence"),
+    [
+        *((2, line, "", sentence) for line, sentence in WRONG_WORDS.items()),
+        *((1, line, "", sentence) for line, sentence in FAILURES.items()),
+        *((1, *typed, sentence) for typed, sentence in WRONG_INPUTS.items()),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_read_or_done_is_a_sentence(
+    code: int, line: str, stdin: str, sentence: str, tmp_path: Path
 ) -> None:
-    assert sentence in error_of(line, tmp_path, 2)
-
-
-@pytest.mark.parametrize(("line", "sentence"), FAILURES.items())
-def test_what_cannot_be_done_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> None:
-    error = error_of(line, tmp_path, 1)
+    error = error_of(line, tmp_path, code, stdin)
     assert sentence in error
     assert "bug" not in error
-
-
-@pytest.mark.parametrize(("typed", "sentence"), WRONG_INPUTS.items(), ids=lambda value: str(value)[:40])
-def test_an_input_that_cannot_be_read_is_a_sentence(
-    typed: tuple[str, str], sentence: str, tmp_path: Path
-) -> None:
-    line, stdin = typed
-    assert sentence in error_of(line, tmp_path, 1, stdin)
 
 
 @pytest.mark.parametrize(("content", "sentence"), WRONG_FUNCTIONS.items())

@@ -29,13 +29,12 @@ from websockets.asyncio.client import connect
 from tests.doubles.commands import final, script
 from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.postgres import running_postgres
-from tests.doubles.server_process import ServerProcess, free_port
+from tests.doubles.server_process import ServerProcess, await_ready, free_port
 from tests.doubles.waiting import until_found
 
 pytestmark = pytest.mark.deploy
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NAME = "llm.example"  # the name in the shipped files
-_START_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def _running(command: Sequence[str], port: int, log: Path) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
-        _await(process, port, log)
+        await_ready(process, lambda: _listens(port), log.read_text)
         yield
     finally:
         process.send_signal(signal.SIGTERM)
@@ -75,15 +74,9 @@ def _running(command: Sequence[str], port: int, log: Path) -> Iterator[None]:
             process.wait()
 
 
-def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
-        with socket.socket() as trial:
-            if trial.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"The proxy did not listen within {_START_SECONDS} s.")
+def _listens(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _program(name: str) -> str:

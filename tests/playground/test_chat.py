@@ -52,7 +52,6 @@ def test_a_question_is_answered_and_every_token_shown(tiny: str, opened: Opened)
     assert "probability" in page.locator(".inspector").inner_text()
     answer.get_by_text("Reasoning").click()
     assert page.locator(".fold.analysis .plain").inner_text()
-    found.shot("answer")
 
 
 def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, opened: Opened) -> None:
@@ -63,11 +62,9 @@ def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, opened: Opened) -> Non
     press(page, "Tokens")
     found.ask("What is the weather in Paris?")
     page.get_by_label("Result of get_weather").fill('{"temperature": 21}')
-    found.shot("call")
     press(page, "Continue")
     page.get_by_text("You answered").wait_for()
     assert "21" in found.answered().locator(".answer").last.inner_text()
-    found.shot("call-answered")
 
 
 def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opened) -> None:
@@ -82,7 +79,6 @@ def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opene
         press(page, "Add a result that is sent without asking")
         page.get_by_label("Arguments contain").last.fill(place)
         page.get_by_label("Result that is sent").last.fill(result)
-    found.shot("canned")
     found.ask("Oslo?")
     page.get_by_text("4 degrees").wait_for()
     assert "Hello there." in found.answered().inner_text()
@@ -101,7 +97,6 @@ def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
     assert page.get_by_label("Sources").count() == 1
     press(page, "The quoted lines")
     assert "Harbour depth is forty metres." in page.locator(".quoted .hit").inner_text()
-    found.shot("browser")
 
 
 def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
@@ -117,7 +112,6 @@ def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
     page.get_by_label("Edit the message").fill("Hi again")
     press(page, "Send as a new branch")
     page.get_by_text("Third.", exact=True).wait_for()
-    found.shot("branches")
     page.get_by_label("Previous version").click()
     page.get_by_text("Hello there.").wait_for()
     page.reload()
@@ -135,7 +129,6 @@ def test_a_reload_in_mid_answer_reads_on_and_stop_stops(opened: Opened) -> None:
     page.locator(".answer", has_text="5 6 7").nth(1).wait_for()
     page.get_by_label("Stop").click()
     page.get_by_text("Stopped.").wait_for()
-    found.shot("stopped")
 
 
 def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened) -> None:
@@ -172,16 +165,9 @@ def test_dark_and_narrow(visit: Visiting) -> None:
         assert page.locator(".hl-string").inner_text() == "'hi'"
         wide = "document.documentElement.scrollWidth <= 390"
         assert page.evaluate(wide)
-        phone.shot("phone")
         press(page, "Tokens")
         page.locator(".row.tokens").first.wait_for()
         assert page.evaluate(wide)
-        phone.shot("phone-tokens")
-        desk = visit(url, viewport={"width": 1440, "height": 900}, color_scheme="dark")
-        desk.open()
-        desk.asked("Show me")
-        desk.page.locator(".row.same, .row.differs").first.wait_for()
-        desk.shot("dark")
 
 
 def test_at_any_width_a_message_can_be_written(visit: Visiting) -> None:
@@ -248,7 +234,6 @@ def test_an_answer_of_the_model_follows_the_schema(opened: Opened) -> None:
     page.get_by_text("The server enforces it").wait_for()
     found.asked("Which colours?")
     page.get_by_text("Follows the schema.").wait_for()
-    found.shot("schema")
 
 
 def test_an_answer_that_breaks_it_is_shown_with_the_place(opened: Opened) -> None:
@@ -257,7 +242,6 @@ def test_an_answer_that_breaks_it_is_shown_with_the_place(opened: Opened) -> Non
     enforce(page, json.dumps(SCHEMA))
     found.asked("Which colours?")
     page.get_by_text("Does not follow the schema, at /tags/1").wait_for()
-    found.shot("schema-broken")
 
 
 def test_a_schema_that_cannot_be_enforced_is_explained_before_anything_is_sent(opened: Opened) -> None:
@@ -311,7 +295,6 @@ def test_one_connection_carries_all_turns_of_a_conversation(opened: Opened) -> N
     found.answered(3)
     assert len(sockets) == 2
     assert "Who are you" not in frames[2]
-    found.shot("websocket")
 
 
 def test_stop_and_reload_end_an_answer_and_the_conversation_continues(opened: Opened) -> None:

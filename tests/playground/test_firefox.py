@@ -1,6 +1,5 @@
 """The playground in Firefox: load, send, stream, reload, stop; tokens, tools and WebSocket."""
 
-import base64
 import itertools
 import json
 import os
@@ -96,10 +95,6 @@ class FirefoxPage:
         ]
         self._act({"type": "key", "id": "keyboard", "actions": strokes})
 
-    def shot(self, path: Path) -> None:
-        shot = self._send("browsingContext.captureScreenshot", context=self._tab)
-        path.write_bytes(base64.b64decode(shot["data"]))
-
     def _act(self, source: dict[str, Any]) -> None:
         self._send("input.performActions", context=self._tab, actions=[source])
 
@@ -165,7 +160,7 @@ def ask(page: FirefoxPage, text: str) -> None:
     page.type(text, "Enter")
 
 
-def test_a_question_is_answered_and_its_tokens_are_shown(page: FirefoxPage, shots: Path) -> None:
+def test_a_question_is_answered_and_its_tokens_are_shown(page: FirefoxPage) -> None:
     with serving(inference.load("tiny")) as url:
         start(page, url)
         ask(page, "Who are you?")
@@ -174,7 +169,6 @@ def test_a_question_is_answered_and_its_tokens_are_shown(page: FirefoxPage, shot
         page.wait("document.querySelector('.row.same')")
         page.click(".t.final.text")
         page.wait("document.querySelector('.inspector').innerText.includes('probability')")
-        page.shot(shots / "firefox.png")
     assert not page.problems
 
 

@@ -142,7 +142,6 @@ def test_files_that_python_wrote_are_saved_with_the_key(opened: Opened) -> None:
         page.get_by_role("button", name="tides \u00e4.csv").click()  # its name goes on with the size
     assert saved.value.suggested_filename == "tides \u00e4.csv"
     assert saved.value.path().read_text() == "a,b"
-    found.shot("python-file")
     page.reload()
     page.evaluate(OLDER)
     page.reload()
@@ -278,7 +277,6 @@ def test_tools_are_listed_and_called(visit: Visiting) -> None:
         found.show_end()
         page.locator(".tool-card", has_text="echo").wait_for()
         assert seen.calls == 1
-        found.shot("mcp")
 
 
 def test_a_call_waits_for_approval(visit: Visiting) -> None:
@@ -291,7 +289,6 @@ def test_a_call_waits_for_approval(visit: Visiting) -> None:
         group.wait_for()
         assert '"text": "first"' in page.locator(".code").inner_text()
         assert seen.calls == 0
-        found.shot("approval")
         group.get_by_role("button", name="Approve").click()
         page.get_by_text("Approved").wait_for()
         page.locator(".answer", has_text="Done.").wait_for()

@@ -31,14 +31,12 @@ def test_slips_are_marked_and_explained(opened: Opened) -> None:
     assert page.locator(".t.slipped").count() == 1
     page.locator(".row.differs").wait_for()
     assert "to=json" in page.locator(".sides").last.inner_text()  # the library takes it for a recipient
-    found.shot("slips")
 
 
 def test_the_library_s_error_is_shown(opened: Opened) -> None:
     page = (found := opened(scripted("<|channel|>final<|message|>One.<|end|>Two.<|return|>"))).page
     found.asked("Hi")
     page.locator(".row.differs", has_text="stops at token").wait_for()
-    found.shot("library-error")
 
 
 def test_a_trace_is_saved_opened_elsewhere_and_replayed(
@@ -58,7 +56,6 @@ def test_a_trace_is_saved_opened_elsewhere_and_replayed(
         page.locator(".row.same").wait_for()
         assert "Hello" in page.locator(".whole").inner_text()
         assert page.locator(".t.dropped").count() > 3  # the reasoning
-        other.shot("opened-trace")
         press(page, "Close it")
         assert "Hello." in other.asked("Hi").inner_text()
 
@@ -135,7 +132,7 @@ def test_all_tokens_can_be_read(opened: Opened, scheme: str) -> None:
 
 
 def test_the_workbench_runs_and_compares(opened: Opened) -> None:
-    page = (found := opened(inference.load("tiny"))).page
+    page = opened(inference.load("tiny")).page
     press(page, "Workbench")
     page.get_by_label("A request: JSON, curl or Python").fill(
         "client.responses.create(\n    input='Who are you?',  # so\n    reasoning={'effort': 'low'},\n)"
@@ -151,7 +148,6 @@ def test_the_workbench_runs_and_compares(opened: Opened) -> None:
     assert page.locator(".strip").count() == 3
     page.locator(".strip").first.locator(".t").nth(5).click()
     assert page.locator(".strip .t.gone").count() > 10
-    found.shot("workbench")
 
 
 def test_the_model_continues_from_any_token_of_an_answer(opened: Opened) -> None:
@@ -173,7 +169,6 @@ def test_the_model_continues_from_any_token_of_an_answer(opened: Opened) -> None
     press(page, "Tokens")
     press(page, "Workbench")
     assert page.locator(".strip").first.inner_text() == kept  # it stays while another panel is open
-    found.shot("continued")
 
 
 def test_two_prompts_are_compared(opened: Opened) -> None:
@@ -231,7 +226,6 @@ def test_a_link_opens_the_trace_of_a_response(visit: Visiting) -> None:
         found.page.goto(f"{found.base}#trace=v1/responses/{id_}/trace")
         found.page.locator(".row.response", has_text=id_).wait_for()
         assert "Hello" in found.page.locator(".whole").inner_text()
-        found.shot("linked-trace")
         other = answered(url)  # another link in the same tab
         found.page.evaluate("hash => { location.hash = hash }", f"trace=v1/responses/{other}/trace")
         found.page.locator(".row.response", has_text=other).wait_for()
@@ -312,7 +306,6 @@ def test_a_response_opens_with_all_before_it_and_continues(opened: Opened) -> No
         page.get_by_text("You answered").wait_for()
         page.locator(".fold.analysis summary").click()
         page.get_by_text("Be kind.").wait_for()
-        found.shot("opened-response")
         assert "And more." in found.asked("Go on", 3).inner_text()
         id_ = found.response_id()
         assert ask.get(f"responses/{id_}").json()["previous_response_id"] == last
@@ -358,7 +351,6 @@ def test_a_stored_chat_completion_is_in_the_list(opened: Opened) -> None:
     body = {"messages": [{"role": "user", "content": "Greet me"}], "store": True}
     httpx.post(f"{found.url}/chat/completions", json=body).raise_for_status()
     press(page, "Open by id")
-    found.shot("open-stored")
     page.get_by_role("dialog").get_by_text("Hello.").click()
     page.locator(".bubble", has_text="Greet me").wait_for()
     assert "And more." in found.asked("Go on", 2).inner_text()

@@ -16,16 +16,7 @@ import pytest
 import zmq
 
 from tools.python import channel as channels
-from tools.python.channel import (
-    MAX_MESSAGE,
-    Channel,
-    ChannelEnded,
-    Kind,
-    Received,
-    connect,
-    received,
-    request,
-)
+from tools.python.channel import Channel, ChannelEnded, Kind, Received, connect, received, request
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.session import read_source
 
@@ -114,7 +105,7 @@ async def answering(path: Path, greeting: bytes, sent: bytes = b"") -> AsyncIter
     "frame",
     [
         struct.pack(">BQ", 3, 7 * MIB) + b"x" * (7 * MIB),  # more follow, each below the limit
-        struct.pack(">BQ", 2, MAX_MESSAGE + 1),
+        struct.pack(">BQ", 2, channels.MAX_MESSAGE + 1),
         struct.pack(">BQ", 2, 2**64 - 1),
         struct.pack(">BQ", 6, 2**40),
         b"\x01\x00",
