@@ -1,7 +1,5 @@
 """`python -m gpt_oss_server` is `gpt-oss-server`."""
 
-from __future__ import annotations
-
 import sys
 
 from gpt_oss_server.cli.main import main

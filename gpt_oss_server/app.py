@@ -28,8 +28,7 @@ from gpt_oss_server.http.openapi.document import describe
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.observe.health.api import health_router
-from gpt_oss_server.observe.health.counted_engine import checked
-from gpt_oss_server.observe.health.state import Health
+from gpt_oss_server.observe.health.state import Health, checked
 from gpt_oss_server.observe.observation import Observation
 from gpt_oss_server.playground.router import pages_router
 from gpt_oss_server.runs.served import Served
@@ -69,7 +68,8 @@ def create_app(
     toolset = ToolsetMaker(settings, known_kinds(tools), on_call=observation.on_tool_call)
     stores = observation.measured(open_stores(settings, store))
     served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=toolset)
-    health = Health(served.model.engine, interval=settings.engine_check_interval)
+    model = served.model
+    health = Health(model.engine, model.condition, interval=settings.engine_check_interval)
     service, origins = ResponsesService(served), Origins(settings)
 
     @asynccontextmanager

@@ -8,13 +8,11 @@ The classes form a tree whose branches share a status or a type. docs/errors.md 
 `when` of its class.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from inference.engine import ContextOverflow, EngineBusy, EngineClosed, InferenceError
+from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed, InferenceError
 
 ErrorBody = dict[str, dict[str, str | None]]
 _MESSAGE, _PARAM, _TAIL = 1_500, 200, 400  # characters: messages quote what a client or the model wrote
@@ -305,6 +303,14 @@ class EngineUnavailable(ApiError):
         self.retry_after = retry_after  # seconds
 
 
+class EngineBroken(EngineUnavailable):
+    code = "server_error"
+    when = (
+        "The engine cannot generate, or broke before anything was sent; `GET /health` states why; try again "
+        "after `retry-after`."
+    )
+
+
 class StoreUnavailable(ApiError):
     status = 503
     code = "store_unavailable"
@@ -351,6 +357,8 @@ def from_inference(error: InferenceError) -> ApiError:
             )
         case EngineClosed():
             return EngineUnavailable("The server is shutting down. Send the request again in a moment.")
+        case EngineFailed():
+            return EngineBroken(f"The engine failed during generation: {error}")
         case _:
             return GenerationFailed(f"The engine failed during generation: {error}")
 

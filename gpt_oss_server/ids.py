@@ -1,7 +1,5 @@
 """Creates identifiers, in one place so that tests can make them predictable."""
 
-from __future__ import annotations
-
 import hashlib
 import uuid
 from collections import Counter

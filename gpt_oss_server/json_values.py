@@ -4,8 +4,6 @@ Takes JSON text, or it and the value parsed from it. Returns the value with lone
 raises. It must not know whether a client or the model wrote the text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from math import isfinite

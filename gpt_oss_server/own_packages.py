@@ -5,8 +5,6 @@ import a `tools/` of another project. Returns a sentence for the user before any
 it as the ImportError that it is about to become.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -8,8 +8,6 @@
 Importing this package imports no framework: the first model that needs torch imports it.
 """
 
-from __future__ import annotations
-
 from inference.backends.table import load
 from inference.engine import (
     CheckpointError,

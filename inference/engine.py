@@ -5,8 +5,6 @@ The server knows nothing else of inference. An engine must not know Harmony, HTT
 and stops at the stop ids of its `Sampling`.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -4,8 +4,6 @@ Takes news of failures and successes from any thread. `check` samples one token,
 failures in a row: a single request that no engine could serve must not look like a broken engine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence

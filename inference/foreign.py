@@ -3,8 +3,6 @@
 None stands for anything that may be a checkpoint of gpt-oss. It reads no weights and imports no framework.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ generation and requests a mask before every token. An engine of another program 
 if it can be written in the notation that it reads. An engine must not know what a grammar is made of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable

@@ -4,8 +4,6 @@ A row is the field that engines read. In the server it is also the flag, the var
 of the docs. Imports no framework.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ All tokens that wait when the reader looks are one step. It wakes the loop once 
 waits, not once per token. It is bounded: an engine that finds it full pauses the generation.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Paths and repos as users write them, and the usual permissions of files."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

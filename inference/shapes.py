@@ -1,7 +1,5 @@
 """The model shapes that can run without a checkpoint, for measuring. Imports no framework."""
 
-from __future__ import annotations
-
 from inference.config import ModelConfig, RopeConfig
 
 

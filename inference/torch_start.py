@@ -7,8 +7,6 @@ or a use of one of its names, asks for it. Call it where torch runs models and n
 without a compiler would miss the registrations.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

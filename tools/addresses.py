@@ -4,8 +4,6 @@ Takes a host that a client or a model wrote. Returns addresses that are all publ
 connect: resolving the name again could give others. It opens no connection and must not know HTTP.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable

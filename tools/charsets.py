@@ -2,8 +2,6 @@
 Pure.
 """
 
-from __future__ import annotations
-
 import codecs
 from typing import Final
 

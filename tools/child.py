@@ -4,8 +4,6 @@ Starting waits until the new process has become its program, which takes long on
 does it: one for all, which never ends, because a process may die with the thread that started it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
@@ -72,7 +70,7 @@ async def start(
     descriptors are in use: if closed earlier, the process could inherit other files under their numbers.
     """
 
-    def popen() -> subprocess.Popen[bytes]:
+    def popen() -> "subprocess.Popen[bytes]":  # evaluated at each start otherwise
         return subprocess.Popen(
             list(argv),
             stdin=stdin,

@@ -1,7 +1,5 @@
 """Which extra of this project installs a missing package: takes an import's error, returns a sentence."""
 
-from __future__ import annotations
-
 DISTRIBUTION = "gpt-oss-server"
 _PACKAGES = {
     "browser": ("charset_normalizer", "httpx", "pypdf", "selectolax"),

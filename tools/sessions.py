@@ -5,8 +5,6 @@ conversation needs its place, but never while it is in use. An owner may use onl
 takes another's place only after that was unused for a while. It must not know what a session does, or calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -4,8 +4,8 @@ The server creates a `Tool` once, and opens a `Session` for each conversation, w
 between calls. A failed call is an ordinary output. It must not know the server, tokens or inference.
 """
 
-from __future__ import annotations
-
+import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -84,3 +84,44 @@ class Tool(Protocol):
 
 class ToolUnavailable(Exception):
     """A tool cannot be used here; the message states what to install or to set."""
+
+
+_log = logging.getLogger(__name__)
+
+
+TEXT_CHARS = 200_000  # that the model reads
+DETAILS_BYTES = 32_000_000  # of the details as JSON, including images
+
+
+def bounded(output: ToolOutput) -> ToolOutput:
+    text = cut(encodable(output.text), TEXT_CHARS)
+    return ToolOutput(text, output.failed, _bounded_details(output.details))
+
+
+def encodable(text: str) -> str:
+    """The text without lone surrogates, which UTF-8 cannot represent."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def cut(text: str, limit: int) -> str:
+    """The text; if it is too long, its beginning and its end, with a note on how much is missing."""
+    if len(text) <= limit:
+        return text
+    head = limit - limit // 4
+    note = f"[… {len(text) - limit} characters left out …]"
+    return f"{text[:head]}\n{note}\n{text[len(text) - (limit - head) :]}"
+
+
+def _bounded_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The details, or none if they are too large or cannot be written as JSON."""
+    if not details:
+        return {}
+    try:
+        size = len(json.dumps(details, ensure_ascii=False).encode("utf-8"))
+    except (TypeError, ValueError, RecursionError):
+        _log.warning("A tool's details are not JSON and were dropped", exc_info=True)
+        return {}
+    if size <= DETAILS_BYTES:
+        return details
+    _log.warning("A tool's details of %d bytes were dropped; at most %d are kept", size, DETAILS_BYTES)
+    return {}

@@ -17,9 +17,18 @@ from typing import Any
 
 import anyio
 
-from tools.outputs import bounded
 from tools.sessions import SessionLimits, SessionPool, TooManySessions
-from tools.tool import NOBODY, Client, Declaration, Session, Tool, ToolCall, ToolOutput, ToolUnavailable
+from tools.tool import (
+    NOBODY,
+    Client,
+    Declaration,
+    Session,
+    Tool,
+    ToolCall,
+    ToolOutput,
+    ToolUnavailable,
+    bounded,
+)
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0  # how long cancelled work may take to stop before it is abandoned

@@ -4,8 +4,6 @@ Takes what the application has. Returns the routers in the order in which their 
 a folder and a line here.
 """
 
-from __future__ import annotations
-
 from fastapi import APIRouter
 
 from gpt_oss_server.apis.chat.api import chat_router

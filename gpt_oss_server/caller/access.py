@@ -1,7 +1,5 @@
 """What the key of a request allows, and the owner of everything that the request makes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from gpt_oss_server.errors import ToolNotAllowed

@@ -5,8 +5,6 @@ up if it was right from there before: a guess gets the same answer whether it is
 that share an address with the guesser are served on. Memory is bounded, whatever is sent.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import time

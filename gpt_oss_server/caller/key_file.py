@@ -9,8 +9,6 @@ the line, never the key.
     sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Looking up a key takes the same time whether it is right, nearly right or wrong:
 hashes of hashes, of which no client knows any part.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

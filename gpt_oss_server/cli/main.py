@@ -5,8 +5,6 @@ mistake never causes a traceback. Each command imports what it needs when it run
 `version` are fast.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import logging

@@ -1,7 +1,5 @@
 """The commands, and the parser of the command line: its errors are sentences, its help shows common flags."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import importlib

@@ -5,8 +5,6 @@ them as text gets one too, and the finished turn is checked for what such a text
 there is only the check. A form that cannot be enforced is a 400 that names the schema's keyword and place.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checks that some finite JSON fits a schema; no answer can end if a schema requires itself without end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

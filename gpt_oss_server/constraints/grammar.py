@@ -17,8 +17,6 @@ turn, so that the model need not call again merely because nothing else is legal
 It must not know requests, items, the meaning of schemas, or engines.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

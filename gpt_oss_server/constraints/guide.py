@@ -4,8 +4,6 @@ It has names, types, required properties and listed values, and no patterns, for
 the prompt still declares. A guide never refuses a request: where a schema is of no use, any object will do.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache, partial

@@ -4,8 +4,6 @@ llguidance matches patterns and formats, in time linear in the text: the schema 
 backtracking match of its pattern could block all other requests.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

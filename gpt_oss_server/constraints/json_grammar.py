@@ -4,8 +4,6 @@ llguidance itself decides what `schema_support.py` cannot (is this pattern regul
 Its errors have no place; this module finds it by testing the schema's parts.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any

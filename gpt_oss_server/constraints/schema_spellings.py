@@ -5,8 +5,6 @@ bounds, `propertyNames` that allow any string or list the names, and cases that 
 within remain the same objects.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from itertools import combinations

@@ -4,8 +4,6 @@ What does not constrain an answer is left out: a keyword that is neither in the 
 is an annotation. llguidance enforces the result, and has the last word on it (see `json_grammar.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import Decimal

@@ -4,8 +4,6 @@ Keywords that would need too many rules (patterns, formats, bounds of numbers, l
 for one value) are left out: the check of the finished turn knows them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ It describes only text: special tokens and references to other grammars are refu
 its message or start another.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

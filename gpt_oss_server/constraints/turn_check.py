@@ -1,7 +1,5 @@
 """Checks whether a finished turn has the required form, for engines that do not enforce grammars."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

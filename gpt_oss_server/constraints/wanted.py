@@ -1,7 +1,5 @@
 """What a request requires of the form of a turn, in terms of no API and of no grammar."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

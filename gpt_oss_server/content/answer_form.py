@@ -4,8 +4,6 @@ Takes a request's fields and the place of its answer format. Returns an `AnswerF
 names the field as the client sent it. It must not know whether the engine can enforce a form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never

@@ -4,8 +4,6 @@ Takes `logit_bias` in any of its shapes and `bad_words`. Returns biases by token
 several tokens, which only a grammar can keep out. Raises a 400 that names the entry.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ its `type`. Chat Completions nests: the name is in an object named after the typ
 fields mean.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

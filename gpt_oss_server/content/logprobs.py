@@ -4,8 +4,6 @@ Takes an engine's `TokenLogprob`. Returns an entry in the form that every API us
 belong to the text shown so far: text can be held back, and text that is never shown has no entry.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

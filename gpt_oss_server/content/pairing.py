@@ -5,8 +5,6 @@ with their positions, and each run of consecutive results in the order of their 
 result, and the results that a later one replaces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count

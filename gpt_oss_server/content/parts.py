@@ -1,12 +1,19 @@
-"""Converts content parts to text. A note replaces a part that a text model cannot read; it is never a 400."""
+"""Converts content parts to text.
 
-from __future__ import annotations
+A note replaces a picture or a sound, which a text model cannot read. A file that cannot be read is a 400 that
+says why: its text would be missing without a word to the client.
+"""
 
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
-from gpt_oss_server.content.attachments import file_text
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.validation import json_type
+from tools.charsets import find_codec
 
 _TEXT_PARTS = {
     "input_text": "text",
@@ -52,12 +59,100 @@ def _part(part: Any, where: str) -> str:
     if kind in _NOTES:
         return _NOTES[kind]
     if kind == "input_file":
-        return file_text(part)
+        return file_text(part, where)
     if kind == "file":  # in Chat Completions
         file = part.get("file")
-        return file_text(file if isinstance(file, dict) else {})
+        return file_text(file if isinstance(file, dict) else {}, f"{where}.file")
     raise InvalidRequest(
         f"`{where}.type`: {part.get('type')!r} is not a supported content part. The type of text is "
         "'text' or 'input_text'.",
         param=f"{where}.type",
     )
+
+
+_BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_PDF = b"%PDF-"
+_PLAIN_CONTROLS = frozenset("\t\n\r\f")
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    raw: bytes
+    kind: str = ""  # as declared by a data URL
+    charset: str = ""  # likewise
+
+
+def file_text(part: Mapping[str, Any], where: str) -> str:
+    """Reads `file_data`, `file_url` and `filename`, which both APIs share."""
+    name = part.get("filename")
+    named = f" named {name!r:.200}" if isinstance(name, str) and name else ""
+    content = _content(part, where)
+    is_pdf = content.raw.startswith(_PDF)
+    text = None if is_pdf else _text(content.raw, content.charset)
+    if text is None:
+        kind = "a PDF" if is_pdf else f"of type {content.kind}" if content.kind else "binary"
+        raise InvalidRequest(
+            f"`{where}`: the file{named} is {kind}, and this server reads text in UTF-8 only. Send its text.",
+            param=where,
+        )
+    return f"[The file{named} that was attached here:]\n{text}\n[The end of the file{named}.]"
+
+
+def _content(part: Mapping[str, Any], where: str) -> _Content:
+    for key in ("file_data", "file_url"):
+        value = part.get(key)
+        if not isinstance(value, str) or not value:
+            continue
+        if value[:5].lower() == "data:":
+            return _of_data_url(value)
+        if key == "file_url":
+            raise InvalidRequest(
+                f"`{where}.file_url`: this server does not fetch files. Send the file's text as `file_data`.",
+                param=f"{where}.file_url",
+            )
+        return _Content(_from_base64(value) or value.encode("utf-8", "replace"))
+    key = "file_id" if part.get("file_id") else "file_data"
+    why = "this server keeps no files" if key == "file_id" else "the part has no file"
+    raise InvalidRequest(f"`{where}.{key}`: {why}. Send its text as `file_data`.", param=f"{where}.{key}")
+
+
+def _of_data_url(url: str) -> _Content:
+    head, _, data = url[5:].partition(",")
+    kind, *options = (word.strip().lower() for word in head.split(";"))
+    raw = unquote_to_bytes(data)
+    if "base64" in options:
+        raw = _from_base64(data) or raw
+    charset = next((word.removeprefix("charset=") for word in options if word.startswith("charset=")), "")
+    return _Content(raw, kind[:100], charset)
+
+
+def _from_base64(text: str) -> bytes | None:
+    """None if the text is not base64. Accepts line breaks and missing padding."""
+    packed = "".join(text.split())
+    if len(packed) < len(text) - text.count("\n") - text.count("\r"):
+        return None  # words between spaces
+    try:
+        return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _text(raw: bytes, charset: str) -> str | None:
+    """Decodes UTF-8 or the declared charset. It does not guess a charset from the bytes."""
+    encoding = next((name for bom, name in _BOMS.items() if raw.startswith(bom)), _codec(charset))
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if any(_is_binary(char) for char in text) else text
+
+
+def _codec(charset: str) -> str:
+    if charset in ("", "utf-8"):
+        return "utf-8"
+    return find_codec(charset) or "utf-8"
+
+
+def _is_binary(char: str) -> bool:
+    """Whether it is a control character or the replacement character."""
+    return (ord(char) < 32 and char not in _PLAIN_CONTROLS) or 0x7F <= ord(char) < 0xA0 or char == "\ufffd"

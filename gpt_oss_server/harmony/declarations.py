@@ -4,8 +4,6 @@ Byte for byte those of Harmony's own renderer, except where that renderer is los
 the conversation.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

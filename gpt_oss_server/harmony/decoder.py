@@ -35,8 +35,6 @@ How each slip is repaired (headers: see header.py; recipients: see recipients.py
 No text is lost: every ordinary token ends up in a message's text, in a header, or in the detail of a slip.
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ It works with both distributions named `openai_harmony`: oss-harmony, which cont
 openai-harmony, which downloads it. It must not know the rules of conversations, requests or HTTP.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import threading

@@ -1,7 +1,5 @@
 """The events that the decoder emits, as a tagged union. It must not know HTTP, items or ids."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -75,6 +73,7 @@ class SlipKind(StrEnum):
     FOREIGN_ROLE = "foreign_role"  # a message by an author other than the assistant, or by none
     DOUBLED_RECIPIENT = "doubled_recipient"
     BARE_RECIPIENT = "bare_recipient"  # `f` for `functions.f`
+    GLUED_TYPE = "glued_type"  # `functions.fjson` for `functions.f` with the type json
     MISPLACED_RECIPIENT = "misplaced_recipient"  # `functions.python` for `python`
     UNDECLARED_RECIPIENT = "undeclared_recipient"
     NO_TOOL = "no_tool"  # addressed to the user, or to another recipient that is not a tool

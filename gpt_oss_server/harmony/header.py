@@ -25,8 +25,6 @@ detail. It must not know tokens, spans or state.
 Without `<|message|>`, the header is the longest prefix that a strict reading accepts; the rest is text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

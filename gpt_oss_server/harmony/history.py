@@ -5,8 +5,6 @@ and a layout is a prompt before they are joined. Harmony's rule for dropping ana
 segments, and only here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress

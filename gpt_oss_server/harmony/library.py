@@ -1,7 +1,5 @@
 """Which Harmony library is installed. Loads none of it."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import cache
 from importlib import metadata

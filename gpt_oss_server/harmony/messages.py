@@ -4,8 +4,6 @@ They have the form of the Harmony library's own (`to_dict`), with texts as the m
 header ends up in `name` and `content_type`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

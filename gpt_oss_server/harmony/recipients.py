@@ -8,17 +8,17 @@ Takes the word after `to=`. Returns the recipient that routing tables know, or N
     search                       browser.search is on, no function     browser.search
     functions.browser.search     browser.search is on, no function     browser.search
     functions.python             python is on, no function python      python
+    functions.fjson              function f is declared                functions.f: its type is glued to it
     assistant, user, all, …      roles                                 None: not a call
     anything else                not declared                          itself, for the client to judge
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gpt_oss_server.harmony.events import Slip, SlipKind
 
 _FUNCTIONS = "functions."
+_TYPES = ("json", "code")
 _NO_TOOLS = frozenset({"", "assistant", "user", "all", "system", "developer", "tool", "none", "functions"})
 
 
@@ -38,6 +38,9 @@ class Recipients:
         if word in _NO_TOOLS:
             return None, (Slip(SlipKind.NO_TOOL, f"'to={word}' addresses no tool"),)
         full = self._full_name(word)
+        glued = next((end for end in _TYPES if word.endswith(end)), "") if full is None else ""
+        if glued and (meant := self._full_name(word.removesuffix(glued))) is not None:
+            return meant, (Slip(SlipKind.GLUED_TYPE, f"the type '{glued}' is glued to '{meant}'"),)
         if full is None:
             return word, (Slip(SlipKind.UNDECLARED_RECIPIENT, f"'{word}' was not declared"),)
         if full == word:

@@ -5,8 +5,6 @@ differs between the library's releases, and the schemas of functions, where its 
 (typescript.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What the library's own parser makes of sampled tokens, for comparison: it stops at most slips."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The HTTP answer of an error: its body, its status and the headers that clients act on."""
 
-from __future__ import annotations
-
 import math
 
 from starlette.responses import JSONResponse

@@ -1,7 +1,5 @@
 """Reads request bodies: limits their size, decodes them once, and explains every mistake in a sentence."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -9,7 +7,7 @@ from starlette.requests import Request
 
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread, without_collections
 from gpt_oss_server.json_values import (
     MAX_DEPTH,

@@ -5,24 +5,23 @@ beginning and the end of each request, and an uncaught exception with its traceb
 see. It ignores a slash at the end of an API's path.
 """
 
-from __future__ import annotations
-
 import asyncio
+import itertools
 import logging
 import re
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gpt_oss_server.caller.caller import SESSION, Caller, is_label
 from gpt_oss_server.caller.record import RECORD, RequestRecord
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.http.callers import make_caller
 
 HEADER = "x-request-id"
 _STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
@@ -121,3 +120,44 @@ class Edge:
                 raise  # part of the answer is sent; the server closes the connection
             body = ApiError(f"The server failed; its log says why, under {request_id}.").body()
             await JSONResponse(body, status_code=ApiError.status)(scope, receive, send_with_id)
+
+
+_CONNECTION, _CALLER = "connection", "caller"  # in the state of a scope
+_SENT_ALONG = {name.encode(): name for name in (SESSION, "traceparent", "tracestate")}
+_numbers = itertools.count(1)
+
+
+def new_connection() -> str:
+    """A name that no other connection has had. Addresses and ports are used again by others."""
+    return f"connection {next(_numbers)}"
+
+
+def set_connection(scope: Scope, connection: str) -> None:
+    scope["state"][_CONNECTION] = connection
+
+
+def make_caller(scope: Scope, header: str, request_id: str) -> Caller:
+    """The caller of a request that has just arrived; its id is a label too, under the name of its header."""
+    labels = {header: request_id}
+    for name, value in scope["headers"]:
+        if name in _SENT_ALONG and is_label(text := value.decode("latin-1")):
+            labels[_SENT_ALONG[name]] = text
+    caller = Caller(client=_connection(scope), labels=labels, arrived=time.monotonic())
+    set_caller(scope, caller)
+    return caller
+
+
+def set_caller(scope: Scope, caller: Caller) -> None:
+    scope.setdefault("state", {})[_CALLER] = caller
+
+
+def caller_of(scope: Scope) -> Caller:
+    caller: Any = scope["state"][_CALLER]
+    assert isinstance(caller, Caller)
+    return caller
+
+
+def _connection(scope: Scope) -> str:
+    """Servers other than this project's tell only the client's address."""
+    known = scope.get("state", {}).get(_CONNECTION)
+    return str(known or ":".join(map(str, scope.get("client") or ("unknown",))))

@@ -4,8 +4,6 @@ Takes a request's body. Returns the body with these values as fields of its own;
 itself wins. Raises a 400 that names the key. It must not know the meaning of a field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Takes a function and the parts of a request that it works on. Runs it at once if
 thread costs more than that. It must not know an API.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import gc

@@ -5,8 +5,6 @@ Takes the application's routes and a requested path. Returns the methods that th
 the client probably intended (most often its base URL lacks `/v1`), and the template of the path's route.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

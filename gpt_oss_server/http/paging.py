@@ -1,7 +1,5 @@
 """Pages of the API's lists: `after`, `limit`, `order`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Takes decoded JSON. Returns validated fields. All APIs take `GenerationFields` a
 `FormFields`; plain completions also `ChoiceFields`, Responses `TurnFields`, and Chat Completions both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 

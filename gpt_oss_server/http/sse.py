@@ -5,8 +5,6 @@ disconnects ends the iteration immediately, which closes the generation. A heart
 silence.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing

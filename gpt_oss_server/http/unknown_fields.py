@@ -4,8 +4,6 @@ Takes a decoded body and its model. Returns a header for the answer, logs, or ra
 field and the one that the client probably meant.
 """
 
-from __future__ import annotations
-
 import difflib
 import logging
 from dataclasses import dataclass

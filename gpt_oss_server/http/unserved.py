@@ -4,8 +4,6 @@ Constants. A field that would change the answer and is not served is never ignor
 how another engine computes or reports may be sent.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

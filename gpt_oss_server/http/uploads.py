@@ -4,8 +4,6 @@ Takes a request and the size limit of its body. Returns the file's name and byte
 names the fault. It reads a form once, up to its file, in time that grows with its length alone.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

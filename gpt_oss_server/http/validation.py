@@ -4,8 +4,6 @@ Takes pydantic's findings, or an object of the body and its place in the body. R
 parameter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Takes the declared tool, or a call and its output of a request, or JSON as the m
 `ClientTool`, segments, or the item and its events.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpt_oss_server.content.dialect import Dialect

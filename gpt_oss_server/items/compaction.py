@@ -4,8 +4,6 @@ Takes the summary and the messages that are kept verbatim, or a sealed item. Ret
 the earlier ones, and a sealed item that can be read back. It must not know how a summary is written.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from typing import ClassVar

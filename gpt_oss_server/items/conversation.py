@@ -4,8 +4,6 @@ Takes each item's additions from the reader of its kind. Holds the segments, the
 and the approvals. It must not know the kinds of items. Below it are the readers that several kinds share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ Takes a declared function, or a call and its output of a request, or arguments a
 Returns a `ClientTool`, segments, or the item and its events.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from gpt_oss_server.constraints.wanted import Schema

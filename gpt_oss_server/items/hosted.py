@@ -4,8 +4,6 @@ A row maps the settings to the tool, a request's tool to its options, and a call
 docs/extending.md shows how to add one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple

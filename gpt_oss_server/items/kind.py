@@ -4,8 +4,6 @@ A row has the types of its items and of the tools that declare it: how each is r
 built. docs/extending.md adds one. `hosted` is the contract of kinds whose calls run on this server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Takes an item of a request, or a declared namespace. Returns segments, or the namespace's tools.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args

@@ -1,7 +1,5 @@
 """The limits that the settings and the model's own facts set for turns, whatever a request says."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.harmony.encoding import load_encoding

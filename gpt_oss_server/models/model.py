@@ -7,19 +7,28 @@ what the engine enforces, and binds the form that a request wants to a grammar o
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gpt_oss_server.constraints.binding import Binding, bind, make_ready
 from gpt_oss_server.constraints.wanted import Wanted
-from gpt_oss_server.errors import ModelNotServed, from_inference
+from gpt_oss_server.errors import EngineBroken, ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.models.limits import TurnLimits, turn_limits
+from gpt_oss_server.models.logged import LoggedEngine
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine, EngineInfo, InferenceError, Shared
 
 ANY_MODEL = "*"
 _UNHURRIED = 2.0  # seconds
+_RETRY = 5.0  # seconds until a broken engine is worth another request
+
+
+@dataclass(slots=True)
+class Condition:
+    """Whether an engine can generate, as whoever checks it last found."""
+
+    problem: str | None = None  # why it cannot, as a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +37,13 @@ class Model:
     settings: Settings
     encoding: Encoding
     renderer: Renderer
+    condition: Condition = field(default_factory=Condition)
 
     @classmethod
     def of(cls, engine: Engine, settings: Settings, encoding: Encoding | None = None) -> Model:
         encoding = encoding or load_encoding()
+        if settings.log_prompts:
+            engine = LoggedEngine(engine, encoding)
         form = CallForm(settings.call_form.replace("-", "_"))
         return cls(engine, settings, encoding, Renderer(encoding, call_form=form))
 
@@ -69,10 +81,12 @@ class Model:
         )
 
     def check_room(self) -> None:
-        """Refuses a request before any work if the engine would refuse it.
+        """Refuses a request before any work if the engine would refuse it, or is known to be broken.
 
         Later, the error could only be sent inside a stream.
         """
+        if self.condition.problem is not None:
+            raise EngineBroken(f"The engine cannot generate. {self.condition.problem}", retry_after=_RETRY)
         if isinstance(self.engine, Shared):
             try:
                 self.engine.check_room()

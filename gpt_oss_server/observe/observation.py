@@ -67,7 +67,7 @@ class Observation:
     def add_spans(self, app: FastAPI) -> None:
         """Spans of requests. Add the layers that these shall see before them."""
         if self._telemetry.tracer is not None:
-            from gpt_oss_server.observe.telemetry.http_spans import HttpSpans  # needs OpenTelemetry
+            from gpt_oss_server.observe.telemetry.run_spans import HttpSpans  # needs OpenTelemetry
 
             app.add_middleware(HttpSpans, tracer=self._telemetry.tracer)
 

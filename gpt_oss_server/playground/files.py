@@ -5,8 +5,6 @@ file, or 304 if the browser has it. `swagger/vendored.json` states the origin, v
 UI's files, which this package contains compressed.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Takes what the engine states about itself and the address by which the browser r
 HTML in which everything that is not written here is escaped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

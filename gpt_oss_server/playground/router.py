@@ -1,7 +1,5 @@
 """GET / and /web/…, and /docs. All pages work without a network, and run no script but this package's own."""
 
-from __future__ import annotations
-
 from html import escape
 
 from fastapi import APIRouter

@@ -4,8 +4,6 @@ Takes a run that is ready to start and the HTTP request. Returns the HTTP respon
 content of a chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 

@@ -4,8 +4,6 @@ Takes the work of a request and what the run reports of itself. An API's run gen
 what may fail within `failing`, so that its last events can follow either end. It must not know an API.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -55,8 +53,6 @@ class Life:
         self._usage = usage
         self._finish = finish
         self._spending = spending or Spending()
-        self._encoding = work.model.encoding
-        self._logs_text = served.settings.log_prompts
 
     @contextmanager
     def running(self, *, notes: Callable[[], bool] = lambda: True) -> Iterator[None]:
@@ -106,4 +102,4 @@ class Life:
 
     def log(self, turn: Transcript, part: str = "") -> None:
         """`part` names a turn that is not the answer's."""
-        log_turn(f"{self.id}{part}", self._encoding, turn, with_text=self._logs_text)
+        log_turn(f"{self.id}{part}", turn)

@@ -5,8 +5,6 @@ of the turn, and returns a frozen `Prepared`, from which a run plans its turns. 
 are closed. It must not know an API.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar

@@ -4,8 +4,6 @@ Takes an engine and settings. Returns a `Served`, which each API's service holds
 request: `work` makes the values that one request is served by. It must not know an API.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import asdict

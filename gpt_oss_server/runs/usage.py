@@ -3,8 +3,6 @@
 Takes transcripts. Returns a `Usage`, which each API's answers spell in their own words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ Made from a caller, and handed down through reading, binding, laying out and run
 or that continues elsewhere, has an engine, ids and a clock of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The rows of the settings' table about access: keys, and how much their owners may use."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.settings.options import names, optional, setting, size, text, whole

@@ -1,7 +1,5 @@
 """The rows of the settings' table about the network: addresses, limits of requests, and who may send them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.settings.options import (

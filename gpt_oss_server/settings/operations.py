@@ -1,7 +1,5 @@
 """The rows of the settings' table about running a server: its configuration file, TLS, its end, its logs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.settings.options import choice, duration, optional, setting, switch, text

@@ -3,8 +3,6 @@
 It must not know individual settings; their table is `settings.Settings`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Values of settings as they may be shown: in a file's form or as JSON, without secrets."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -3,8 +3,6 @@
 It must not know individual settings, but for `config`, which names the file.
 """
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The rows of the settings' table about what is stored, and about background responses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.settings.options import (

@@ -5,8 +5,6 @@ A row defines everything about a setting: `max_body_bytes` is `--max-body-bytes`
 part of the server, nor third-party packages.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

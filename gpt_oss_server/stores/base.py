@@ -19,8 +19,6 @@ returns the same store as another owner sees it: what it stores is that owner's,
 them as bytes. A trace is bytes already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self

@@ -1,7 +1,5 @@
 """A history as a chain of additions: each turn stores its own, and a reader gets them all in order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 

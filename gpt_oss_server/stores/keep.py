@@ -1,7 +1,5 @@
 """What lasts: all stores of a server, and one owner's view of them. It must not know which kind they are."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol

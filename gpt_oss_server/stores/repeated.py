@@ -1,7 +1,5 @@
 """Work on a store that a server repeats in the event loop until it ends, whatever a repetition comes to."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

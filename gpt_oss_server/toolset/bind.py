@@ -4,8 +4,6 @@ Takes the tools that the request wants and the server offers. Returns `HostedToo
 400 that names the setting to change for a tool that the server does not offer.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -5,8 +5,6 @@ Returns an API-neutral `Wanted`, or raises a 400 that names the field. It must n
 enforce a schema.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # For an unreachable tool server: seconds between two attempts, and how long a request waits for one.
 _RETRY_AFTER, _RETRY_WAIT = 5.0, 2.0
+_MOVABLE = frozenset({"browser", "python", "container"})  # what a tool server may have
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ class ToolsetMaker:
         try:
             makers = [(tool, self._maker(tool)) for tool in self.kinds.hosted.values()]
             self._servers = _operator_servers(settings)
+            _check_tool_servers(settings)
         except ImportError as error:
             raise SettingsError(how_to_install(error)) from error
         except (ToolUnavailable, ValueError) as error:
@@ -93,6 +95,8 @@ class ToolsetMaker:
         self._makers = [(tool, make) for tool, make in makers if make is not None]
         self._making: asyncio.Task[Toolset] | None = None
         self._missing: list[str] = []  # tool servers that did not answer; requests retry them
+        self._own: list[Offer] = []  # this server's own tools that are not on offer yet
+        self._elsewhere: set[str] = set()  # namespaces that a tool server has
         self._retrying: asyncio.Task[None] | None = None
         self._retry_from = 0.0
 
@@ -140,6 +144,8 @@ class ToolsetMaker:
     async def close(self) -> None:
         if self._making is not None:
             toolset = await self._making
+            for offer in self._own:
+                await offer.tool.close()
             if self._retrying is not None:
                 self._retrying.cancel()
                 await asyncio.wait({self._retrying})
@@ -152,24 +158,45 @@ class ToolsetMaker:
             allow_private_hosts=settings.allow_private_hosts,
             mcp_timeout=settings.mcp_timeout,
         )
-        offers: list[Offer] = []
         for tool, make in self._makers:
-            await self._add_hosted(tool, make, toolset, offers)
+            await self._add_hosted(tool, make, toolset)
+        offers: list[Offer] = []
         if self._servers or settings.tool_server:
             await asyncio.to_thread(_load_mcp)
             self._add_servers(toolset, offers)
         toolset.toolbox = Toolbox(offers, on_call=self._on_call)
-        for offer in offers:
-            toolset.refusals.pop(offer.tool.declaration.namespace, None)
         self._missing = list(settings.tool_server)
         if self._missing:
             await self._connect_missing(
                 toolset, "--tool-server: %s Requests that need a tool will try it again."
             )
             self._retry_from = time.monotonic() + _RETRY_AFTER
+        await self._offer_own(toolset)
         return toolset
 
-    async def _add_hosted(self, tool: HostedTool, make: Maker, toolset: Toolset, offers: list[Offer]) -> None:
+    async def _offer_own(self, toolset: Toolset) -> None:
+        """Offers this server's own tools, but never one that the operator has moved to a tool server.
+
+        While a tool server does not answer, nobody knows which of them it has.
+        """
+        waiting, self._own = self._own, []
+        for offer in waiting:
+            name = offer.tool.declaration.namespace
+            if name in self._elsewhere:
+                await offer.tool.close()
+            elif self._missing and name in _MOVABLE:
+                self._own.append(offer)
+                toolset.refuse(
+                    name,
+                    f"A tool server may have it ({', '.join(self._missing)}), and does not answer. Start "
+                    "that server, or this one without its --tool-server.",
+                )
+            else:
+                await toolset.toolbox.take([offer])
+                toolset.local.add(name)
+                toolset.refusals.pop(name, None)
+
+    async def _add_hosted(self, tool: HostedTool, make: Maker, toolset: Toolset) -> None:
         name = tool.namespace
         try:
             offer = await make()
@@ -186,8 +213,7 @@ class ToolsetMaker:
             toolset.refuse(name, "The server's log says why.")
         else:
             if offer is not None:
-                toolset.local.add(name)
-                offers.append(offer)
+                self._own.append(offer)
 
     def _add_servers(self, toolset: Toolset, offers: list[Offer]) -> None:
         from tools.mcp.client import McpTool
@@ -202,6 +228,7 @@ class ToolsetMaker:
     async def _retry_missing(self, toolset: Toolset) -> None:
         try:
             await self._connect_missing(toolset)
+            await self._offer_own(toolset)
         except Exception:
             _log.exception("Connecting to a tool server again failed unexpectedly.")
         self._retry_from = time.monotonic() + _RETRY_AFTER
@@ -218,12 +245,13 @@ class ToolsetMaker:
                 if log_failure is not None:
                     _log.error(log_failure, error)
                 continue
-            except ValueError as error:
-                _log.error("--tool-server: %s", error)  # the other tools stay on offer
+            except ValueError as error:  # it answers, and has none of these tools
+                _log.error("--tool-server: %s", error)
             else:
                 await toolset.toolbox.take(Offer(tool) for tool in tools)
-                for tool in tools:
-                    toolset.refusals.pop(tool.declaration.namespace, None)
+                self._elsewhere |= (names := {tool.declaration.namespace for tool in tools})
+                for name in names:
+                    toolset.refusals.pop(name, None)
                 _log.info("The tool server %s is available now.", url)
             self._missing.remove(url)
 
@@ -234,6 +262,15 @@ def _load_mcp() -> None:
 
     assert client
     assert external
+
+
+def _check_tool_servers(settings: Settings) -> None:
+    """Raises ValueError for an address that cannot be one."""
+    if settings.tool_server:
+        from tools.mcp.external import tool_server
+
+        for url in settings.tool_server:
+            tool_server(url)
 
 
 def _operator_servers(settings: Settings) -> tuple[OperatorServer, ...]:

@@ -5,8 +5,6 @@ A package adds a tool by an entry point of the group `gpt_oss_server.tools` that
 that names the package: an operator installed it, and can remove it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from functools import cache

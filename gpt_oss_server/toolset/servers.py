@@ -5,8 +5,6 @@ mcp_list_tools item for each server that the conversation has not listed before.
 tools, its item holds the error, and the model proceeds without it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 It holds the texts of all its tokens, so that a reader needs no vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,6 @@
 The stored response is not kept twice, as the history is not (`traces/prompts`).
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping

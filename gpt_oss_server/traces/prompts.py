@@ -3,8 +3,6 @@
 So a turn's trace is as long as the turn, whatever the conversation's length.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass

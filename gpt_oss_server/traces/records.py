@@ -4,8 +4,6 @@ A running response has one too. At the end, only what the stored response does n
 records go first when the space is used up.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

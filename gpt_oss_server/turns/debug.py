@@ -1,6 +1,4 @@
-"""A turn's debug metadata for the client, and its slips, warnings and texts for the log."""
-
-from __future__ import annotations
+"""A turn's debug metadata for the client, and its slips and warnings for the log."""
 
 import json
 import logging
@@ -48,12 +46,9 @@ def _scores(transcript: Transcript) -> list[float | None]:
     return [None if score is None else max(score, LEAST) for score in scores]
 
 
-def log_turn(name: str, encoding: Encoding, transcript: Transcript, *, with_text: bool) -> None:
+def log_turn(name: str, transcript: Transcript) -> None:
     if transcript.slips:
         kinds = ", ".join(sorted({slip.kind for slip in transcript.slips}))
         _log.info("%s: the model departed from Harmony (%s); nothing was lost.", name, kinds)
     for warning in transcript.warnings:
         _log.info("%s: %s", name, warning.detail)
-    if with_text:
-        _log.info("%s prompt: %s", name, encoding.decode(transcript.prompt))
-        _log.info("%s output: %s", name, encoding.decode(transcript.tokens))

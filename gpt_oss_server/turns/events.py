@@ -4,8 +4,6 @@ They are the decoder's events, except slips, and four more: the score of a token
 built-in tool's run, and the end of the turn.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt_oss_server.harmony.events import Header, MessageFinished, MessageStarted, TextDelta

@@ -14,8 +14,6 @@ If the reasoning exceeds its budget, the generation stops the engine, closes the
 engine again.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Merges the streams of choices that run concurrently, in the order in which their items arrive."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing

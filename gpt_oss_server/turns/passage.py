@@ -4,8 +4,6 @@ Takes a step and the position to read from. Returns turn events and the position
 passage records messages, tokens and slips in the transcript. It calls no engine and runs no tool.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpt_oss_server.harmony.decoder import Decoder

@@ -1,7 +1,5 @@
 """The plan of a turn: all decisions made before its first token."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Protocol
 

@@ -4,8 +4,6 @@ Takes an engine that scores prompts and the number of alternatives. Returns an e
 which keeps the scores of the prompt and returns them as JSON. It must not know any API.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace

@@ -5,8 +5,6 @@ tokens that end it on the model's behalf. It must not know the engine: the gener
 starts it again after these tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpt_oss_server.harmony.decoder import Decoder

@@ -4,8 +4,6 @@ Takes sampled tokens, events or results in order. Returns whether the turn repea
 end, and the events that can be shown meanwhile. It must not know engines or APIs.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ that is text, and the text that can be shown now: it is held back only while its
 string. Raises a 400 that names the field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ prompt of the next generation, counts for usage, text for debugging, and the tur
 conversation's history. It must not know items or HTTP.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

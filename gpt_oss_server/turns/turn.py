@@ -8,8 +8,6 @@ Tools run one after the other. If a generation makes several calls, the engine c
 and the next generation follows all results.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

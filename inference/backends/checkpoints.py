@@ -3,8 +3,6 @@
 Takes a name and returns the folder of its checkpoint, made or downloaded if necessary, or the local engine.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ It downloads the weights of one layout and their configs. It states what a downl
 and refuses one that the disk cannot hold; the hub's own progress bar shows the progress.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

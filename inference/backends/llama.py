@@ -6,8 +6,6 @@ span again without streaming: from its beginning where the choice is greedy and 
 to it, else the whole request with its seed. A request is short, so that this costs little.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import random
@@ -17,7 +15,7 @@ from typing import Any
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Json
+from inference.remote.connection import Caller, Json, Refused
 from inference.remote.wire import Ask, Facts, Piece, Wire
 
 _log = logging.getLogger(__name__)
@@ -31,12 +29,11 @@ _FIELDS = ("content", "tokens", "stop", "stop_type", "tokens_predicted", "comple
 # The server reads the text so far as a chat message after every token, and fails where it is not UTF-8. This
 # parser reads nothing of it.
 _NO_PARSER = json.dumps({"parsers": [{"type": "epsilon"}], "rules": {}, "root": 0})
-# Every sampler that the server's own flags could have turned on.
+# Every sampler that the server's own flags could have turned on; `repeat_last_n` is the whole context.
 _NEUTRAL = {
     "samplers": ["penalties", "temperature", "top_k", "top_p", "min_p"],
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
-    "repeat_last_n": -1,
     "dynatemp_range": 0.0,
     "typical_p": 1.0,
     "top_n_sigma": -1.0,
@@ -59,6 +56,10 @@ class LlamaWire(Wire):
     honours = SAMPLING_FIELDS - {"presence_penalty", "frequency_penalty"}
     known_by = "/props", "total_slots"
 
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(caller)
+        self._neutral: dict[str, Any] = dict(_NEUTRAL)  # of these, what this version takes
+
     async def facts(self) -> Facts:
         props = await self.caller.get("/props")
         models = await self.caller.get("/v1/models")
@@ -72,6 +73,7 @@ class LlamaWire(Wire):
                 f"{self.caller.url} does not describe its model as llama-server does. Is it another server, "
                 "or an old one?"
             ) from error
+        self._neutral = await self._taken({**_NEUTRAL, "repeat_last_n": context})
         # The server ends a generation one token before its context is full.
         return Facts(
             name.rpartition("/")[2].removesuffix(".gguf"),
@@ -80,17 +82,33 @@ class LlamaWire(Wire):
             f"{slots} slots of {context:,} tokens on llama-server (it divides -c by -np)",
         )
 
+    async def _taken(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """These fields without those that this version of the server refuses: they only switch off what its
+        flags may have switched on."""
+        while True:
+            try:
+                await self.caller.post("/completion", {**fields, "prompt": [_A_CHARACTER], "n_predict": 0})
+            except Refused as error:
+                refused = next((name for name in fields if name in str(error)), None)
+                if refused is None:
+                    raise
+                del fields[refused]
+                words = "%s does not take `%s`, so it is left out. Start it without a flag for this. %s"
+                _log.warning(words, self.caller.url, refused, error)
+            else:
+                return fields
+
     async def tokenised(self, text: str) -> list[int]:
         body = {"content": text, "add_special": False, "parse_special": True}
         return list((await self.caller.post("/tokenize", body))["tokens"])
 
     async def read(self, prompt: Sequence[int]) -> None:
         # It samples a token even if none is wanted.
-        body = {**_NEUTRAL, "prompt": list(prompt), "n_predict": 0, "cache_prompt": True}
+        body = {**self._neutral, "prompt": list(prompt), "n_predict": 0, "cache_prompt": True}
         await self.caller.post("/completion", body)
 
     async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        body = _body(prompt, ask)
+        body = {**self._neutral, **_body(prompt, ask)}
         known: list[int] = []
         count = 0  # of the tokens that the server has sampled
         async with aclosing(self._chunks(body, ask.sampling.labels)) as chunks:
@@ -160,8 +178,9 @@ class LlamaWire(Wire):
         """The logprob of a token that leaves a character unfinished, for which the server shows none. It
         shows the alternatives of any other token in its place, as they were before that was forced."""
         for among in (max(count, _ALTERNATIVES), 2**31 - 1):
-            body = {**_NEUTRAL, "prompt": list(prompt), "n_predict": 1, "n_probs": among, "temperature": 0.0}
-            body |= {"logit_bias": [[_A_CHARACTER, _FORCED]], "cache_prompt": True, "stream": False}
+            body = {**self._neutral, "prompt": list(prompt), "n_predict": 1, "n_probs": among}
+            body |= {"logit_bias": [[_A_CHARACTER, _FORCED]], "temperature": 0.0}
+            body |= {"cache_prompt": True, "stream": False}
             answer = await self.caller.post("/completion", body)
             likeliest = answer["completion_probabilities"][0]["top_logprobs"]
             for entry in likeliest:
@@ -187,7 +206,6 @@ def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
     biases: list[list[Any]] = [[token, bias] for token, bias in sampling.logit_bias.items()]
     biases += [[token, False] for token in sorted(banned)]
     body = {
-        **_NEUTRAL,
         "prompt": list(prompt),
         "n_predict": limit,
         **ask.fields("temperature", "top_p", "top_k", "min_p"),

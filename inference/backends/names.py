@@ -3,8 +3,6 @@
 Takes a word and returns another name or a yes. It loads nothing, and knows only what a name looks like.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from pathlib import Path

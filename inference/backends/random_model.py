@@ -4,8 +4,6 @@ Takes a shape's name and returns the local engine of a model of that shape, with
 Every shape gets Harmony's vocabulary, so that the server can serve it. Its text means nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from inference.engine import Engine, ModelNotFound

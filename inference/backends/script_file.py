@@ -6,8 +6,6 @@
 A server's trace is a script too: its turns are the completions that the trace holds, token by token.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ number that is none (NaN) are chunks that end a request like any other. A closed
 only after seconds, so that a generation which is abandoned is also aborted by name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid
@@ -16,8 +14,7 @@ from typing import Any
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, InferenceError, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused, refusal
+from inference.remote.connection import Caller, Json, Refused, refusal
 from inference.remote.wire import Ask, Facts, ListedWire, Piece, merged_pieces
 
 _log = logging.getLogger(__name__)

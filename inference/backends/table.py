@@ -4,8 +4,6 @@ Loading, suggestions for wrong names, help texts, errors and the checks of a mac
 file is imported when a model of its kind is loaded, so that a script needs no torch and a folder no hub.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module

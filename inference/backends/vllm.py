@@ -5,8 +5,6 @@ context without a word; the engine asks for the rest. It must not be asked for w
 empty salt, a priority, no token at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace

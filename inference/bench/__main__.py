@@ -1,7 +1,5 @@
 """`python -m inference.bench`: needs torch, numpy and safetensors, and Triton on a GPU."""
 
-from __future__ import annotations
-
 import sys
 
 from inference.bench.command import main

@@ -4,8 +4,6 @@ Takes both models and returns figures. The unchanged model samples the text; the
 distributions of the next token are compared at every position.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A fraction of the roofline is meaningful only with the roofline of the same run.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

@@ -4,8 +4,6 @@ It drives the runner as the engine's scheduler does, one step ahead if the runne
 host's share of a step counts. The memory of keys and values starts with random numbers.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import time

@@ -3,8 +3,6 @@
 Divided by the machine's measured limits, those of a step give the fraction of the roofline.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from inference.config import ModelConfig

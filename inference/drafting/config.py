@@ -4,8 +4,6 @@ That is the `speculators` package's (`speculators_model_type`), whose decoder la
 or a Llama config with `LlamaForCausalLMEagle3`, as NVIDIA publishes it. It must not know tensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

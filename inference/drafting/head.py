@@ -5,8 +5,6 @@ guesses token p + 1 and, in place of a feature, leads to the pair at p + 1. Rows
 them; keys and values lie in paged memory under the same positions. It must not know sequences.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

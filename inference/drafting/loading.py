@@ -4,8 +4,6 @@ The layouts differ in names only: the layer is `layers.0` or `midlayer`, with or
 What a file leaves out (embedding, vocabulary) is the model's own.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

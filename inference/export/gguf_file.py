@@ -4,22 +4,23 @@ Takes a checkpoint's folder, its vocabulary and a path. The file appears under i
 Needs the package `gguf` (the extra `gguf`).
 """
 
-from __future__ import annotations
-
 import os
+import re
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from inference.config import ModelConfig, read_config
 from inference.engine import CheckpointError
-from inference.export.alternating import alternating
 from inference.export.tensors import F32, MXFP4, Exported, exported
-from inference.export.vocabulary import Vocabulary, byte_merges, spelt
-from inference.models.tensor_files import TensorFiles
+from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.models.weights import find_checkpoint
 from inference.paths import open_to_others
 from inference.progress import ProgressBar
@@ -27,6 +28,54 @@ from inference.progress import ProgressBar
 ARCHITECTURE = "gpt-oss"
 SPLITTER = "gpt-4o"  # llama.cpp's name of the pattern that splits text before merging
 BEGIN, END, PAD = 199998, 200002, 199999
+_LAYER = re.compile(r"(block|model\.layers)\.(\d+)\.")
+_PRINTABLE = (*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A byte-pair vocabulary: the bytes of each ordinary token, and the names of the special ones."""
+
+    ordinary: Sequence[bytes]  # by id, which is also the rank
+    special: Mapping[int, str]
+
+
+def _spelling() -> dict[int, str]:
+    """A visible character for each byte, as GPT-2's tokenizer introduced it."""
+    spelt = {byte: chr(byte) for byte in _PRINTABLE}
+    others = (byte for byte in range(256) if byte not in spelt)
+    return spelt | {byte: chr(256 + number) for number, byte in enumerate(others)}
+
+
+_SPELT = _spelling()
+
+
+def spelt(token: bytes) -> str:
+    return "".join(_SPELT[byte] for byte in token)
+
+
+def byte_merges(ordinary: Sequence[bytes]) -> Iterator[str]:
+    """The two parts of each token of several bytes, spelt, in the order in which merging prefers them."""
+    ranks = {token: rank for rank, token in enumerate(ordinary)}
+    for rank, token in enumerate(ordinary):
+        if len(token) > 1:
+            first, second = _parts(token, rank, ranks)
+            yield f"{spelt(first)} {spelt(second)}"
+
+
+def _parts(token: bytes, rank: int, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
+    """Merges a token's bytes by all earlier ranks, which leaves its last two parts."""
+    parts = [token[at : at + 1] for at in range(len(token))]
+    while len(parts) > 2:
+        best, first = rank, -1
+        for at in range(len(parts) - 1):
+            merged = ranks.get(parts[at] + parts[at + 1], rank)
+            if merged < best:
+                best, first = merged, at
+        if first < 0:
+            raise ValueError(f"token {rank} cannot be made of two earlier ones")
+        parts[first : first + 2] = [parts[first] + parts[first + 1]]
+    return parts[0], parts[1]
 
 
 def write_gguf(
@@ -125,3 +174,51 @@ def _write(gguf: Any, writer: Any, tensors: list[Exported], path: Path, progress
         for tensor in tensors:
             writer.write_tensor_data(tensor.make())
             bar.advance()
+
+
+def spread_layers(sliding_layers: Sequence[bool]) -> list[int | None]:
+    """For each layer of the result, the layer of the model, or None for one of zeros."""
+    places: list[int | None] = []
+    for layer, slides in enumerate(sliding_layers):
+        if slides != (len(places) % 2 == 0):
+            places.append(None)
+        places.append(layer)
+    return places
+
+
+def alternating(files: TensorSource, config: ModelConfig) -> tuple[TensorSource, ModelConfig]:
+    """A model as engines expect that give every second layer a window, whatever its own layers are.
+
+    Where two layers of one kind follow each other, or the first has no window, a layer of zeros is inserted,
+    which adds nothing. The result is the same if the layers alternate already.
+    """
+    places = spread_layers(config.sliding_layers)
+    if None not in places:
+        return files, config
+    layers = len(places)
+    slides = tuple(layer % 2 == 0 for layer in range(layers))
+    return _Alternating(files, places), replace(config, layers=layers, sliding_layers=slides)
+
+
+class _Alternating:
+    """Implements `TensorSource`. A layer of zeros has the names, shapes and types of the first layer."""
+
+    def __init__(self, files: TensorSource, places: Sequence[int | None]) -> None:
+        self._files, self._places = files, places
+        self.folder = files.folder
+
+    def __contains__(self, name: str) -> bool:
+        return self._source(name)[0] in self._files
+
+    def take(self, name: str, shape: Sequence[int], *, bytes_only: bool = False) -> Tensor:
+        source, inserted = self._source(name)
+        tensor = self._files.take(source, shape, bytes_only=bytes_only)
+        return torch.zeros_like(tensor) if inserted else tensor
+
+    def _source(self, name: str) -> tuple[str, bool]:
+        """The tensor of the model that this one is, or looks like."""
+        match = _LAYER.match(name)
+        if match is None:
+            return name, False
+        layer = self._places[int(match[2])]
+        return f"{match[1]}.{layer or 0}.{name[match.end() :]}", layer is None

@@ -6,8 +6,6 @@ depends on no later token, so a block is right for every sequence that shares it
 feature of its newest position, which the next pair needs. It must not know the scheduler.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate

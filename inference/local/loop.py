@@ -4,8 +4,6 @@ The scheduler decides which sequences take part, the runner computes the step. A
 repeated sequence by sequence, so that only the faulty one ends with the error.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import deque

@@ -3,8 +3,6 @@
 Reads the kernel's files and returns bytes. It must not know what they are for.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Takes the parts of a step and returns their outcomes; it owns the weights and th
 know requests: the scheduler decides which tokens go where.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

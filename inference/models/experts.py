@@ -4,8 +4,6 @@ The weights stay as stored (MXFP4 or bf16). If the floats of all layers together
 model), they are kept from the first use on, and packed in 16 bits when there is time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -4,8 +4,6 @@ Config and weights alone drive it, so that any shape runs through the same code.
 came from, nor sampling, threads or requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +13,9 @@ from torch import Tensor
 
 from inference.config import ModelConfig, read_config
 from inference.models.experts import Experts
-from inference.models.head import PackedHead
 from inference.models.kv_memory import KVCache, PagedMemory
 from inference.models.tensor_files import TensorFiles, TensorSource
-from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
+from inference.models.weights import AS_COMPUTED, PackedHead, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows

@@ -3,8 +3,6 @@
 The engine's scheduler assigns the blocks. It computes nothing and must not know weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -3,8 +3,6 @@
 It converts nothing and must not know what they are read for.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

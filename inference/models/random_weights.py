@@ -4,8 +4,6 @@ They pass through the loader, under the names of the Hugging Face layout, so tha
 a checkpoint. They are never zero, and their scale keeps activations similar from layer to layer.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from pathlib import Path

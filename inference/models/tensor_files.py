@@ -4,8 +4,6 @@ Takes a folder and returns tensors, after checking that they have the shape that
 not know what a tensor means.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

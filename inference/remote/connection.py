@@ -12,19 +12,64 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import httptools
 
-from inference.engine import InferenceError
+from inference.engine import EngineBusy, EngineFailed, InferenceError, ModelNotFound
 from inference.options import EngineOptions
-from inference.remote.address import Address
-from inference.remote.failures import Unreachable, refusal
 from inference.remote.received import Received
 
+RETRY_AFTER = 5.0  # seconds, where the engine names none
+_LONGEST = 500  # characters of an engine's own message
 _LONGEST_ERROR = 65_536
+_BUSY = (429, 503)
 DONE = b"[DONE]"
 Json = Any
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens."""
+
+    host: str
+    port: int
+    tls: bool
+    path: str  # before every path of the engine: "" or "/somewhere"
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.path}"
+
+
+def parse_addresses(urls: str, kind: str) -> tuple[Address, ...]:
+    """One address, or several with commas between them. Raises `ModelNotFound`."""
+    addresses = tuple(parse_address(url.strip(), kind) for url in urls.split(","))
+    if len(set(addresses)) < len(addresses):
+        raise ModelNotFound(f"{urls} names one address twice.")
+    return addresses
+
+
+def parse_address(url: str, kind: str) -> Address:
+    """Raises `ModelNotFound`. A trailing `/v1`, as clients' base URLs have it, is not part of the address."""
+    url = url.removeprefix(f"{kind}:") if "://" in url else url  # the kind may stand before each address
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ModelNotFound(f"{url!r} is no URL: {error}. Write {kind}:http://127.0.0.1:8080") from error
+    if parts.scheme not in _PORTS or not host:
+        raise ModelNotFound(f"{url!r} is no URL of an engine. Write {kind}:http://127.0.0.1:8080")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ModelNotFound(
+            f"{kind}:URL takes a host, a port and a path only. A key belongs into --engine-key."
+        )
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return Address(host, port or _PORTS[parts.scheme], parts.scheme == "https", path)
 
 
 class Caller:
@@ -210,3 +255,47 @@ class _Answer:
 
     def on_message_complete(self) -> None:
         self.complete = True
+
+
+class Unreachable(EngineFailed):
+    """No connection, or one that broke or fell silent."""
+
+
+class Refused(EngineFailed):
+    """An answer with an error's status. `details` is its error object, or empty."""
+
+    def __init__(self, url: str, status: int, details: Mapping[str, Any], message: str) -> None:
+        super().__init__(f"The engine at {url} refused the request ({status}): {_short(message)}")
+        self.status, self.details = status, details
+
+
+class RemoteBusy(EngineBusy):
+    """429 or 503: later there may be room."""
+
+    def __init__(self, url: str, status: int, message: str, retry_after: float) -> None:
+        words = f"The engine at {url} accepts no request now ({status}): {_short(message)}"
+        super().__init__(None, retry_after, words)
+
+
+def refusal(url: str, status: int, parsed: object, text: str, retry_after: str | None) -> InferenceError:
+    """The error of an answer with an error's status. `parsed` is its JSON, if it is JSON."""
+    stated = parsed.get("error", parsed) if isinstance(parsed, Mapping) else None
+    details: Mapping[str, Any] = stated if isinstance(stated, Mapping) else {}
+    message = details.get("message") if details else stated
+    spoken = message if isinstance(message, str) and message else text.strip() or "without an explanation"
+    if status in _BUSY:
+        return RemoteBusy(url, status, spoken, _seconds(retry_after))
+    return Refused(url, status, details, spoken)
+
+
+def _seconds(header: str | None) -> float:
+    """`retry-after` may also be a date, which a server of this kind does not send."""
+    try:
+        return max(0.0, float(header or ""))
+    except ValueError:
+        return RETRY_AFTER
+
+
+def _short(message: str) -> str:
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

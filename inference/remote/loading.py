@@ -4,8 +4,6 @@ A server that has another vocabulary, tokenises otherwise or cannot return ids i
 sentence that states what to change there. Of several servers, one has to be there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence
@@ -15,10 +13,8 @@ from functools import partial
 from inference.config import VOCABULARY
 from inference.engine import CheckpointError, EngineBusy, EngineInfo, InferenceError, ModelNotFound, Sampling
 from inference.options import EngineOptions
-from inference.remote.address import parse_addresses
-from inference.remote.connection import Caller
+from inference.remote.connection import Caller, Unreachable, parse_addresses
 from inference.remote.engine import RemoteEngine
-from inference.remote.failures import Unreachable
 from inference.remote.replicas import Replica, Replicas
 from inference.remote.wire import Ask, Facts, Wire
 

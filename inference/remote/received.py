@@ -4,8 +4,6 @@ asyncio's own streams take twice the processor's time for each token of an engin
 Here one timer looks at the connection at times.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import cast
 

@@ -4,8 +4,6 @@ A generation goes to the server that read at least half of its prompt before, el
 that failed rests, longer each time, and is probed until it answers; one that is full rests as it states.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import time

@@ -1,7 +1,5 @@
 """What a wire offers to the engine: how one kind of server is asked for tokens, and what it can do."""
 
-from __future__ import annotations
-
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
@@ -10,8 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from inference.engine import SAMPLING_FIELDS, EngineFailed, Sampling, TokenLogprob
 from inference.grammar import Notation
-from inference.remote.connection import Caller, Json
-from inference.remote.failures import Refused
+from inference.remote.connection import Caller, Json, Refused
 
 
 @dataclass(frozen=True, slots=True)

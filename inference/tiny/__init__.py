@@ -5,8 +5,6 @@ that file's hash, so that another model makes another folder. The model card (RE
 can do, and which commit has the recipe that trained it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

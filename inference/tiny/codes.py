@@ -12,8 +12,6 @@ partly learned. It is the sum of learned linear maps of the token's codes and fe
 - The meaning, for common words, which connects a room with a hotel, and features of the spelling.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ maps for every token's fixed part, and the table of fixed data. Writes model.saf
 embedding and head, and copies of the configs. It must not need the tokenizer.
 """
 
-from __future__ import annotations
-
 import lzma
 import shutil
 from pathlib import Path

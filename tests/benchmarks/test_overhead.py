@@ -1,12 +1,18 @@
-"""The server's overhead without a model: all figures come from one run on this machine, through real HTTP.
+"""What the server costs besides the model, and at its start: figures of one run on this machine, over HTTP.
 
-The scripted engine replays known tokens; the client (`client.py`) runs in a separate process. Machines
-differ, so the tests assert only ratios: to the reference server, and of long answers to short ones.
+The scripted engine replays known tokens; the client runs in a separate process. Machines
+differ, so the tests assert only ratios: to the reference server, of long answers to short ones, and of a
+start to a process that only imports torch, measured in turns.
 """
 
+import asyncio
+import http.client
+import itertools
 import json
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +20,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import RETURN, Encoding
+from tests.doubles.engines.processor_time import seconds_of_one
 from tests.doubles.peer import PEER, fetch_peer, peer_serving
 from tests.doubles.server_process import serving
 
@@ -23,6 +30,8 @@ STREAMS, TOKENS = 64, 2_000
 TEXT = " The quick brown fox jumps over the lazy dog, and then it runs home to see what is for dinner."
 REPEATS = 5
 COMPARISONS = 24
+ROOT = Path(__file__).resolve().parents[2]
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's /proc")
 
 Report = dict[str, Any]
 
@@ -34,21 +43,60 @@ def completion(encoding: Encoding, text_tokens: int) -> list[int]:
     return [*encoding.encode_special("<|channel|>final<|message|>"), *text, RETURN]
 
 
-def load(host: str, port: int, streams: int, body: dict[str, Any]) -> Report:
-    command = [sys.executable, str(Path(__file__).with_name("client.py")), host, str(port), str(streams)]
-    sent = json.dumps(body).encode()
-    done = subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=True, timeout=600)
-    report: Report = json.loads(done.stdout)
-    return report
+def streamed(port: int, jobs: list[Report], **plan: int) -> list[Report]:
+    """What a client in a process of its own (`tests.gpu.http_load`) measures of these requests."""
+    whole = {"host": "127.0.0.1", "port": port, "begin": time.monotonic(), "limit": 600, "jobs": jobs, **plan}
+    command, root = [sys.executable, "-m", "tests.gpu.http_load"], Path(__file__).parents[2]
+    done = subprocess.run(
+        command, input=json.dumps(whole).encode(), stdout=subprocess.PIPE, cwd=root, check=True
+    )
+    results: list[Report] = json.loads(done.stdout)
+    assert not [result["error"] for result in results if result["error"]]
+    return results
 
 
-def served(scratch: Path, turns: list[dict[str, Any]], measure: Callable[[str, int], None]) -> None:
+def load(port: int, streams: int, body: dict[str, Any]) -> Report:
+    """Gaps lie between deltas of one stream; further deltas of the same read have gap 0."""
+    job = {"at": 0, "path": "/v1/responses", "body": body, "mark": "event: response.output_text.delta\n"}
+    results = streamed(port, [job] * streams)
+    waits = sorted(b - a for result in results for a, b in itertools.pairwise(result["times"]))
+    deltas = [sum(result["counts"]) for result in results]
+    gaps = sum(deltas) - streams
+    at = int(gaps * 0.99) - (gaps - len(waits))
+    first = sorted(result["times"][0] - result["start"] for result in results)
+    return {
+        "deltas": sum(deltas),
+        "per_stream": sorted(set(deltas)),
+        "completed": sum(result["ending"] == "completed" for result in results),
+        "seconds": max(result["ended"] for result in results) - min(result["start"] for result in results),
+        "p99_gap": waits[at] if 0 <= at < len(waits) else 0.0,
+        "p99_wait": waits[int(len(waits) * 0.99)] if waits else 0.0,
+        "longest_wait": waits[-1] if waits else 0.0,
+        "median_first": first[len(first) // 2],
+        "tenths": tenths(results[0]),
+    }
+
+
+def tenths(result: Report) -> list[float]:
+    """Seconds per delta in each tenth of a stream, which show whether later deltas cost more."""
+    borders, seen, part = [result["times"][0]], 0, sum(result["counts"]) / 10
+    for when, count in zip(result["times"], result["counts"], strict=True):
+        seen += count
+        while len(borders) < 11 and seen >= part * len(borders):
+            borders.append(when)
+    return [(b - a) / part for a, b in itertools.pairwise(borders)]
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+def served(scratch: Path, turns: list[dict[str, Any]], measure: Callable[[int], None]) -> None:
     script = scratch / "script.json"
     script.write_text(json.dumps({"turns": turns, "loop": True}))
     with serving("--model", f"scripted:{script}", "--default-max-output-tokens", "none") as server:
-        host, port = server.url.removeprefix("http://").split(":")
-        load(host, int(port), 1, {"input": "Warm up.", "stream": True})
-        measure(host, int(port))
+        load(port_of(server.url), 1, {"input": "Warm up.", "stream": True})
+        measure(port_of(server.url))
 
 
 def printed_rate(name: str, report: Report) -> float:
@@ -76,8 +124,8 @@ def test_64_streams_are_15_times_as_fast_as_the_reference_server(encoding: Encod
     body = {"input": "Write.", "stream": True}
     reports: list[Report] = []
 
-    def measure(host: str, port: int) -> None:
-        reports.extend(load(host, port, STREAMS, body) for _ in range(3))
+    def measure(port: int) -> None:
+        reports.extend(load(port, STREAMS, body) for _ in range(3))
 
     served(tmp_path, [{"tokens": tokens}], measure)
     print(f"\n{STREAMS} streams of {TOKENS:,} tokens through HTTP, client in its own process:")
@@ -89,8 +137,8 @@ def test_64_streams_are_15_times_as_fast_as_the_reference_server(encoding: Encod
         folder = fetch_peer()
     except subprocess.CalledProcessError:
         pytest.skip(f"{PEER} cannot be fetched here, so nothing can be compared")
-    with peer_serving(folder, tokens, tmp_path) as (host, port):
-        reference = load(host, port, STREAMS, body)
+    with peer_serving(folder, tokens, tmp_path) as port:
+        reference = load(port, STREAMS, body)
     check_complete(reference, STREAMS, TOKENS)
     ratio = own / printed_rate(f"{PEER} (1 run)", reference)
     print(f"  ratio {ratio:.1f}")
@@ -105,10 +153,10 @@ def test_a_token_of_a_long_answer_costs_as_much_as_one_of_a_short_answer(
     best: dict[int, float] = {}
     slope: list[float] = []
 
-    def measure(host: str, port: int) -> None:
+    def measure(port: int) -> None:
         # The first turn was the warm-up. The script loops over its turns, so the first one comes again.
         for length in (*lengths, *((500, *lengths) * REPEATS)):
-            report = load(host, port, 1, {"input": "Write.", "stream": True})
+            report = load(port, 1, {"input": "Write.", "stream": True})
             check_complete(report, 1, length)
             best[length] = min(best.get(length, 1.0), report["seconds"] / length)
             if length == max(lengths):
@@ -126,7 +174,7 @@ def test_a_token_of_a_long_answer_costs_as_much_as_one_of_a_short_answer(
     assert within <= 1.2
 
 
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's /proc/PID/schedstat")
+@NEEDS_PROC
 def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) -> None:
     """Processor time of two servers that differ in nothing else, in turns: others disturb both alike."""
     script = tmp_path / "script.json"
@@ -138,9 +186,8 @@ def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) 
         for turn in range(COMPARISONS + 1):
             for names in sorted(servers, reverse=bool(turn % 2)):
                 server = servers[names]
-                host, port = server.url.removeprefix("http://").split(":")
                 before = processor_seconds(server.process)
-                report = load(host, int(port), STREAMS, {"input": "Write.", "stream": True})
+                report = load(port_of(server.url), STREAMS, {"input": "Write.", "stream": True})
                 check_complete(report, STREAMS, TOKENS)
                 if turn:  # the first warms up
                     used[names].append(processor_seconds(server.process) - before)
@@ -152,3 +199,65 @@ def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) 
         f" {TOKENS:,} tokens: median {ratio:.3f} ({low:.3f} to {high:.3f}), of the least {least:.3f}"
     )
     assert min(ratio, least) <= 1.02
+
+
+STARTS, TOGETHER = 5, 32
+IMPORTS_OF_TORCH = 3.3  # 2.8 when this was written, 3.8 before parts of the start were left for later
+
+
+def import_of_torch() -> float:
+    code = "import torch, time; print(time.process_time())"
+    return float(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout)
+
+
+def await_first_token(address: str) -> None:
+    connection = http.client.HTTPConnection(address, timeout=120)
+    body = json.dumps({"input": "Who are you?", "temperature": 0, "stream": True})
+    connection.request("POST", "/v1/responses", body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    while b".delta" not in (line := answer.readline()):
+        assert line, "the answer has no token"
+    connection.close()
+
+
+def start() -> float:
+    with serving(fresh=True) as server:
+        await_first_token(server.url.removeprefix("http://"))
+        return seconds_of_one(server.process.pid)
+
+
+@NEEDS_PROC
+def test_a_start_costs_a_few_imports_of_torch() -> None:
+    start()  # unpacks the embedded model, compiles modules, warms the disk's cache
+    pairs = [(import_of_torch(), start()) for _ in range(STARTS)]
+    imports, starts = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(own / torch for torch, own in pairs)
+    print(f"start to first token: {starts:.2f} s of CPU; import of torch: {imports:.2f} s; ratio {ratio:.2f}")
+    assert ratio < IMPORTS_OF_TORCH
+
+
+async def _together(address: str) -> list[float]:
+    began = time.perf_counter()
+
+    async def one() -> float:
+        await asyncio.to_thread(await_first_token, address)
+        return time.perf_counter() - began
+
+    return sorted(await asyncio.gather(*(one() for _ in range(TOGETHER))))
+
+
+def test_prompts_that_arrive_together_are_read_together() -> None:
+    """The last first token of many comes well before as many prompts alone would have had theirs."""
+    with serving() as server:
+        address = server.url.removeprefix("http://")
+        await_first_token(address)
+        alone = []
+        for _ in range(TOGETHER):
+            began = time.perf_counter()
+            await_first_token(address)
+            alone.append(time.perf_counter() - began)
+        times = asyncio.run(_together(address))
+    first, last, usual = times[0], times[-1], statistics.median(alone)
+    print(f"first tokens of {TOGETHER}: {first:.2f} to {last:.2f} s; of one alone {usual:.2f} s")
+    assert last < sum(alone)

@@ -20,7 +20,7 @@ from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.benchmarks.test_overhead import check_complete, completion, load
+from tests.benchmarks.test_overhead import check_complete, completion, load, port_of
 from tests.doubles.postgres import Postgres, running_postgres
 from tests.doubles.server_process import serving
 from tests.doubles.stored import append, conversation, item, known, stored, turn
@@ -47,18 +47,17 @@ def test_streams_with_each_store(postgres: Postgres, encoding: Encoding, tmp_pat
     firsts: dict[str, list[float]] = {name: [] for name in places}
     body = {"input": "Hi", "stream": True, "store": True}
     with ExitStack() as stack:
-        addresses = {}
+        ports = {}
         for name, place in places.items():
             server = stack.enter_context(serving("--model", f"scripted:{script}", "--store", place))
-            host, port = server.url.removeprefix("http://").split(":")
-            addresses[name] = (host, int(port))
-            load(host, int(port), 4, body)
+            ports[name] = port_of(server.url)
+            load(ports[name], 4, body)
         for _ in range(ROUNDS):  # in turn, so that other load disturbs all alike
-            for name, (host, port) in addresses.items():
-                report = load(host, port, STREAMS, body)
+            for name, port in ports.items():
+                report = load(port, STREAMS, body)
                 check_complete(report, STREAMS, TOKENS)
                 rates[name].append(report["deltas"] / report["seconds"])
-                firsts[name].append(load(host, port, 1, body)["median_first"])
+                firsts[name].append(load(port, 1, body)["median_first"])
     print()
     for name in places:
         share = statistics.median(rates[name]) / statistics.median(rates["memory"])

@@ -13,7 +13,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.toolset.offered import Toolset
 from tests.doubles.apis.chat_asking import HI, check_chunks, service_of
 from tests.doubles.serving import scripted
-from tests.doubles.tools.calculator import ANSWER, Calculator, Ready
+from tests.doubles.tools.scripted_tool import ANSWER, Calculator, Ready
 from tools.tool import Declaration, Function, ToolCall, ToolOutput
 from tools.toolbox import Offer, Toolbox
 

@@ -11,8 +11,8 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import client_of
 from tests.doubles.apis.chat_asking import TOOL
-from tests.doubles.apis.sdk import client_of
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted, serving
 
@@ -84,7 +84,7 @@ def test_an_engine_failure_is_an_error_at_the_end_of_a_stream_too(path: str) -> 
     with serving(engine) as url:
         whole = httpx.post(f"{url}/{path}", json=body)
         response = httpx.post(f"{url}/{path}", json={**body, "stream": True})
-    assert whole.status_code == 500
+    assert whole.status_code == 503
     *_, error, done = response.text.removesuffix("\n\n").split("\n\n")
     for failed in (whole.json(), json.loads(error[6:])):
         assert "the card fell out" in failed["error"]["message"]

@@ -15,8 +15,8 @@ from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step, TokenLogprob
 from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of, replaying, service_of
+from tests.doubles.engines.replay import TurnsEngine
 from tests.doubles.serving import scripted
-from tests.doubles.turns import TurnsEngine
 
 NEXT = "<|start|>assistant"
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"

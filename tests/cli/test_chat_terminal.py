@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_chat import CALL, PATCH, folder, seeing
-from tests.doubles.commands import ANSWER, final, run, script
-from tests.doubles.terminals import Screen, terminal
+from tests.doubles.commands import ANSWER, Screen, final, run, script, terminal
 
 __all__ = ["folder"]  # a fixture
 
@@ -56,15 +55,6 @@ def test_the_models_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     assert "👩\u200d🔬" in seen
     piped = run("chat", "--model", script(tmp_path, evil), stdin="hi\n")
     assert "before\x1b[2J" in piped.stdout, "what is not a terminal gets it as it is"
-
-
-def test_the_greeting_ends_its_lines_between_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "30")
-    with terminal("--model", script(tmp_path, ANSWER)) as screen:
-        seen, quits, _ = screen.shows("quits.\r\n").partition("quits.")  # the prompt may be there already
-    lines = f"{seen}{quits}".strip().splitlines()
-    assert " ".join(lines).endswith("/help lists the commands, Ctrl-D quits.")
-    assert 20 < max(map(len, lines)) <= 30
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_quits(tmp_path: Path) -> None:

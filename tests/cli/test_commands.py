@@ -1,13 +1,31 @@
-"""The commands as a user sees them: help, versions, prompts, measurements, models."""
+"""The commands as a user sees them: help, versions, prompts, measurements, models, traces, completion."""
 
+import io
 import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from gpt_oss_server.cli.parser import COMMANDS
-from gpt_oss_server.settings import OPTIONS
+from gpt_oss_server.cli.commands.completion import SCRIPTS
+from gpt_oss_server.cli.line.words import command_words
+from gpt_oss_server.cli.main import main
+from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.cli.server.greeting import greeting
+from gpt_oss_server.cli.terminal.trace_view import trace_lines
+from gpt_oss_server.settings import OPTIONS, Settings
+from inference.engine import EngineInfo
 from tests.doubles.commands import run, script
+from tests.doubles.serving import scripted, serving
+from tests.doubles.tools.web_servers import Answer, serve
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -107,3 +125,196 @@ def test_bench_prints_a_table_and_json(tmp_path: Path) -> None:
     report = json.loads(run(*words, "--json").stdout)
     assert [row["prompt_tokens"] for row in report["rows"]] == [16, 64]
     assert all(row["prefill_tokens_per_s"] > 0 for row in report["rows"])
+
+
+ABOUT = "A demo model that knows next to nothing: 7 layers on cpu."
+MODEL = EngineInfo(name="tiny", description=ABOUT, context_length=131_072)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+def test_a_greeting_fits_its_terminal_but_for_what_is_copied(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = greeting(Settings(), MODEL, "http://127.0.0.1:8000", exposed=True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    shown = greeting(Settings(), MODEL, "http://127.0.0.1:8000", exposed=True)
+    lines = shown.splitlines()
+    assert max(len(line) for line in lines if "curl" not in line) <= columns
+    assert shown.split() == whole.split(), "no word is lost or broken"
+    below = [line for line in lines if line.startswith(" " * 11) and "-d" not in line]
+    assert bool(below) == (columns < 100)
+
+
+def test_what_is_no_terminal_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    shown = greeting(Settings(), MODEL, "http://127.0.0.1:8000")
+    assert "\n  Model    tiny, a demo model that knows next to nothing: 7 layers on cpu\n" in shown
+
+
+NEXT = "<|end|><|start|>assistant"
+SLIPS = f"<|channel|>opinion<|message|>One\x1b[2J.{NEXT}<|channel|>final<|message|>Two.<|return|>"
+
+
+@pytest.fixture
+def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    path = tmp_path / "trace.json"
+    with serving(scripted(SLIPS)) as url:
+        response = httpx.post(f"{url}/responses", json={"input": "Hi"}).json()
+        assert main(["trace", response["id"], "--url", url, "-o", str(path)]) == 0
+        assert str(path) in capsys.readouterr().err
+        assert main(["trace", response["id"], "--url", url]) == 0
+        printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(path.read_text())
+    return path
+
+
+def test_a_saved_trace_is_shown_token_by_token(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", str(saved)]) == 0
+    shown = capsys.readouterr().out
+    assert "  200005  <|channel|>" in shown
+    assert "unknown_channel: the channel 'opinion' is not known" in shown
+    assert "StreamableParser reads otherwise" in shown
+    assert "\x1b" not in shown  # no colour, and no control character of the trace
+
+    lines = trace_lines(json.loads(saved.read_text()), colour=True, tokens=True)
+    assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
+    assert main(["trace", "show", str(saved), "--text"]) == 0
+    shown = capsys.readouterr().out
+    assert "<|channel|>opinion<|message|>One" in shown
+    assert "  200005  " not in shown
+
+
+def test_an_unknown_response_has_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(scripted(SLIPS)) as url:
+        assert main(["trace", "resp_unknown", "--url", url]) == 1
+    assert "No trace of the response" in capsys.readouterr().err
+
+
+def test_a_site_that_is_no_api(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve(lambda seen: Answer("<html>")) as site:
+        assert main(["trace", "resp_1", "--url", site.url.removeprefix("http://")]) == 1
+    assert "is not JSON. Is --url the base URL of an API?" in capsys.readouterr().err
+
+
+WORDS = command_words(build_parser().subcommands, COMMANDS)
+
+
+def needs(shell: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "request.json").write_text("{}")
+    for shell, written in SCRIPTS.items():
+        (tmp_path / f"script.{shell}").write_text(written("gpt-oss-server", WORDS))
+    return tmp_path
+
+
+def output_of(place: Path, *words: str) -> str:
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(words, cwd=place / "here", env={**os.environ, "HOME": str(place)}, **options)
+    assert (done.returncode, done.stderr) == (0, "")
+    return str(done.stdout)
+
+
+def in_bash(place: Path, line: str) -> set[str]:
+    arrays = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))'
+    program = f'source "$0"; {arrays}; _gpt_oss_server; printf "%s\n" "${{COMPREPLY[@]}}"'
+    words = [f"{place}/script.bash", "gpt-oss-server", *line.split(" ")]
+    return set(output_of(place, "bash", "--norc", "-c", program, *words).split())
+
+
+def in_fish(place: Path, line: str) -> set[str]:
+    program = f"source {place}/script.fish; complete -C 'gpt-oss-server {line}'"
+    rows = output_of(place, "fish", "--no-config", "-c", program).splitlines()
+    offered = {row.split("\t")[0] for row in rows}
+    typed = line.rpartition(" ")[2]
+    return {word for word in offered if word.startswith(typed)}  # fish also offers words that contain it
+
+
+LINES = [
+    ("st", {"store"}),
+    ("help st", {"store"}),
+    ("serve --dev", {"--device"}),
+    ("serve --device ", {"auto", "cpu", "cuda"}),
+    ("serve --max-body-b", {"--max-body-bytes"}),
+    ("serve ti", {"tiny"}),
+    ("serve --port ", set[str]()),
+    ("serve --config re", {"request.json"}),
+    ("render re", {"request.json"}),
+    ("store ", {"stat", "vacuum", "export", "import", "delete"}),
+    ("store import re", {"request.json"}),
+    ("chat --effort h", {"high"}),
+    ("completion ", {"bash", "zsh", "fish"}),
+]
+
+
+@pytest.mark.parametrize(("line", "offered"), LINES)
+@pytest.mark.parametrize(
+    "complete", [pytest.param(in_bash, marks=needs("bash")), pytest.param(in_fish, marks=needs("fish"))]
+)
+def test_a_shell_completes_the_last_word(
+    complete: Callable[[Path, str], set[str]], place: Path, line: str, offered: set[str]
+) -> None:
+    assert complete(place, line) == offered
+
+
+@needs("zsh")
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("serve --dev", "serve --device"),
+        ("serve --device cu", "serve --device cuda"),
+        ("render re", "render request.json"),
+        ("store vac", "store vacuum"),
+        ("store import re", "store import request.json"),
+        ("vers", "version"),
+    ],
+)
+def test_zsh_completes_the_last_word(place: Path, line: str, completed: str) -> None:
+    import pty  # not on Windows
+
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(place / "here")
+        environment = {**os.environ, "HOME": str(place), "TERM": "dumb", "PS1": "% "}
+        os.execvpe("zsh", ["zsh", "-f"], environment)
+    try:
+        echo = "gpt-oss-server() { echo \"<$*>\" }; echo r''eady"
+        os.write(terminal, f"autoload -U compinit; compinit -u -D; . {place}/script.zsh; {echo}\n".encode())
+        assert "ready" in seen(terminal, "ready")
+        os.write(terminal, f"gpt-oss-server {line}\t\n".encode())
+        assert f"<{completed}>" in seen(terminal, f"<{completed}>")
+    finally:
+        os.close(terminal)
+        os.waitpid(child, 0)
+
+
+def seen(terminal: int, expected: str) -> str:
+    text, until = "", time.monotonic() + 60
+    while expected not in text.replace("\r", "") and time.monotonic() < until:
+        if select.select([terminal], [], [], 1)[0]:
+            text += os.read(terminal, 4096).decode(errors="replace")
+    return text
+
+
+def test_every_shown_flag_is_in_every_script() -> None:
+    scripts = [written("gpt-oss-server", WORDS) for written in SCRIPTS.values()]
+    for command in WORDS:
+        for name in [name for flag in command.flags for name in flag.names if name.startswith("--")]:
+            assert all(name[2:] in text for text in scripts), (command.name, name)
+
+
+def test_the_command_prints_the_script_of_a_shell() -> None:
+    done = run("completion", "bash", fresh=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("complete -F _gpt_oss_server gpt-oss-server\n")

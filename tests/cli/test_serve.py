@@ -1,26 +1,33 @@
-"""`serve`: its greeting, and the two ways to stop it."""
+"""Commands that serve: `serve`, its greeting and the ways to stop it, and `mcp`, as its client sees it."""
 
+import asyncio
 import json
 import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 import httpx
 import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, ImageContent, TextContent
 
 from gpt_oss_server.cli.server.http_server import listen
-from gpt_oss_server.observe.health.drain import ExitCode
-from tests.doubles.commands import ANSWER, COMMAND, script
+from gpt_oss_server.cli.terminal.console import CommandLineError
+from tests.doubles.commands import ANSWER, COMMAND, script, terminal
 from tests.doubles.processes.forked import Command
 from tests.doubles.server_process import serving
+from tests.tools.python.conftest import bubblewrap
 from tools.addresses import is_of_this_machine
 
 
@@ -119,64 +126,20 @@ def test_a_model_that_does_not_load_ends_the_server_with_the_reason(tmp_path: Pa
         assert ("script.json" in output, "Traceback" in output) == (True, False)
 
 
-def test_the_embedded_model_is_introduced_and_gives_its_first_token_within_seconds() -> None:
-    began = time.monotonic()
-    flags = ("--default-max-output-tokens", "4", "--served-model-name", "*")
-    with serving(*flags, fresh=True) as served:
-        assert "Model    tiny, a 16M-parameter demo model" in served.greeting
-        assert "Context  131,072 tokens\n" in served.greeting
-        assert "*" not in served.greeting
-        body = {"input": "Hello", "stream": True}
-        with httpx.stream("POST", f"{served.api}/responses", json=body, timeout=60) as answer:
-            for line in answer.iter_lines():
-                if line.startswith("event: response.in_progress"):
-                    break
-    # 5 s on a quiet machine; this bound catches only severe slowness on a busy one.
-    assert time.monotonic() - began < 60
-
-
-def long_answer(folder: Path, tokens_per_second: int) -> str:
-    text = "<|channel|>final<|message|>" + "word " * 100 + "<|return|>"
-    return script(folder, text, tokens_per_second=tokens_per_second)
-
-
-def read_events(served: Any, stop_after: int, signals: int) -> tuple[list[str], float]:
-    """The types of a stream's events; after `stop_after` of them the server gets its signals."""
+def test_after_ctrl_c_a_stream_may_finish(tmp_path: Path) -> None:
     types: list[str] = []
-    signalled = 0.0
-    body = {"input": "x", "stream": True}
-    with httpx.stream("POST", f"{served.api}/responses", json=body, timeout=60) as answer:
-        try:
+    model = script(tmp_path, f"<|channel|>final<|message|>{'word ' * 100}<|return|>", tokens_per_second=50)
+    with serving("--model", model) as served:
+        body = {"input": "x", "stream": True}
+        with httpx.stream("POST", f"{served.api}/responses", json=body, timeout=60) as answer:
             for line in answer.iter_lines():
                 if line.startswith("event: "):
                     types.append(line.removeprefix("event: "))
-                if len(types) == stop_after and not signalled:
-                    signalled = time.monotonic()
-                    for _ in range(signals):
+                    if len(types) == 10:
                         served.process.send_signal(signal.SIGINT)
-                        time.sleep(0.3)
-        except httpx.RemoteProtocolError:
-            types.append("cut")
-    return types, signalled
-
-
-ENDS = {
-    "a stream may finish": (50, (), 1, "response.completed", 0),
-    "after the grace period it fails": (5, ("--shutdown-grace", "0"), 1, "response.failed", ExitCode.LATE),
-    "a second one stops immediately": (5, (), 2, "cut", 130),
-}
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_ctrl_c(end: str, tmp_path: Path) -> None:
-    speed, flags, signals, last, code = ENDS[end]
-    with serving("--model", long_answer(tmp_path, speed), *flags) as served:
-        types, signalled = read_events(served, 10, signals)
-        assert types[-1] == last
-        if code == 0:
-            assert types.count("response.output_text.delta") == 101
-        assert served.process.wait(10) == code
-        assert time.monotonic() - signalled < 10  # without an end, the slow ones would take 20 s
+        assert types[-1] == "response.completed"
+        assert types.count("response.output_text.delta") == 101
+        assert served.process.wait(10) == 0
 
 
 def test_listening_beyond_loopback_is_warned_about_in_the_greeting_and_the_log(tmp_path: Path) -> None:
@@ -201,3 +164,97 @@ def test_without_any_sandbox_and_with_a_tool_server_that_is_late_everything_else
         assert "Model    scripted" in served.greeting
         assert "--mcp notes: " in served.greeting
         assert "Requests that need it will try again." in served.greeting
+
+
+PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nThe fjord is deep.\n")
+    return tmp_path
+
+
+@pytest.fixture(params=["127.0.0.1", "::1"])
+def served(shelf: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    host: str = request.param
+    try:
+        with listen(host, 0) as free:
+            port = str(free.getsockname()[1])
+    except CommandLineError:
+        pytest.skip(f"{host} is not available")
+    words = ["mcp", "browser", "--browser", f"local:{shelf}", "--http", "--host", host, "--port", port]
+    process = Command[str](words, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    url = f"http://[{host}]:{port}/mcp" if ":" in host else f"http://{host}:{port}/mcp"
+    assert url in process.stderr.readline()
+    yield url
+    process.send_signal(signal.SIGINT)
+    process.stderr.read()
+    assert process.wait(15) in (0, 130, -signal.SIGINT)
+    process.stderr.close()
+
+
+@pytest.fixture
+def quiet() -> Iterator[TextIO]:
+    with Path(os.devnull).open("w") as nowhere:
+        yield nowhere
+
+
+def text_of(result: CallToolResult) -> str:
+    return "".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+def on_stdio(quiet: TextIO, *words: str) -> Client:
+    command = StdioServerParameters(command=sys.executable, args=["-m", "gpt_oss_server", "mcp", *words])
+    return Client(stdio_client(command, errlog=quiet))
+
+
+async def test_the_browser_on_stdio(shelf: Path, quiet: TextIO) -> None:
+    async with on_stdio(quiet, "browser", "--browser", f"local:{shelf}") as client:
+        listed = await client.list_tools()
+        assert {tool.name for tool in listed.tools} == {"search", "open", "find"}
+        results = await client.call_tool("search", {"query": "fjord"})
+        page = await client.call_tool("open", {"id": 0})
+    assert "fjord" in text_of(results)
+    assert "The fjord is deep." in text_of(page)
+
+
+async def test_python_on_stdio_keeps_state_and_returns_images(quiet: TextIO) -> None:
+    await asyncio.to_thread(bubblewrap)  # skips where there is none
+    async with on_stdio(quiet, "python", "--python", "bubblewrap") as client:
+        await client.call_tool("python", {"code": "x = 6"})
+        answer = await client.call_tool("python", {"code": "x * 7"})
+        plot = await client.call_tool("python", {"code": PLOT})
+    assert "42" in text_of(answer)
+    assert any(isinstance(part, ImageContent) for part in plot.content)
+
+
+async def test_the_browser_over_http(served: str) -> None:
+    async with Client(streamable_http_client(served)) as client:
+        assert "fjord" in text_of(await client.call_tool("search", {"query": "fjord"}))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_while_its_input_is_open(shelf: Path, number: signal.Signals) -> None:
+    client = {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    params = {"protocolVersion": "2025-06-18", **client}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    words = ["mcp", "browser", "--browser", f"local:{shelf}"]
+    with Command[str](words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(hello) + "\n")
+        process.stdin.flush()
+        assert "serverInfo" in process.stdout.readline()
+        process.send_signal(number)
+        try:
+            assert process.wait(15) == 128 + number
+        finally:
+            process.kill()
+
+
+def test_a_user_who_starts_it_in_a_terminal_reads_who_does_that_and_how_it_ends() -> None:
+    with terminal("python", "--python", "unsafe-local", command="mcp") as screen:
+        screen.shows(r"An MCP client starts this command; Ctrl-D ends it\.")
+        screen.quit()

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.clients.recording import recorded
-from tests.doubles.clients.running import HELLO, PLACE, call, command, final, run
+from tests.doubles.clients.running import HELLO, PLACE, call, command, final, recorded, run
 from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
@@ -30,7 +29,6 @@ def test_llm(tmp_path: Path) -> None:
 
         def output(*arguments: str) -> str:
             done = run([llm, *arguments], tmp_path, env={"LLM_USER_PATH": str(tmp_path)})
-            assert done.returncode == 0, done.stderr
             return done.stdout.strip()
 
         output("keys", "set", "local", "--value", "any")
@@ -68,7 +66,6 @@ def test_opencode_writes_a_file(package: str, path: str, tmp_path: Path) -> None
         flags = [f"OPENCODE_DISABLE_{what}" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD")]
         words = [opencode, "run", "--format", "json", "-m", "local/scripted", "Make made.txt"]
         done = run(words, tmp_path, env={"OPENCODE_CONFIG": str(config), **dict.fromkeys(flags, "1")})
-    assert done.returncode == 0, done.stderr[-3000:]
     assert made.read_text() == "hi\n"
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["part"]["text"] for event in events if event["type"] == "text"] == ["Hello!"]
@@ -83,7 +80,6 @@ def test_qwen_code_writes_a_file(tmp_path: Path) -> None:
     with recorded(scripted(write, HELLO, loop=False)) as (url, recorder):
         where = ["--auth-type", "openai", "--openai-base-url", url, "--openai-api-key", "any"]
         done = run([qwen, *where, "--model", "scripted", "--yolo", "Make made.txt"], tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
     assert made.read_text() == "hi\n"
     assert done.stdout.strip() == "Hello!"
     messages = recorder.of("/v1/chat/completions")[-1].body["messages"]
@@ -107,7 +103,6 @@ def test_pi_writes_a_file(api: str, path: str, tmp_path: Path) -> None:
         config.write_text(json.dumps({"providers": {"local": provider}}), encoding="utf-8")
         flags = ["--offline", "--model", "local/scripted", "--print"]
         done = run([pi, *flags, "Make made.txt"], tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "made.txt").read_text() == "hi\n"
     assert done.stdout.strip() == "Hello!"
     assert len(recorder.of(path)) == 2
@@ -122,7 +117,6 @@ def test_aider_edits_a_file(tmp_path: Path) -> None:
         flags = ["--edit-format", "diff", "--no-git", "--yes-always", "--analytics-disable"]
         quiet = ["--no-check-update", "--no-show-model-warnings", "--no-show-release-notes"]
         done = run([aider, *where, *flags, *quiet, "--message", "Make made.txt"], tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "made.txt").read_text() == "hi\n"
     assert "Let me think." in done.stdout, "aider shows the reasoning"
     recorder.check()

@@ -13,8 +13,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.clients.running import HELLO, call
+from tests.doubles.clients.running import HELLO, Recorder, call, recorded
 from tests.doubles.serving import scripted
 
 RECORDED = sorted((Path(__file__).resolve().parent / "requests").glob("*.json"))

@@ -1,8 +1,9 @@
 """The files of a conversation's python, through the official SDK and plain HTTP."""
 
 import base64
+import gzip
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,9 +11,21 @@ import httpx
 import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
 
+from gpt_oss_server.apis.containers.sessions import Containers
+from gpt_oss_server.caller.caller import LOCAL, Caller
+from gpt_oss_server.errors import ContainerNotFound
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset.offered import Toolset
+from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.asking import responses_service
 from tests.doubles.serving import scripted, serving
+from tests.doubles.tools.scripted_tool import Clock, Ready
 from tests.tools.python.conftest import needs_bubblewrap
+from tools.python import PythonTool
+from tools.python.sandboxes.bounds.limits import SandboxLimits
+from tools.python.sandboxes.unsafe_local import UnsafeLocal
+from tools.toolbox import Offer, Toolbox
 
 CALL = "<|channel|>analysis to=python code<|message|>{}<|call|>"
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
@@ -22,6 +35,7 @@ CODE = {
     "DIE": "import os, threading; threading.Timer(0.8, os._exit, (1,)).start()",
     "STATE": "print(sorted(__import__('os').listdir('/mnt/data')))",
 }
+CLOSED = Settings(python="off", browser="off")
 TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 
 
@@ -214,7 +228,7 @@ def test_an_invalid_upload_is_explained(client: OpenAI, sent: Any, status: int, 
 
 
 def test_without_python_an_upload_names_the_setting() -> None:
-    with serving(scripted(ANSWER), Settings(python="off", browser="off")) as url:
+    with serving(scripted(ANSWER), CLOSED) as url:
         answer = httpx.post(f"{url}/containers/cntr_x/files", json={"name": "a", "content_base64": ""})
         assert answer.json()["error"]["code"] == "tool_unavailable"
         assert httpx.get(f"{url}/containers/cntr_x").status_code == 404
@@ -267,3 +281,50 @@ def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
         answers = [httpx.post(url, files={"file": (str(number), content)}, timeout=60) for number in range(8)]
     assert (answers[0].status_code, answers[-1].status_code) == (200, 429)
     assert "delete files or containers" in answers[-1].json()["error"]["message"]
+
+
+async def test_a_compressed_body_is_refused() -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = await Api(scripted(ANSWER), CLOSED).client.post(
+        "/containers", content=gzip.compress(b'{"name": "a"}'), headers=headers
+    )
+    assert answer.status_code == 400
+    assert "content-encoding 'gzip'" in answer.json()["error"]["message"]
+
+
+async def test_a_file_that_no_container_takes_is_not_read() -> None:
+    async def body() -> AsyncGenerator[bytes, None]:
+        raise AssertionError("the body was asked for")
+        yield b""
+
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+    answer = await Api(scripted(ANSWER), CLOSED).client.post(
+        "/containers/cntr_1/files", content=body(), headers=kind
+    )
+    assert answer.json()["error"]["code"] == "tool_unavailable"
+
+
+async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) -> None:
+    """No code runs here: the client only finds the container, as it does for each upload."""
+    clock, minute, me = Clock(), 60.0, Caller(client="me")
+    python = PythonTool(UnsafeLocal(SandboxLimits(), interpreter="python"))
+    toolset = Toolset(Toolbox([Offer(python)], clock=lambda: clock.now), local={"python"})
+    timed: dict[str, Any] = {"tools": Ready(toolset), "clock": lambda: clock.now}
+    service = responses_service(scripted("<|return|>"), encoding=encoding, **timed)
+    containers = Containers(service.served)
+    kept = (await containers.create("a", "kept", me)).id
+    left = (await containers.create("b", "left", me)).id
+    await containers.create("c", "another's", Caller(client="you"))
+    for _ in range(3):
+        clock.now += 15 * minute
+        assert (await containers.find(kept, LOCAL)).as_json()["last_active_at"] == int(clock.now)
+    assert [listed.metadata.name for listed in await containers.created_by("me")] == ["kept"]
+    with pytest.raises(ContainerNotFound):
+        await containers.find(left, LOCAL)
+    clock.now += 15 * minute
+    [listed] = await containers.created_by("me")
+    assert listed.as_json()["last_active_at"] == int(clock.now - 15 * minute), "a list uses no container"
+    clock.now += 6 * minute
+    assert await containers.created_by("me") == []
+    await service.close()
+    await toolset.close()

@@ -1,6 +1,7 @@
 """Two servers that share Postgres, behind the real nginx and the real Caddy with the shipped configurations.
 
-`make deploy-test` runs it. In the last test one of the servers is killed.
+`make deploy-test` runs it. Only addresses and certificates of the files are replaced. In the last test one of
+the servers is killed.
 """
 
 from __future__ import annotations
@@ -8,10 +9,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
+import shutil
+import signal
+import socket
 import ssl
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +26,109 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.deploy.proxies import NAME, Proxy, caddy, nginx
 from tests.doubles.commands import final, script
+from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.postgres import running_postgres
-from tests.doubles.replicas import ServerProcess
+from tests.doubles.server_process import ServerProcess, await_ready, free_port
 from tests.doubles.waiting import until_found
 
 pytestmark = pytest.mark.deploy
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+NAME = "llm.example"  # the name in the shipped files
+
+
+@dataclass(frozen=True)
+class Proxy:
+    port: int
+    certificate: Path
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.port}/v1"
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    certificate, key = write_certificate(folder, "proxy", hosts=("localhost", NAME))
+    return Path(certificate), Path(key)
+
+
+def _with_ports(text: str, ports: Sequence[int]) -> str:
+    for shipped, port in zip((8001, 8002), ports, strict=True):
+        text = text.replace(f"127.0.0.1:{shipped}", f"127.0.0.1:{port}")
+    return text
+
+
+@contextmanager
+def _running(command: Sequence[str], port: int, log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        await_ready(process, lambda: _listens(port), log.read_text)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if found is None:
+        pytest.skip(f"{name} is not installed (Debian: apt install {name})")
+    return found
+
+
+@contextmanager
+def nginx(folder: Path, ports: Sequence[int]) -> Iterator[Proxy]:
+    program, (certificate, key) = _program("nginx"), _certificate(folder)
+    secure, plain = free_port(), free_port()
+    site = _with_ports((DEPLOY / "nginx" / "gpt-oss-server.conf").read_text(encoding="utf-8"), ports)
+    site = re.sub(r" *listen \[::\].*\n", "", site)  # not every machine has IPv6
+    for given, wanted in (
+        ("listen 443 ", f"listen 127.0.0.1:{secure} "),
+        ("listen 80;", f"listen 127.0.0.1:{plain};"),
+        (f"/etc/nginx/tls/{NAME}.crt", str(certificate)),
+        (f"/etc/nginx/tls/{NAME}.key", str(key)),
+    ):
+        assert given in site, f"the shipped file has no {given!r}"
+        site = site.replace(given, wanted)
+    (folder / "site.conf").write_text(site, encoding="utf-8")
+    names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{name}_temp_path {folder}/{name};" for name in names)
+    main = folder / "nginx.conf"
+    main.write_text(
+        f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log info;"
+        "events { worker_connections 512; }"
+        f"http {{ access_log off; {places} include {folder}/site.conf; }}",
+        encoding="utf-8",
+    )
+    command = [program, "-c", str(main), "-e", str(folder / "nginx.log")]
+    with _running(command, secure, folder / "nginx.out"):
+        yield Proxy(secure, certificate)
+
+
+@contextmanager
+def caddy(folder: Path, ports: Sequence[int]) -> Iterator[Proxy]:
+    program, (certificate, key) = _program("caddy"), _certificate(folder)
+    port = free_port()
+    site = _with_ports((DEPLOY / "caddy" / "Caddyfile").read_text(encoding="utf-8"), ports)
+    assert f"{NAME} {{" in site
+    addresses = f"https://localhost:{port}, https://{NAME}:{port} {{\n\ttls {certificate} {key}\n"
+    site = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + site.replace(f"{NAME} {{\n", addresses)
+    (folder / "Caddyfile").write_text(site, encoding="utf-8")
+    command = [program, "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
+    with _running(command, port, folder / "caddy.out"):
+        yield Proxy(port, certificate)
+
+
 RATE = 40  # tokens per second
 PACKET = 0.002  # seconds between deltas that arrive together, at most
 WORDS = [f"word-{number}" for number in range(60)]
@@ -44,7 +146,6 @@ class Setup:
     trust: ssl.SSLContext
 
     async def counters(self) -> list[dict[str, Any]]:
-        """Of each server."""
         async with httpx.AsyncClient(timeout=20) as client:
             asked = (client.get(server.url.removesuffix("/v1") + "/health") for server in self.servers)
             return [answer.json()["counters"] for answer in await asyncio.gather(*asked)]
@@ -100,7 +201,6 @@ async def setup(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Pat
 
 
 async def arrivals(setup: Setup) -> int:
-    """How many times the deltas of one answer arrive: those of one packet arrive together."""
     times = [
         time.monotonic()
         async for event in setup.events("POST", "/responses", json={"input": "Go on", "stream": True})
@@ -188,7 +288,6 @@ async def test_a_background_response_outlives_its_killed_server(setup: Setup) ->
 
 
 async def beginning(setup: Setup) -> list[Event]:
-    """The first events of a background stream whose client then disconnects."""
     seen: list[Event] = []
     body = {"input": "Go on", "background": True, "stream": True}
     async for event in setup.events("POST", "/responses", json=body):

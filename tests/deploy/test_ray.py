@@ -143,7 +143,6 @@ def test_a_client_that_leaves_ends_its_generation(cluster: Cluster) -> None:
 
 
 def test_a_conversation_outlives_both_replicas_that_began_it(cluster: Cluster) -> None:
-    """What neither new replica has ever seen comes from the database."""
     first = answered(cluster, "My name is Ada.")
     began = cluster.await_replicas(2, set())
     one, other = began

@@ -80,7 +80,6 @@ FIGURES: list[tuple[str, Probe]] = []
 
 @contextmanager
 def under_probe(server: Attacked, attack: str) -> Iterator[Probe]:
-    """Probes while the block attacks; then checks the waits and the memory."""
     probe, ends = Probe(), threading.Event()
     before = server.memory()
     thread = threading.Thread(target=_keep_probing, args=(server, probe, ends), daemon=True)

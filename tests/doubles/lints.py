@@ -154,7 +154,6 @@ class StreamLint:
             self.text_done[index] = text
 
     def _command(self, event: Event, ending: str) -> None:
-        """A shell's commands follow one another, and each is the sum of its deltas."""
         commands = self.commands.setdefault(event["output_index"], [])
         if ending == "added":
             assert event["command_index"] == len(commands)

@@ -1,7 +1,6 @@
 """The public reference server, downloaded from the package index once, with a model that replays tokens.
 
-Its metadata requires Python 3.12, which the server itself does not need. The repository contains no part of
-it. Run as a program, this module serves it as published, with the same uvicorn options as gpt-oss-server;
+Run as a program, this module serves it as published, with the same uvicorn options as gpt-oss-server;
 stand-ins replace modules that it imports for its tools but does not use here.
 """
 
@@ -26,7 +25,7 @@ UNUSED |= {"termcolor", "tiktoken", "requests"}
 
 
 def fetch_peer() -> Path:
-    """The folder with its package. Raises CalledProcessError if the index cannot be reached."""
+    """Its package's folder. Raises CalledProcessError if the index cannot be reached."""
     folder = CACHE / PEER.replace("==", "-")
     if not (folder / "gpt_oss").is_dir():
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +40,7 @@ def fetch_peer() -> Path:
 
 
 @contextmanager
-def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iterator[tuple[str, int]]:
+def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iterator[int]:
     from tests.doubles.server_process import await_ready, free_port
 
     tokens, log = scratch / "completion.json", scratch / "peer.log"
@@ -52,7 +51,7 @@ def peer_serving(folder: Path, completion: Sequence[int], scratch: Path) -> Iter
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             await_ready(process, lambda: _listens(port), lambda: log.read_text(errors="replace"), 60)
-            yield "127.0.0.1", port
+            yield port
         finally:
             process.kill()  # it needs no clean-up
             process.wait()
@@ -63,18 +62,9 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-class StandIn(ModuleType):
-    """A module in which every name is an object that accepts any call and has any attribute."""
-
-    __path__: ClassVar[list[str]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything()
-
-
 class Anything:
+    """Accepts any call and has any attribute."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # As a decorator, return the decorated object unchanged.
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
@@ -84,6 +74,17 @@ class Anything:
 
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
         return (object,)
+
+
+class StandIn(ModuleType):
+    """A module in which every name is `Anything`."""
+
+    __path__: ClassVar[list[str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
 
 
 class Finder:

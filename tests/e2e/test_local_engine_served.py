@@ -1,7 +1,8 @@
-"""The local engine as clients see it: cached tokens in usage, a full queue, and its counters."""
+"""The local engine as clients see it: cached tokens, a full queue, counters, and a draft head."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import inference
 from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.settings import Settings
 from inference.options import EngineOptions
+from tests.doubles.inference.heads import write_repeating_model, write_right_head
 from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.serving import serving
 
@@ -33,6 +35,10 @@ def url(checkpoint: Path) -> Iterator[str]:
 
 def post(url: str, path: str, body: dict[str, Any]) -> Any:
     return httpx.post(url + path, json=body, timeout=60).raise_for_status().json()
+
+
+def counters(url: str) -> Any:
+    return httpx.get(f"{url.removesuffix('/v1')}/health").json()["counters"]["engine"]
 
 
 def test_both_apis_report_cached_tokens(url: str) -> None:
@@ -85,7 +91,7 @@ def test_a_full_server_is_a_503_before_a_stream_starts(url: str) -> None:
 
 def test_health_reports_the_engines_counters(url: str) -> None:
     post(url, "/responses", {"input": LONG, "max_output_tokens": 4})
-    counted = httpx.get(f"{url.removesuffix('/v1')}/health").json()["counters"]["engine"]
+    counted = counters(url)
     assert counted["running"] == counted["waiting"] == counted["kv_blocks_used"] == 0
     assert counted["prompt_tokens"] > 100
     assert {"steps", "cached_tokens", "preemptions", "drafted_tokens", "accepted_tokens"} <= counted.keys()
@@ -99,3 +105,48 @@ async def test_the_greeting_states_the_plan_of_the_memory(checkpoint: Path) -> N
         assert "32 requests may run" in text
     finally:
         await engine.close()
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "number": {"enum": [1, 20, 300]}},
+    "required": ["name", "number"],
+    "additionalProperties": False,
+}
+FUNCTION = {"name": "look_up", "description": "Looks it up.", "strict": True, "parameters": SCHEMA}
+RESPONSES: dict[str, dict[str, Any]] = {
+    "a call": {"tools": [{"type": "function", **FUNCTION}], "tool_choice": "required"},
+    "a schema": {
+        "reasoning": {"effort": "none"},
+        "text": {"format": {"type": "json_schema", "name": "found", "schema": SCHEMA, "strict": True}},
+    },
+    "free": {"max_output_tokens": 60},
+    "sampled": {"max_output_tokens": 60, "temperature": 0.8, "seed": 5},
+}
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Without a head, and with one that is often right."""
+    config = replace(SMALLEST, layers=2, hidden=64, heads=4, kv_heads=2, sliding_layers=(True, False))
+    checkpoint = write_repeating_model(tmp_path_factory.mktemp("model"), config, share=0.05)
+    head = str(write_right_head(tmp_path_factory.mktemp("head"), checkpoint))
+    plain = inference.load(str(checkpoint), device="cpu")
+    headed = inference.load(str(checkpoint), device="cpu", options=EngineOptions(speculation=f"eagle:{head}"))
+    with serving(plain, Settings()) as one, serving(headed, Settings()) as other:
+        yield one, other
+
+
+@pytest.mark.parametrize("kind", RESPONSES)
+def test_a_response_with_a_draft_head_is_the_same(urls: tuple[str, str], kind: str) -> None:
+    body = {"input": "Find it.", "temperature": 0, "max_output_tokens": 300, **RESPONSES[kind]}
+    ended = "completed" if kind in ("a call", "a schema") else "incomplete"
+    shown = []
+    for url in urls:
+        answer = post(url, "/responses", body)
+        shown.append(([{**item, "id": "", "call_id": ""} for item in answer["output"]], answer["usage"]))
+        assert answer["output"]
+        assert answer["status"] == ended
+    assert shown[0] == shown[1]
+    assert counters(urls[0])["drafted_tokens"] == 0
+    assert counters(urls[1])["accepted_tokens"] > 0 or kind != "free"

@@ -1,14 +1,31 @@
 """The unmodified official `openai` SDK against a real server."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
 from openai import OpenAI
 
-from gpt_oss_server.settings import Settings
-from tests.doubles.apis.sdk import client_of
+from tests.doubles.apis.api_client import client_of
+from tests.doubles.apis.asking import FINAL, NEXT
+from tests.doubles.apis.asking import call as called
+from tests.doubles.apis.client_tools import (
+    COMMANDS,
+    CRM,
+    CUSTOM,
+    EDIT,
+    LOCAL,
+    OSLO,
+    PARIS,
+    PATCH,
+    SHELL,
+    TOOL,
+    UPDATE,
+)
+from tests.doubles.apis.searched_tools import CALLS as ORDERS
+from tests.doubles.apis.searched_tools import FINDS, TOOLS
 from tests.doubles.lints import check_stream
 
 HELLO = (
@@ -23,31 +40,21 @@ CALL = (
 )
 SUNNY = "<|channel|>final<|message|>It is sunny in Paris.<|return|>"
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOL: Any = {"type": "function", "name": "get_weather", "parameters": PARAMETERS}
+GET_WEATHER: Any = {"type": "function", "name": "get_weather", "parameters": PARAMETERS}
 
 
-def create(client: OpenAI, given: Any = "?", **more: Any) -> Any:
-    return client.responses.create(model="scripted", input=given, tools=[TOOL], **more)
+def create(client: OpenAI, asked: Any = "?", **more: Any) -> Any:
+    return client.responses.create(model="scripted", input=asked, tools=[GET_WEATHER], **more)
 
 
 def result_of(response: Any) -> dict[str, str]:
     return {"type": "function_call_output", "call_id": response.output[-1].call_id, "output": "sunny"}
 
 
-def test_create_gives_reasoning_and_an_answer() -> None:
-    with client_of(HELLO) as client:
-        response = create(client)
-    assert response.output_text == "Hello!"
-    assert [item.type for item in response.output] == ["reasoning", "message"]
-    assert response.status == "completed"
-    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
-    assert response.usage.output_tokens_details.reasoning_tokens == 7
-
-
 def test_the_strict_accumulator_agrees_with_the_final_response() -> None:
     with client_of(CALL, loop=True) as client:
         check_stream([event.to_dict() for event in create(client, stream=True)])
-        with client.responses.stream(input="?", tools=[TOOL], model="scripted") as stream:
+        with client.responses.stream(input="?", tools=[GET_WEATHER], model="scripted") as stream:
             events = list(stream)
             final: Any = stream.get_final_response()
     assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
@@ -74,8 +81,8 @@ def test_items_sent_back_and_stored_tokens_give_the_same_prompt() -> None:
         question = {"role": "user", "content": "Weather?"}
         first = create(client, [question])
         output = result_of(first)
-        by_id = {"input": [output], "previous_response_id": first.id, "tools": [TOOL]}
-        by_items = {"input": [question, *[i.to_dict() for i in first.output], output], "tools": [TOOL]}
+        by_id = {"input": [output], "previous_response_id": first.id, "tools": [GET_WEATHER]}
+        by_items = {"input": [question, *[i.to_dict() for i in first.output], output], "tools": [GET_WEATHER]}
         url = str(client.base_url).removesuffix("/v1/") + "/render"
         prompts = [client.post(url, body=body, cast_to=object) for body in (by_id, by_items)]
     assert prompts[0] == prompts[1]
@@ -94,30 +101,6 @@ def test_retrieve_delete_and_unknown_ids() -> None:
         with pytest.raises(openai.BadRequestError) as unknown:
             create(client, previous_response_id=response.id)
         assert unknown.value.code == "previous_response_not_found"
-
-
-def test_models_and_an_unknown_name() -> None:
-    with client_of(HELLO, settings=Settings(served_model_name=("gpt-oss-20b",))) as client:
-        assert [model.id for model in client.models.list()] == ["scripted", "gpt-oss-20b"]
-        assert client.models.retrieve("gpt-oss-20b").id == "gpt-oss-20b"
-        assert client.responses.create(model="gpt-oss-20b", input="Hi").model == "gpt-oss-20b"
-        with pytest.raises(openai.NotFoundError) as unknown:
-            client.responses.create(model="gpt-5", input="Hi")
-        assert unknown.value.code == "model_not_found"
-        assert "gpt-oss-20b" in unknown.value.message
-
-
-def test_a_broken_background_stream_is_resumed() -> None:
-    with client_of(CALL, tokens_per_second=100) as client:
-        stream = create(client, background=True, stream=True)
-        first = [next(stream).to_dict() for _ in range(6)]
-        stream.close()
-        response_id, after = first[0]["response"]["id"], first[-1]["sequence_number"]
-        assert client.responses.retrieve(response_id).status == "in_progress"
-        rest = client.responses.retrieve(response_id, stream=True, starting_after=after)
-        done = check_stream([*first, *(event.to_dict() for event in rest)])
-        assert client.responses.retrieve(response_id).to_dict() == done
-    assert done["status"] == "completed"
 
 
 def test_the_sdks_own_accumulator_resumes_a_background_stream() -> None:
@@ -152,16 +135,86 @@ def test_conversations_and_their_items() -> None:
             conversations.retrieve(made.id)
 
 
-def test_input_tokens_are_counted_and_a_conversation_is_compacted() -> None:
-    summary = "<|channel|>final<|message|>They greeted each other.<|return|>"
-    with client_of(HELLO, summary, HELLO, loop=False) as client:
-        counted = client.responses.input_tokens.count(model="scripted", input="Hi", tools=[TOOL])
-        response = create(client, "Hi")
-        assert counted.input_tokens == response.usage.input_tokens
-        compacted = client.responses.compact(model="scripted", previous_response_id=response.id)
-        assert compacted.object == "response.compaction"
-        assert compacted.output[-1].type == "compaction"
-        assert compacted.usage.output_tokens > 0
-        # The SDK's output type lacks the user's message, which the API's schema allows there.
-        window = [item.to_dict(warnings=False) for item in compacted.output]
-        assert create(client, [*window, {"role": "user", "content": "Again"}]).output_text == "Hello!"
+TURNS = [
+    {"when": "say patch", "text": called("functions.apply_patch", PATCH, kind=" code")},
+    {"when": "say shell", "text": called("functions.shell", COMMANDS)},
+    {"when": "say update", "text": called("functions.apply_patch", UPDATE)},
+    {"when": "say both", "text": OSLO + NEXT + PARIS},
+    {"when": "functions.tool_search to=assistant", "text": ORDERS},
+    {"when": "say search", "text": FINDS},
+    FINAL.format("Done."),
+]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[OpenAI]:
+    with client_of(*TURNS) as client:
+        yield client
+
+
+def streamed(client: OpenAI, word: str, **body: Any) -> Any:
+    """The response that the SDK accumulates from the stream, which must equal the server's final one."""
+    with client.responses.stream(model="scripted", input=f"Please say {word}.", **body) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert events[-1].type == "response.completed"
+    sent, made = (
+        [item.model_dump(exclude_unset=True, exclude={"parsed_arguments"}) for item in response.output]
+        for response in (events[-1].response, final)
+    )
+    assert made == sent
+    return final
+
+
+def test_a_custom_tool_s_loop(client: OpenAI) -> None:
+    first = streamed(client, "patch", tools=[CUSTOM])
+    (item,) = first.output
+    assert (item.type, item.input) == ("custom_tool_call", PATCH)
+    output: Any = {"type": "custom_tool_call_output", "call_id": item.call_id, "output": "Done!"}
+    tools: Any = [CUSTOM]
+    [again] = client.responses.create(previous_response_id=first.id, input=[output], tools=tools).output
+    # The script matches the whole prompt, which still contains the word.
+    assert again.type == "custom_tool_call"
+    assert again.id != item.id
+
+
+def test_shells_and_patches(client: OpenAI) -> None:
+    (shell,) = streamed(client, "shell", tools=[SHELL]).output
+    assert (shell.type, shell.action.commands) == ("shell_call", ["ls", "pwd"])
+    (patch,) = streamed(client, "update", tools=[EDIT]).output
+    assert (patch.type, patch.operation.path) == ("apply_patch_call", "a.py")
+
+
+def test_parallel_calls(client: OpenAI) -> None:
+    calls = streamed(client, "both", tools=[TOOL], parallel_tool_calls=True).output
+    assert [json.loads(item.arguments)["c"] for item in calls] == ["Oslo", "Paris"]
+    assert len(streamed(client, "both", tools=[TOOL], parallel_tool_calls=False).output) == 1
+
+
+def test_a_search_for_tools(client: OpenAI) -> None:
+    search, found, call = streamed(client, "search", tools=TOOLS).output
+    assert (search.type, found.type, found.tools[0].name) == ("tool_search_call", "tool_search_output", "crm")
+    assert (call.namespace, call.name) == ("crm", "list_orders")
+
+
+def test_calls_of_a_chat_completion(client: OpenAI) -> None:
+    options: dict[str, Any] = {
+        "model": "scripted",
+        "messages": [{"role": "user", "content": "Please say patch."}],
+    }
+    custom: Any = {"type": "custom", "custom": {"name": "apply_patch"}}
+    whole: Any = client.chat.completions.create(**options, tools=[custom])
+    [call] = whole.choices[0].message.tool_calls
+    assert (call.type, call.custom.input) == ("custom", PATCH)
+    options["messages"] = [{"role": "user", "content": "Please say both."}]
+    function: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    with client.chat.completions.stream(**options, tools=[function], parallel_tool_calls=True) as stream:
+        final: Any = stream.get_final_completion()
+    calls = final.choices[0].message.tool_calls
+    assert [json.loads(each.function.arguments)["c"] for each in calls] == ["Oslo", "Paris"]
+
+
+def test_every_kind_of_tool_is_echoed_in_a_form_that_the_sdk_reads(client: OpenAI) -> None:
+    tools: Any = [CUSTOM, CRM, LOCAL, SHELL, TOOL, {"type": "tool_search"}]
+    response = client.responses.create(model="scripted", input="Hello", tools=tools)
+    assert [tool.type for tool in response.tools] == [tool["type"] for tool in tools]

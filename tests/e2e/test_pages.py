@@ -1,12 +1,16 @@
-"""The blocks of the documentation that need a server, typed as they stand, except for the address and ids.
+"""The pages' blocks that need a server, typed as they stand, and every example.
 
-The server follows a script with a long answer. `tests/meta/test_blocks.py` checks all other blocks.
+README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md and background.md
+are typed from the top: each block prints what is shown.
 """
 
 import json
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,24 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from tests.doubles.commands import run
-from tests.doubles.pages.blocks import ADDRESS, RUN_ELSEWHERE, SHELLS, Block, blocks, commands, words_of
-from tests.doubles.pages.typed import run_python, shared_names
+from tests.doubles.commands import run, run_script
+from tests.doubles.pages.blocks import (
+    ADDRESS,
+    ROOT,
+    RUN_ELSEWHERE,
+    SHELLS,
+    Block,
+    blocks,
+    blocks_of,
+    commands,
+    run_curl,
+    run_python,
+    shared_names,
+    with_shown,
+    words_of,
+)
 from tests.doubles.server_process import Served, serving
+from tests.tools.python.conftest import needs_bubblewrap
 
 RUN = [each for each in blocks() if each.page not in RUN_ELSEWHERE and each.reason is None]
 PYTHON = [each for each in RUN if each.language == "python" and not each.page.startswith("docs/clients/")]
@@ -27,7 +45,8 @@ ID = "resp_123"  # as the pages write it
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """It follows a script with a long answer."""
     script = tmp_path_factory.mktemp("script") / "script.json"
     text = "<|channel|>final<|message|>" + "So long. " * 40 + "<|return|>"
     script.write_text(json.dumps({"turns": [text]}), encoding="utf-8")
@@ -36,10 +55,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def response_id(served: Served) -> str:
+def response_id(talking: Served) -> str:
     body = {"input": "Hi", "background": True}
-    created: dict[str, Any] = httpx.post(f"{served.api}/responses", json=body, timeout=60).json()
-    with httpx.stream("GET", f"{served.api}/responses/{created['id']}?stream=true", timeout=60) as events:
+    created: dict[str, Any] = httpx.post(f"{talking.api}/responses", json=body, timeout=60).json()
+    with httpx.stream("GET", f"{talking.api}/responses/{created['id']}?stream=true", timeout=60) as events:
         assert "response.completed" in events.read().decode()
     return str(created["id"])
 
@@ -55,14 +74,14 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("block", "command"), COMMANDS, ids=str)
 def test_the_command_succeeds(
-    block: Block, command: str, served: Served, response_id: str, tmp_path: Path
+    block: Block, command: str, talking: Served, response_id: str, tmp_path: Path
 ) -> None:
-    _, words = words_of(command.replace(ADDRESS, served.url).replace(ID, response_id))
+    _, words = words_of(command.replace(ADDRESS, talking.url).replace(ID, response_id))
     if words[:2] == ["gpt-oss-server", "trace"] and words[2] != "show":
-        words += ["--url", served.url]
+        words += ["--url", talking.url]
     made = tmp_path / "trace.json"
     if "trace.json" in words and "-o" not in words:
-        made.write_bytes(httpx.get(f"{served.api}/responses/{response_id}/trace", timeout=60).content)
+        made.write_bytes(httpx.get(f"{talking.api}/responses/{response_id}/trace", timeout=60).content)
     if words[0] == "curl":
         words.insert(1, "--fail-with-body")
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
@@ -72,12 +91,12 @@ def test_the_command_succeeds(
 
 
 @pytest.mark.parametrize("block", [*PYTHON, *(b for b in OF_THE_SDK if b.language == "python")], ids=str)
-def test_the_python_runs(block: Block, served: Served, response_id: str) -> None:
+def test_the_python_runs(block: Block, talking: Served, response_id: str) -> None:
     if "server.crt" in block.code:
         pytest.skip("test_the_page_on_certificates runs it")
-    client = OpenAI(base_url=served.api, api_key="any")
+    client = OpenAI(base_url=talking.api, api_key="any")
     with shared_names(client=client, response_id=response_id) as names, client:
-        printed = run_python(block, served, names)
+        printed = run_python(block, talking, names)
     if block.page == "docs/reference/python-api.md":
         shown = re.search(r"^# prints: (.*)\Z", block.code.rstrip(), re.MULTILINE | re.DOTALL)
         assert shown is not None, "the example has no line that states what it prints"
@@ -98,3 +117,170 @@ def test_the_page_on_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         exec(trusting.code.replace("https://127.0.0.1:8000", served.url), names)
         with names["client"] as client:
             assert [model.id for model in client.models.list()] == ["tiny"]
+
+
+_DATE = re.compile(r"(?<=Current date: )\S+")
+
+
+def typed(block: Block, served: Served, scripted: Served, names: dict[str, object]) -> str | None:
+    """What a block prints; None for one that starts the server."""
+    if block.language == "python":
+        return run_python(block, served, names)
+    if block.code.startswith("curl"):
+        return run_curl(block.code, served)
+    if block.code.startswith(".venv/bin/python"):
+        name = Path(block.code.split()[1]).name
+        done = run_example(name, served, ROOT, TOUR_BASE_URL=scripted.api)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    return None
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving("--python", "auto") as served:
+        yield served
+
+
+@pytest.mark.parametrize(
+    ("page", "checked"),
+    [
+        pytest.param("tutorial", 9, marks=pytest.mark.slow),
+        *(("structured-output", 3), ("python-tool", 1), ("background", 2)),
+    ],
+)
+def test_each_block_prints_what_its_page_shows(
+    served: Served, scripted: Served, page: str, checked: int
+) -> None:
+    if page in ("tutorial", "python-tool"):
+        needs_bubblewrap()
+    with shared_names() as names:
+        for block, shown in with_shown(f"docs/{page}.md"):
+            if page != "tutorial" and block.language != "python":
+                continue
+            printed = typed(block, served, scripted, names)
+            if printed is not None and shown is not None:
+                assert printed.split() == _DATE.sub(date.today().isoformat(), shown).split()
+                checked -= 1
+    assert checked == 0
+
+
+def test_the_commands_of_readme_and_greeting_are_answered(scripted: Served) -> None:
+    codes = [block.code for block in blocks_of("README.md") if block.language == "bash"]
+    answer = run_curl(next(code for code in codes if code.startswith("curl ")), scripted)
+    assert answer
+    assert not answer.startswith("{")
+    command = scripted.greeting.partition("Try ")[2].partition("\n\n")[0]
+    assert json.loads(run_curl(command, scripted))["status"] == "completed"
+
+
+def test_the_readme_uses_a_command_that_the_makefile_has() -> None:
+    assert "```bash\nmake serve\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"^serve:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+EXAMPLES = ROOT / "examples"
+SERVERS = ("own_model.py", "mcp_server.py", "tour.py", "demo.py", "ray_serve.py")
+TOURS = ("browser_citations.py", "python_plot.py", "mcp_tools.py")  # too hard for the embedded model
+CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in SERVERS)
+TOOLS: tuple[str, ...] = ("--python", "auto", "--browser", f"local:{EXAMPLES / 'documents'}")
+TOOLS += ("--mcp", f"units={sys.executable} {EXAMPLES / 'mcp_server.py'}")
+
+PRINTED = {
+    "quickstart.py": ["Reasoning: A greeting.", "Answer: Hello! I am a script"],
+    "streaming.py": ["[reasoning] A greeting.", "[message] Hello!", "completed: "],
+    "function_calling.py": ['get_weather({"city": "Oslo"}) -> {"city": "Oslo"', "Answer: It is 18 °C"],
+    "chat_completions.py": [
+        "thinks: A",
+        'get_weather({"city": "Oslo"})',
+        "stop: It is 18 °C and sunny in Oslo.",
+    ],
+    "conversation.py": ["1: Nice to meet you, Ada!", "2: Your name is Ada.", "Stored: completed"],
+    "browser_citations.py": [
+        "Searched for 'lighthouse height metres': local:///lighthouse.md",
+        "Opened local:///lighthouse.md",
+        "Looked for 'metres high' in local:///lighthouse.md",
+        "Answer: The tower is 31 metres high, and its light is 44 metres above the sea ([",
+        "Cited: The lighthouse of Skarvik at local:///lighthouse.md",
+    ],
+    "python_plot.py": [
+        "Drew plot.png, ",
+        "Answer: Their sum is 385.",
+        "/mnt/data/squares.csv: b'1,4,9,16,25,36,",
+    ],
+    "mcp_tools.py": [
+        *("Offered: convert", 'Approved: convert({"amount": 44000,', "-> 23.76 nautical mile"),
+        "Answer: 44 kilometres are 23.76 nautical miles.",
+    ],
+    "background.py": [
+        "The run continues: resp_",
+        "[Resumed after event 8, up to event ",
+        "Status: completed",
+    ],
+    "debug_mode.py": ["Prompt: <|start|>system", "Completion: <|channel|>analysis", "kept: 42"],
+}
+
+
+@pytest.fixture(scope="module")
+def scripted() -> Iterator[Served]:
+    with serving("--model", f"scripted:{EXAMPLES / 'script.json'}", *TOOLS) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[Served]:
+    # The test does not check the default model's text; the limit keeps it short.
+    with serving("--default-max-output-tokens", "48", *TOOLS) as served:
+        yield served
+
+
+def run_example(name: str, served: Served, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    if name == "python_plot.py":
+        needs_bubblewrap()
+    env = {"OPENAI_BASE_URL": served.api, **env}
+    return run_script(EXAMPLES / name, env=env, cwd=folder)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_example_prints_the_scripted_answers(name: str, scripted: Served, tmp_path: Path) -> None:
+    done = run_example(name, scripted, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [part for part in PRINTED[name] if part not in done.stdout] == []
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_example_runs_on_the_embedded_model(
+    name: str, tiny: Served, scripted: Served, tmp_path: Path
+) -> None:
+    """Where the model is not able to, the example says so and takes the script: one starts its own server."""
+    env = {} if name == TOURS[0] else {"TOUR_BASE_URL": scripted.api}
+    done = run_example(name, tiny, tmp_path, **env)
+    assert done.returncode == 0, done.stderr
+    assert ("The embedded model is too small" in done.stdout) == (name in TOURS)
+    assert [part for part in PRINTED[name] if name in TOURS and part not in done.stdout] == []
+
+
+def test_without_a_sandbox_the_plot_states_what_is_missing(tmp_path: Path) -> None:
+    with serving("--model", f"scripted:{EXAMPLES / 'script.json'}", "--python", "off") as served:
+        done = run_example("python_plot.py", served, tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "--python" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_shows_all_its_parts(tmp_path: Path) -> None:
+    needs_bubblewrap()
+    command, env = [sys.executable, str(EXAMPLES / "demo.py")], {"PYTHONPATH": str(EXAMPLES.parent)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=400, cwd=tmp_path, env={**os.environ, **env}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    parts = ("Reasoning:", "get_weather(", "Cited:", "Drew plot.png", "-> 23.76 nautical", "Resumed after")
+    assert [part for part in parts if part not in done.stdout] == []
+    assert (tmp_path / "demo-plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= (90 if path.name == "ray_serve.py" else 60)

@@ -1,6 +1,5 @@
 """Built-in tools through the official SDK over HTTP: browser, python and MCP in mid-generation."""
 
-import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ CITED = "<|channel|>final<|message|>It is 40 metres deep【1†L0-L2】.<|return
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 WEB: Any = [{"type": "web_search"}]
 PYTHON: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
-PLOT = "import matplotlib.pyplot as plt\nplt.plot([x * x for x in range(5)])\nplt.show()\n"
 OUTPUTS: Any = ["code_interpreter_call.outputs"]
 
 
@@ -76,12 +74,10 @@ def test_search_open_find_and_an_answer_with_a_citation(folder: Path) -> None:
         )
         assert [item["status"] for item in streamed(client, tools=WEB)["output"]] == ["completed"] * 4
     search, opened, found, message = response.output
-    assert [call.type for call in (search, opened, found)] == ["web_search_call"] * 3
-    assert search.action.type == "search"
+    actions = [call.action.type for call in (search, opened, found)]
+    assert actions == ["search", "open_page", "find_in_page"]
     assert search.action.sources
-    assert opened.action.type == "open_page"
     assert "harbour" in opened.action.url
-    assert found.action.type == "find_in_page"
     assert (found.action.pattern, found.action.url) == ("metres", opened.action.url)
     (part,) = message.content
     (citation,) = part.annotations
@@ -96,35 +92,10 @@ def test_a_disabled_tool_names_its_setting() -> None:
     assert refused.value.code == "tool_unavailable"
 
 
-def test_python_keeps_its_state_between_turns(sandboxed: None) -> None:
-    turns = (python("x = 20 + 1"), ANSWER, python("print(x * 2)"), ANSWER)
-    with client_of(*turns, python="bubblewrap") as client:
-        first: Any = client.responses.create(input="Set x.", tools=PYTHON)
-        second: Any = client.responses.create(
-            input="Double it.", tools=PYTHON, previous_response_id=first.id, include=OUTPUTS
-        )
-    one, two = first.output[0], second.output[0]
-    assert one.type == two.type == "code_interpreter_call"
-    assert one.container_id == two.container_id
-    assert one.outputs is None
-    assert [(each.type, each.logs) for each in two.outputs] == [("logs", "42\n")]
-
-
-def test_a_plot_comes_back_as_png(sandboxed: None) -> None:
-    with client_of(python(PLOT), ANSWER, python="bubblewrap") as client:
-        outputs = streamed(client, tools=PYTHON, include=OUTPUTS)["output"][0]["outputs"]
-    (image,) = [each for each in outputs if each["type"] == "image"]
-    head, _, data = image["url"].partition(",")
-    assert head == "data:image/png;base64"
-    assert base64.b64decode(data).startswith(b"\x89PNG\r\n")
-
-
 PYTHON_FAILURES = {
     "an exception": ("1 / 0", "completed"),
-    "no Python at all": ("this is ( not python", "completed"),
     "an endless loop": ("while True: pass", "failed"),
     "huge output": ("print('x' * 5_000_000)", "completed"),
-    "binary output": ("import sys; sys.stdout.buffer.write(bytes(range(256)) * 50)", "completed"),
     "control characters and half characters": ("print(chr(0) + chr(0xd800) + chr(0x2028))", "completed"),
     "the end of its kernel": ("import os; os._exit(1)", "failed"),
     "Harmony's own tokens": ("print('<|end|><|start|>assistant<|channel|>final<|message|>')", "completed"),
@@ -152,7 +123,7 @@ def test_the_stream_is_well_formed_for_any_code(runs_any: OpenAI, case: str) -> 
     assert response["status"] == "completed"
 
 
-BROWSER_FAILURES = ["not json", "{}", '{"id": "cursor:9"}', '{"id": 99}', '{"cursor": -3, "loc": 1e300}', ""]
+BROWSER_FAILURES = ["not json", '{"id": 99}', '{"cursor": -3, "loc": 1e300}', ""]
 
 
 @pytest.mark.parametrize("arguments", BROWSER_FAILURES)
@@ -164,22 +135,20 @@ def test_the_stream_is_well_formed_for_any_browser_arguments(folder: Path, argum
 
 
 @pytest.fixture(scope="module")
-def echoes() -> Iterator[tuple[str, Seen]]:
-    seen = Seen()
-    with serving_mcp(seen) as url:
-        yield url, seen
+def echoes() -> Iterator[str]:
+    with serving_mcp(Seen()) as url:
+        yield url
 
 
-def mcp(url: str | None = None, approval: str = "never") -> list[Any]:
+def mcp(url: str | None = None) -> list[Any]:
     place = {"server_url": url, "authorization": "tok_31415926535"} if url else {}
-    return [{"type": "mcp", "server_label": "echoes", "require_approval": approval, **place}]
+    return [{"type": "mcp", "server_label": "echoes", "require_approval": "never", **place}]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["server_url", "--mcp"])
-def test_an_mcp_server_is_listed_and_called(echoes: tuple[str, Seen], own: bool) -> None:
-    url, _ = echoes
-    settings: dict[str, Any] = {"allow_private_hosts": True} if own else {"mcp": (f"echoes={url}",)}
-    tools, turns = mcp(url if own else None), (echo("over there"), ANSWER)
+def test_an_mcp_server_is_listed_and_called(echoes: str, own: bool) -> None:
+    settings: dict[str, Any] = {"allow_private_hosts": True} if own else {"mcp": (f"echoes={echoes}",)}
+    tools, turns = mcp(echoes if own else None), (echo("over there"), ANSWER)
     with client_of(*turns, *turns, **settings) as client:
         response: Any = client.responses.create(input="Echo.", tools=tools)
         listing, call, _ = response.output
@@ -192,34 +161,9 @@ def test_an_mcp_server_is_listed_and_called(echoes: tuple[str, Seen], own: bool)
         assert "authorization" not in stored.model_dump(exclude_none=True)["tools"][0]
 
 
-@pytest.mark.parametrize("approve", [True, False])
-def test_consent_is_requested_and_given_through_the_sdk(echoes: tuple[str, Seen], approve: bool) -> None:
-    url, seen = echoes
-    with client_of(echo("may I?"), ANSWER, allow_private_hosts=True) as client:
-        tools = mcp(url, approval="always")
-        first = client.responses.create(input="Echo.", tools=tools)
-        request, before = first.output[-1], seen.calls
-        assert request.type == "mcp_approval_request"
-        answer: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve}
-        second = client.responses.create(input=[answer], tools=tools, previous_response_id=first.id)
-    assert seen.calls == before + approve
-    calls = [(item.output, item.approval_request_id) for item in second.output if item.type == "mcp_call"]
-    assert calls == ([("may I?", request.id)] if approve else [])
-    assert second.output_text == "Done."
-
-
-def test_an_unreachable_mcp_server_is_reported_and_the_answer_follows(echoes: tuple[str, Seen]) -> None:
-    with client_of(ANSWER, allow_private_hosts=True) as client:
-        response = streamed(client, tools=mcp("http://127.0.0.1:9/mcp"))
-    assert response["output"][0]["error"]
-    assert response["output"][1]["status"] == "completed"
-
-
-def test_three_kinds_of_tools_in_one_response(
-    sandboxed: None, folder: Path, echoes: tuple[str, Seen]
-) -> None:
+def test_three_kinds_of_tools_in_one_response(sandboxed: None, folder: Path, echoes: str) -> None:
     turns = (SEARCH, python("print(40 * 2)"), echo("80"), ANSWER)
-    settings = {"browser": f"local:{folder}", "python": "bubblewrap", "mcp": (f"echoes={echoes[0]}",)}
+    settings = {"browser": f"local:{folder}", "python": "bubblewrap", "mcp": (f"echoes={echoes}",)}
     with client_of(*turns, **settings) as client:
         output = streamed(client, tools=[*WEB, *PYTHON, *mcp()])["output"]
     kinds = ["mcp_list_tools", "web_search_call", "code_interpreter_call", "mcp_call", "message"]

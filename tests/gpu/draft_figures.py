@@ -6,10 +6,8 @@ is right with the share that is chosen. Each part prints its own figures, or its
 begin after N seconds is skipped.
 """
 
-import argparse
 import asyncio
 import itertools
-import json
 import random
 import sys
 import time
@@ -31,7 +29,7 @@ from inference.local.engine import LocalEngine
 from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions
 from inference.shapes import SHAPES
-from tests.doubles.inference.timed_parts import TimedParts, say
+from tests.doubles.inference.timed_parts import TimedParts, parser_of, say
 from tests.doubles.inference.walking import KnowingHead, Walk, walking_model
 
 BATCHES, SHARES = (1, 4, 16), (0.0, 0.6, 0.8)
@@ -155,9 +153,7 @@ class Figures(TimedParts):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120.0, help="no part begins later (120)")
-    parser.add_argument("--json", metavar="FILE", help="write all figures to FILE")
+    parser = parser_of(__doc__, seconds=120.0)
     parser.add_argument("--shape", choices=SHAPES, default="20b", help="of the model (20b)")
     parser.add_argument("--tokens", type=int, default=400, help="that each stream samples (400)")
     parser.add_argument("--device", default="cuda", help="cpu only checks the program (cuda)")
@@ -166,12 +162,8 @@ def main() -> int:
         sys.stderr.write("No CUDA device is visible to torch: nothing was measured.\n")
         return 1
     figures = Figures(given.shape, torch.device(given.device), given.seconds, given.tokens)
-    for name, part in (("device", "make_model"), ("with a head", "with_head"), ("without", "without")):
-        figures.part(name, getattr(figures, part))
-    say("done")
-    if given.json:
-        Path(given.json).write_text(json.dumps(figures.found, indent=1), encoding="utf-8")
-    return int(any(isinstance(part, str) and part.startswith("failed") for part in figures.found.values()))
+    runs = {"device": figures.make_model, "with a head": figures.with_head, "without": figures.without}
+    return int(figures.parts(runs, given.json))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ processes.
 
 import argparse
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from inference.ops.scaled import Rounding, scaled
 from inference.options import Precision
 from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
-from tests.doubles.inference.timed_parts import TimedParts, say
+from tests.doubles.inference.timed_parts import TimedParts, parser_of, say
 from tests.gpu.fp8_variants import TOKENS, Bench, Variant, compile_variant, every_variant
 
 BATCHES, CONTEXT, LONG, PROMPTS = (1, 8, 32, 64), 1024, 65_536, (2048, 8192)
@@ -233,9 +232,7 @@ def small_step(name: str, batch: int, device: torch.device) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=150.0, help="no part begins later (150)")
-    parser.add_argument("--json", metavar="FILE", help="write all figures to FILE")
+    parser = parser_of(__doc__, seconds=150.0)
     parser.add_argument("--only", help="parts, separated by commas")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -255,11 +252,8 @@ def main() -> int:
         **{name: getattr(figures, name) for name in ("sweep", "tuned", "apart")},
         **{f"kernels {name}": partial(figures.kernels, name) for name in ("bf16", "fp8")},
     }
-    for name in given.only.split(",") if given.only else parts:
-        figures.part(name, parts[name])
-    say("done")
-    if given.json:
-        Path(given.json).write_text(json.dumps(figures.found, indent=1, default=str), encoding="utf-8")
+    chosen = given.only.split(",") if given.only else parts
+    figures.parts({name: parts[name] for name in chosen}, given.json)
     return 0
 
 

@@ -1,9 +1,10 @@
 """A client process of the load: streams over HTTP, with as little work per byte as possible.
 
 Takes one JSON object on standard input: `host`, `port`, `begin` (of the monotonic clock, which all processes
-share), `limit` in seconds, and `jobs`. A job has `at` (seconds after `begin`), `path`, `body` and `mark`
-(bytes that occur once per delta). It may have `leave_after` (closes the connection after this many deltas),
-`background` (ends with the last other job) and `keep` (returns the whole text). Writes the results as JSON.
+share), `limit` in seconds, `jobs`, and perhaps `streams` (the most jobs at a time). A job has `at` (seconds
+after `begin`), `path`, `body` and `mark` (bytes that occur once per delta). It may have `leave_after` (closes
+the connection after this many deltas), `background` (ends with the last other job) and `keep` (returns the
+whole text). Writes the results as JSON.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ import sys
 import time
 from array import array
 from typing import Any
+
+import uvloop
 
 
 class Stream(asyncio.Protocol):
@@ -110,14 +113,16 @@ async def run(plan: dict[str, Any]) -> list[dict[str, Any]]:
     host, port, begin, jobs = plan["host"], plan["port"], plan["begin"], plan["jobs"]
     streams = [Stream(job, host) for job in jobs]
     problems: list[str | None] = [None] * len(streams)
+    room = asyncio.Semaphore(plan.get("streams", len(jobs)))
 
     async def one(at: int) -> None:
         await asyncio.sleep(max(0.0, begin + jobs[at]["at"] - time.monotonic()))
-        try:
-            await asyncio.get_running_loop().create_connection(lambda: streams[at], host, port)
-            await streams[at].done
-        except OSError as error:
-            problems[at] = repr(error)
+        async with room:
+            try:
+                await asyncio.get_running_loop().create_connection(lambda: streams[at], host, port)
+                await streams[at].done
+            except OSError as error:
+                problems[at] = repr(error)
 
     tasks = [asyncio.create_task(one(at)) for at in range(len(streams))]
     foreground = [task for task, job in zip(tasks, jobs, strict=True) if not job.get("background")]
@@ -135,4 +140,4 @@ async def run(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(run(json.load(sys.stdin)))))
+    sys.stdout.write(json.dumps(uvloop.run(run(json.load(sys.stdin)))))

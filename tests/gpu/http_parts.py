@@ -1,5 +1,9 @@
-"""The parts of a measurement over HTTP: each sends random requests to the server and returns figures."""
+"""The parts of a measurement over HTTP: each sends random requests to the server and returns figures.
 
+Figures are tokens per second, gaps between deltas, and times to the first token.
+"""
+
+import itertools
 import json
 import random
 import subprocess
@@ -8,20 +12,18 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from tests.gpu.http_figures import (
-    Result,
-    cached_tokens,
-    figures,
-    first_tokens,
-    gaps,
-    input_tokens,
-    output_tokens,
-    spread,
-)
-from tests.gpu.http_server import HOST, ROOT, Server
+import httpx
 
+from tests.doubles.engines.processor_time import seconds_of_threads
+from tests.doubles.server_process import Served
+
+Result = dict[str, Any]
+Window = tuple[float, float]
+
+ROOT = Path(__file__).resolve().parents[2]
 HEAD_START = 0.7  # seconds for the client processes to start
 AFTER_LIMIT = 4.0  # seconds for them to report after the time limit
 TEXT_TOKENS = 199_998  # smaller ids are text
@@ -67,9 +69,15 @@ SMALL = Sizes((1, 4, 8), 2, 100, 48, 8, 400, 4, 1_500)
 class Parts:
     """`deadline`: when the current part must end, by the monotonic clock; set before each part."""
 
-    def __init__(self, server: Server, sizes: Sizes) -> None:
-        self.server, self.sizes, self.deadline = server, sizes, time.monotonic() + 60.0
+    def __init__(self, served: Served, sizes: Sizes) -> None:
+        self.served, self.sizes, self.deadline = served, sizes, time.monotonic() + 60.0
         self._draw = random.Random(1)
+
+    def get(self, path: str) -> Any:
+        return httpx.get(self.served.url + path, timeout=10.0).raise_for_status().json()
+
+    def counters(self) -> Any:
+        return self.get("/health")["counters"]
 
     def cold(self) -> dict[str, Any]:
         """Measures the first request, then sends others that trigger all initialisation on first use."""
@@ -87,23 +95,23 @@ class Parts:
 
     def leaving(self) -> dict[str, Any]:
         """Clients disconnect in mid-stream; the engine must be free soon after."""
-        before = self.server.counters()
+        before = self.counters()
         jobs = [self._completion(self.sizes.prompt, 100_000) | {"leave_after": 20} for _ in range(4)]
         most = 0.0
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(self._load, jobs)
             while not loading.done():
-                most = max(most, self.server.counters()["engine"]["running"])
+                most = max(most, self.counters()["engine"]["running"])
                 time.sleep(0.01)
             results = loading.result()
         left = max(result["ended"] for result in results)
         freed = None
         while freed is None and time.monotonic() < min(left + 10.0, self.deadline):
-            engine = self.server.counters()["engine"]
+            engine = self.counters()["engine"]
             if not engine["running"] + engine["waiting"]:
                 freed = time.monotonic()
             time.sleep(0.01)
-        after = self.server.counters()
+        after = self.counters()
         return {
             "clients_that_left": sum(result["left"] for result in results),
             "most_running": most,
@@ -116,7 +124,7 @@ class Parts:
     def structured(self, count: int) -> dict[str, Any]:
         """Answers with a schema, then the same number of tokens without one. A bias makes `final` the first
         channel: a model with random weights would reason without end."""
-        tokens = self.server.request("POST", "/tokenize", {"prompt": "final"})["tokens"]
+        tokens = httpx.post(f"{self.served.url}/tokenize", json={"prompt": "final"}).json()["tokens"]
         bias = {"logit_bias": {str(tokens[0]): 100.0}}
         form = {"format": {"type": "json_schema", "name": "list", "schema": SCHEMA, "strict": True}}
         bound = self._load(
@@ -140,7 +148,7 @@ class Parts:
         return {
             "prompt_tokens": input_tokens(turns[-1][0]),
             "first_token_ms": [[round(1e3 * t, 1) for t in first_tokens(turn)] for turn in turns],
-            "cached_tokens": [[cached_tokens(result) for result in turn] for turn in turns],
+            "cached_tokens": [[counted(result, "cached_tokens") for result in turn] for turn in turns],
             "errors": [error for turn in turns for error in errors_of(turn)],
         }
 
@@ -189,12 +197,12 @@ class Parts:
 
     def _measured(self, jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Figures of a load, with the server's CPU time by thread."""
-        before = self.server.cpu_seconds()
+        loop = self.served.process.pid  # the first thread's id too
+        before = seconds_of_threads(loop)
         results = self._load(jobs)
-        after = self.server.cpu_seconds()
-        spent = {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
-        others = sorted((round(s, 2) for name, s in spent.items() if name != "event loop"), reverse=True)
-        cpu = {"event_loop": round(spent.get("event loop", 0.0), 2), "other_threads": others[:3]}
+        after = seconds_of_threads(loop)
+        spent = {thread: round(seconds - before.get(thread, 0.0), 2) for thread, seconds in after.items()}
+        cpu = {"event_loop": spent.pop(loop), "other_threads": sorted(spent.values(), reverse=True)[:3]}
         return figures(results) | {"server_cpu_s": cpu}
 
     def _load(self, jobs: Sequence[dict[str, Any]]) -> list[Result]:
@@ -203,7 +211,8 @@ class Parts:
         limit = self.deadline - begin
         if limit <= 0:
             raise TimeoutError("No time is left for this load.")
-        plan = {"host": HOST, "port": self.server.port, "begin": begin, "limit": limit}
+        url = httpx.URL(self.served.url)
+        plan = {"host": url.host, "port": url.port, "begin": begin, "limit": limit}
         shares = [json.dumps(plan | {"jobs": jobs[at::count]}) for at in range(count)]
         with ThreadPoolExecutor(count) as pool:
             return [result for part in pool.map(self._one_process, shares) for result in part]
@@ -242,3 +251,89 @@ def verdict(result: Result) -> str:
         for item in items
     )
     return "fits" if fits else "does not fit"
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """p50, p99 and the largest of seconds, in milliseconds; None without values."""
+    ordered = sorted(values)
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    places = {name: min(len(ordered) - 1, int(len(ordered) * share)) for name, share in shares.items()}
+    return {name: round(ordered[at] * 1e3, 2) if ordered else None for name, at in places.items()}
+
+
+def counted(result: Result, *names: str) -> int:
+    """A number of the server's usage, by its name in either API; 0 if the stream ended before its usage."""
+    usage = result["usage"] or {}
+    details = usage.get("input_tokens_details") or usage.get("prompt_tokens_details") or {}
+    return int(next(filter(None, map({**details, **usage}.get, names)), 0))
+
+
+def output_tokens(result: Result) -> int:
+    """The server's count, else the number of deltas."""
+    return counted(result, "output_tokens", "completion_tokens") or sum(result["counts"])
+
+
+def input_tokens(result: Result) -> int:
+    return counted(result, "input_tokens", "prompt_tokens")
+
+
+def gaps(results: Sequence[Result], window: Window = (0.0, float("inf"))) -> list[float]:
+    """Seconds between reads of one stream that brought deltas, if both are in the window."""
+    pairs = (pair for result in results for pair in itertools.pairwise(result["times"]))
+    return [after - before for before, after in pairs if window[0] <= before and after <= window[1]]
+
+
+def first_tokens(results: Sequence[Result]) -> list[float]:
+    return [result["times"][0] - result["start"] for result in results if result["times"]]
+
+
+def steady_window(results: Sequence[Result]) -> Window | None:
+    """From the last stream's first token to the last token of the first full-length stream to end."""
+    active = [result for result in results if len(result["times"]) > 1]
+    if not active:
+        return None
+    most = max(map(output_tokens, active))
+    low = max(result["times"][0] for result in active)
+    high = min(result["times"][-1] for result in active if output_tokens(result) > 0.9 * most)
+    return (low, high) if high > low else None
+
+
+def steady_rate(results: Sequence[Result], window: Window) -> float:
+    """Tokens per second. A delta counts as the stream's mean tokens per delta: some tokens have no text."""
+    low, high = window
+    total = 0.0
+    for result in results:
+        reads = zip(result["times"], result["counts"], strict=True)
+        within = sum(count for when, count in reads if low < when <= high)
+        total += within * output_tokens(result) / sum(result["counts"]) if within else 0.0
+    return total / (high - low)
+
+
+def figures(results: Sequence[Result]) -> dict[str, Any]:
+    """All figures of streams that ran concurrently."""
+    good = [result for result in results if result["times"]]
+    found: dict[str, Any] = {
+        "streams": len(results),
+        "without_error": sum(result["error"] is None for result in results),
+        "errors": sorted({result["error"] for result in results if result["error"]})[:3],
+        "endings": sorted({str(result["ending"]) for result in results}),
+    }
+    if not good:
+        return found
+    tokens, deltas = sum(map(output_tokens, good)), sum(sum(result["counts"]) for result in good)
+    seconds = max(result["ended"] for result in good) - min(result["start"] for result in good)
+    window = steady_window(good)
+    return found | {
+        "input_tokens": round(sum(map(input_tokens, good)) / len(good)),
+        "output_tokens": tokens,
+        "shortest_output": min(map(output_tokens, good)),
+        "deltas": deltas,
+        "deltas_per_read": round(deltas / sum(len(result["times"]) for result in good), 3),
+        "seconds": round(seconds, 3),
+        "tokens_per_s": round(tokens / seconds, 1),
+        "steady_seconds": round(window[1] - window[0], 3) if window else None,
+        "steady_tokens_per_s": round(steady_rate(good, window), 1) if window else None,
+        "first_token_ms": spread(first_tokens(good)),
+        "gap_ms": spread(gaps(good)),
+        "steady_gap_ms": spread(gaps(good, window)) if window else None,
+    }

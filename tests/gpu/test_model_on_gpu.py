@@ -1,6 +1,9 @@
-"""Whole steps on a card: recorded against unrecorded, kernels against plain ops, and repeated runs."""
+"""Whole steps on a card: recorded against unrecorded, kernels against plain ops, FP8, and a lost device."""
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +13,10 @@ from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
+from inference.ops.device import device_problem
+from inference.options import Precision
 from inference.shapes import SHAPES
+from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
 
 pytestmark = pytest.mark.gpu
 
@@ -80,7 +86,7 @@ def test_logits_equal_those_of_the_plain_ops(model: GptOss, card: torch.device) 
 def random_model_on_cpu(card: torch.device) -> GptOss:
     """Draws the weights on the card, because a generator's numbers depend on its device."""
     from inference.models.weights import load_weights
-    from tests.inference.ops.test_fp8_model import OnCpu
+    from tests.inference.ops.test_whole_steps import OnCpu
 
     config = SHAPES["tiny"]
     weights = load_weights(OnCpu(card), config, device=torch.device("cpu"), dtype=torch.float32)
@@ -127,3 +133,68 @@ def test_attention_of_full_size_equals_the_reference(
     draw = Draw(len(queries), card)
     found, wanted = attended(draw, random_pages(draw, queries, window, 64, past=3000), 64, 8, 64)
     assert relative_error(found, wanted) < 1e-2
+
+
+@pytest.fixture(scope="module")
+def fp8_card(card: torch.device) -> torch.device:
+    from inference.ops.device import runs_fp8
+
+    if not runs_fp8(card):
+        pytest.skip("this card has no FP8")
+    return card
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 16, 17, 33, 64, 128, 300])
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_products_equal_the_reference(fp8_card: torch.device, product: str, tokens: int) -> None:
+    assert product_error(product, tokens, fp8_card) < 1e-2
+
+
+@pytest.mark.parametrize("window", [None, 128])
+@pytest.mark.parametrize("queries", [[1], [1] * 17, [900], [1, 1, 1, 77, 300]], ids=str)
+def test_attention_over_fp8_equals_the_reference(
+    fp8_card: torch.device, queries: list[int], window: int | None
+) -> None:
+    assert attention_error(queries, window, fp8_card) < 1e-2
+
+
+@pytest.mark.parametrize("kv", ["auto", "fp8"])
+def test_a_model_in_fp8_is_near_itself_in_bf16(fp8_card: torch.device, kv: str) -> None:
+    plain = random_model(SHAPES["tiny"], fp8_card)
+    other = random_model(SHAPES["tiny"], fp8_card, precision=Precision(weights="fp8", kv=kv))
+    assert other.rounding is not None
+    assert 0.02 < other.rounding < 0.03
+    tokens = [token * 37 % 2000 for token in range(150)]
+    found, wanted = (model.all_logits(tokens, model.new_cache()).double() for model in (other, plain))
+    assert 0.005 < float((found - wanted).norm() / wanted.norm()) < 0.2
+    steps = other.new_cache()
+    other.extend(tokens[:-2], steps)
+    for at in (-2, -1):
+        one = other.next_logits([tokens[at]], steps).double()
+        assert float((one - found[at]).norm() / found[at].norm()) < 0.05
+
+
+ROOT = Path(__file__).resolve().parents[2]
+# In a process of its own, whose context on the device is lost.
+LOSE = """
+import torch
+from inference.ops.device import device_problem
+device = torch.device("cuda")
+assert device_problem(device) is None
+try:
+    torch.zeros(4, device=device)[torch.tensor([9], device=device)].cpu()
+except RuntimeError:
+    pass
+print(device_problem(device))
+"""
+
+
+def test_a_card_is_sound_even_without_free_memory(card: torch.device) -> None:
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        torch.empty(1 << 45, device=card)
+    assert device_problem(card) is None
+
+
+def test_a_lost_context_is_a_sentence(card: torch.device) -> None:
+    done = subprocess.run([sys.executable, "-c", LOSE], cwd=ROOT, capture_output=True, text=True)
+    assert "computes nothing any more" in done.stdout, done.stderr

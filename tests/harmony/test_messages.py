@@ -10,10 +10,9 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.messages import messages_of
 from inference.engine import EngineFailed
-from tests.doubles.apis.services import responses_service
-from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.apis.asking import responses_service
+from tests.doubles.engines.replay import ReplayEngine, TurnsEngine
 from tests.doubles.lints import check_stream
-from tests.doubles.turns import TurnsEngine
 
 START = "<|start|>"
 WHOLE = [

@@ -14,7 +14,7 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.cli.server import http_server
 from gpt_oss_server.cli.server.start import Start
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.http.callers import make_caller
+from gpt_oss_server.http.edge import make_caller
 from gpt_oss_server.settings import Settings
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted, serving
@@ -164,11 +164,6 @@ def test_a_websockets_handshake_has_the_request_id(url: str) -> None:
 def test_a_body_that_is_no_object_is_invalid_json(url: str, path: str, body: bytes) -> None:
     answer = httpx.post(url + path, content=body)
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_json")
-
-
-def test_json_with_a_raw_line_break_is_explained(url: str) -> None:
-    answer = httpx.post(f"{url}/responses", content=b'{"input": "a\nb"}')
-    assert error_of(answer)["message"].endswith("Invalid control character at line 1, column 13.")
 
 
 def test_connections_stay_open_for_longer_than_proxies_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:

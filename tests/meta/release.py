@@ -19,7 +19,6 @@ MUST_HOLD = ("LICENSE", "README.md", "pyproject.toml", "inference/tiny/tiny.safe
 
 
 def problems(version: str) -> Iterator[str]:
-    """What the version, the changelog and git disagree about."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if f"## [{version}]" not in changelog:
         yield f"CHANGELOG.md has no section for {version}."
@@ -30,7 +29,6 @@ def problems(version: str) -> Iterator[str]:
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """The source archive, and the wheel that is built from it."""
     command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -20,6 +20,8 @@ GENERATED = {DOCS / "cli.md", DOCS / "settings.md", *(DOCS / "reference").glob("
 PACKAGES = ("gpt_oss_server", "inference", "tools")
 MAY_IMPORT = {"gpt_oss_server": set(PACKAGES), "inference": {"inference"}, "tools": {"tools"}}
 HTTP = {"fastapi", "starlette", "pydantic", "uvicorn"}
+_MCP_TOOL = {"type": "mcp", "server_label": "x", "server_url": "https://user:secret@a.example/mcp"}
+READ_MCP = f"from tools.mcp.endpoints import public_form; public_form({_MCP_TOOL})"
 
 
 def tracked_files() -> list[Path]:
@@ -147,9 +149,9 @@ def test_what_several_apis_need_stands_outside_of_each(api: str) -> None:
         ("from gpt_oss_server.cli.parser import build_parser; build_parser()", HTTP),
         ("import gpt_oss_server.constraints.json_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
         ("import gpt_oss_server.constraints.turn_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
-        ("import gpt_oss_server.harmony.decoder, gpt_oss_server.harmony.render", {"inference"}),
+        (f"import gpt_oss_server.app, gpt_oss_server.items.mcp; {READ_MCP}", {"mcp", "mcp_types"}),
     ],
-    ids=["app", "command", "settings", "help", "json check", "turn check", "harmony"],
+    ids=["app", "command", "settings", "help", "json check", "turn check", "an MCP tool that is read"],
 )
 def test_importing_it_does_not_load(statement: str, unloaded: set[str]) -> None:
     check = f"import sys; {statement}; sys.exit(bool({unloaded} & sys.modules.keys()))"
@@ -160,12 +162,6 @@ def test_harmony_takes_nothing_of_inference() -> None:
     for path in sources("gpt_oss_server/harmony"):
         taken = [name for name in imported(path) if name.partition(".")[0] == "inference"]
         assert not taken, f"{relative(path)} imports {taken}"
-
-
-@pytest.mark.parametrize("name", ["inference", "tools"])
-def test_packages_with_common_names_are_this_projects(name: str) -> None:
-    module = __import__(name)
-    assert Path(str(module.__file__)).resolve() == ROOT / name / "__init__.py"
 
 
 def test_no_file_is_longer_than_400_lines() -> None:

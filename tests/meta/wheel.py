@@ -55,7 +55,6 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def serve_and_request(commands: Path, folder: Path) -> str:
-    """The status of one response by the embedded model."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(commands / "gpt-oss-server"), "serve", "--port", "0", "--default-max-output-tokens", "16"]
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)

@@ -104,7 +104,7 @@ class Visit:
 
 @pytest.fixture
 def shots(tmp_path: Path) -> Path:
-    """Where screenshots go: WEB_SHOTS, for a person to look at, or a temporary folder."""
+    """Where the picture of README goes: WEB_SHOTS, or a temporary folder."""
     folder = Path(os.environ.get("WEB_SHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -112,7 +112,6 @@ def shots(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sandboxed() -> None:
-    """Skips the test where there is no sandbox for Python."""
     with ThreadPoolExecutor() as thread:  # Playwright's event loop runs in this one
         thread.submit(bubblewrap).result()
 

@@ -1,4 +1,4 @@
-"""The playground's chat in a real browser, with the embedded model and with scripts.
+"""The playground's chat in a real browser, over HTTP and WebSocket, with the embedded model and with scripts.
 
 `WEB_SHOTS=docs/images pytest -m browser tests/playground/test_chat.py` takes the picture in README again.
 """
@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, choose_file, press
+from tests.playground.conftest import Opened, Visit, Visiting, answers_over, choose_file, press
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
@@ -28,8 +29,7 @@ AGAIN = "<|channel|>final<|message|>Once more.<|return|>"
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pages = tmp_path_factory.mktemp("pages")
     (pages / "harbour.md").write_text("# The harbour\n\nHarbour depth is forty metres.\n\nShips come.\n")
-    settings = Settings(model="tiny", browser=f"local:{pages}", python=sandbox_of_servers())
-    with serving(inference.load("tiny"), settings) as url:
+    with serving(inference.load("tiny"), Settings(model="tiny", browser=f"local:{pages}")) as url:
         yield url
 
 
@@ -52,7 +52,6 @@ def test_a_question_is_answered_and_every_token_shown(tiny: str, opened: Opened)
     assert "probability" in page.locator(".inspector").inner_text()
     answer.get_by_text("Reasoning").click()
     assert page.locator(".fold.analysis .plain").inner_text()
-    found.shot("answer")
 
 
 def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, opened: Opened) -> None:
@@ -63,11 +62,9 @@ def test_a_weather_tool_gets_an_answer_by_hand(tiny: str, opened: Opened) -> Non
     press(page, "Tokens")
     found.ask("What is the weather in Paris?")
     page.get_by_label("Result of get_weather").fill('{"temperature": 21}')
-    found.shot("call")
     press(page, "Continue")
     page.get_by_text("You answered").wait_for()
     assert "21" in found.answered().locator(".answer").last.inner_text()
-    found.shot("call-answered")
 
 
 def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opened) -> None:
@@ -82,7 +79,6 @@ def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opene
         press(page, "Add a result that is sent without asking")
         page.get_by_label("Arguments contain").last.fill(place)
         page.get_by_label("Result that is sent").last.fill(result)
-    found.shot("canned")
     found.ask("Oslo?")
     page.get_by_text("4 degrees").wait_for()
     assert "Hello there." in found.answered().inner_text()
@@ -93,17 +89,6 @@ def test_results_that_are_given_in_advance_are_sent_without_asking(opened: Opene
     page.get_by_label("Result of get_weather").wait_for()  # no row fits
 
 
-@pytest.mark.usefixtures("sandboxed")
-def test_python_calculates(tiny: str, opened: Opened) -> None:
-    page = (found := opened(tiny)).page
-    use(page, tools=("Python",))
-    answer = found.asked("What is 17 times 23?")
-    answer.get_by_text("Ran Python").click()
-    assert "391" in answer.inner_text()
-    page.locator(".tool-card").first.wait_for()
-    found.shot("python")
-
-
 def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
     page = (found := opened(tiny)).page
     use(page, tools=("Browser",))
@@ -112,7 +97,6 @@ def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
     assert page.get_by_label("Sources").count() == 1
     press(page, "The quoted lines")
     assert "Harbour depth is forty metres." in page.locator(".quoted .hit").inner_text()
-    found.shot("browser")
 
 
 def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
@@ -128,7 +112,6 @@ def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
     page.get_by_label("Edit the message").fill("Hi again")
     press(page, "Send as a new branch")
     page.get_by_text("Third.", exact=True).wait_for()
-    found.shot("branches")
     page.get_by_label("Previous version").click()
     page.get_by_text("Hello there.").wait_for()
     page.reload()
@@ -146,7 +129,6 @@ def test_a_reload_in_mid_answer_reads_on_and_stop_stops(opened: Opened) -> None:
     page.locator(".answer", has_text="5 6 7").nth(1).wait_for()
     page.get_by_label("Stop").click()
     page.get_by_text("Stopped.").wait_for()
-    found.shot("stopped")
 
 
 def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened) -> None:
@@ -183,16 +165,9 @@ def test_dark_and_narrow(visit: Visiting) -> None:
         assert page.locator(".hl-string").inner_text() == "'hi'"
         wide = "document.documentElement.scrollWidth <= 390"
         assert page.evaluate(wide)
-        phone.shot("phone")
         press(page, "Tokens")
         page.locator(".row.tokens").first.wait_for()
         assert page.evaluate(wide)
-        phone.shot("phone-tokens")
-        desk = visit(url, viewport={"width": 1440, "height": 900}, color_scheme="dark")
-        desk.open()
-        desk.asked("Show me")
-        desk.page.locator(".row.same, .row.differs").first.wait_for()
-        desk.shot("dark")
 
 
 def test_at_any_width_a_message_can_be_written(visit: Visiting) -> None:
@@ -231,6 +206,7 @@ def test_the_picture_shows_an_answer_with_its_tokens(opened: Opened, shots: Path
     answer.get_by_text("Reasoning").first.click()
     answer.get_by_text("Ran Python").click()
     page.locator(".row.same").first.wait_for()
+    page.locator(".tool-card").first.wait_for()
     found.show_end()
     page.locator(".t.final.text").last.hover()
     found.shot("playground")
@@ -258,7 +234,6 @@ def test_an_answer_of_the_model_follows_the_schema(opened: Opened) -> None:
     page.get_by_text("The server enforces it").wait_for()
     found.asked("Which colours?")
     page.get_by_text("Follows the schema.").wait_for()
-    found.shot("schema")
 
 
 def test_an_answer_that_breaks_it_is_shown_with_the_place(opened: Opened) -> None:
@@ -267,7 +242,6 @@ def test_an_answer_that_breaks_it_is_shown_with_the_place(opened: Opened) -> Non
     enforce(page, json.dumps(SCHEMA))
     found.asked("Which colours?")
     page.get_by_text("Does not follow the schema, at /tags/1").wait_for()
-    found.shot("schema-broken")
 
 
 def test_a_schema_that_cannot_be_enforced_is_explained_before_anything_is_sent(opened: Opened) -> None:
@@ -295,3 +269,71 @@ def test_the_page_finds_where_a_text_leaves_a_schema(
     page = opened(scripted("<|channel|>final<|message|>1<|return|>")).page
     check = "async ([text, schema]) => (await import('./web/lib/schema.js')).checked(text, schema)"
     assert verdict.items() <= page.evaluate(check, [text, SCHEMA]).items()
+
+
+def over_socket(found: Visit) -> Visit:
+    answers_over(found.page, "WebSocket")
+    press(found.page, "Tokens")
+    return found
+
+
+def test_one_connection_carries_all_turns_of_a_conversation(opened: Opened) -> None:
+    page = (found := over_socket(opened(inference.load("tiny")))).page
+    sockets, frames = list[str](), list[str]()
+    page.on("websocket", lambda one: sockets.append(one.url))
+    page.on("websocket", lambda one: one.on("framesent", lambda text: frames.append(text)))
+    assert "demonstration" in found.asked("Who are you?").inner_text()
+    page.locator(".row.same").wait_for()  # the tokens of a response over WebSocket can be read too
+    found.asked("And what can you do?", 2)
+    assert len(sockets) == 1
+    assert sockets[0].endswith("/v1/responses")
+    assert '"previous_response_id"' in frames[1]
+    assert "Who are you" not in frames[1]
+    page.reload()
+    page.get_by_text("And what can you do?").first.wait_for()
+    found.ask("Goodbye.")  # the response is stored: another connection continues it
+    found.answered(3)
+    assert len(sockets) == 2
+    assert "Who are you" not in frames[2]
+
+
+def test_stop_and_reload_end_an_answer_and_the_conversation_continues(opened: Opened) -> None:
+    page = (found := over_socket(opened(scripted(NUMBERS, NUMBERS, HELLO, tokens_per_second=40)))).page
+    found.ask("Count.")
+    page.locator(".answer", has_text="5 6 7").wait_for()
+    page.get_by_label("Stop").click()
+    page.get_by_text("Stopped.").wait_for()
+    found.ask("Count again.")
+    page.locator(".answer", has_text="5 6 7").nth(1).wait_for()
+    page.reload()
+    page.get_by_text("an answer over WebSocket ends with its page").wait_for()
+    assert "5 6 7" in page.locator(".answer").last.inner_text()
+    assert "Hello there." in found.asked("And now?", 3).inner_text()
+    health = httpx.get(f"{found.url.removesuffix('/v1')}/health").json()
+    assert health["counters"]["cancelled"] == 2
+
+
+def test_a_response_that_the_server_forgot_is_sent_again(opened: Opened) -> None:
+    page = (found := over_socket(opened(scripted(HELLO, AGAIN)))).page
+    found.asked("Hi")
+    id_ = found.response_id()
+    assert httpx.delete(f"{found.url}/responses/{id_}").status_code == 200
+    frames: list[str] = []
+    page.on("websocket", lambda one: one.on("framesent", lambda text: frames.append(text)))
+    page.reload()
+    page.get_by_text("Hello there.").wait_for()
+    assert "Once more." in found.asked("More", 2).inner_text()
+    assert ["previous_response_id" in frame for frame in frames] == [True, False]
+    assert "Hello **there**" in frames[1]
+    found.ignore("404")  # the trace is gone
+
+
+def test_where_websocket_is_off_the_page_says_so(opened: Opened) -> None:
+    page = (found := over_socket(opened(scripted(HELLO), Settings(websocket=False)))).page
+    found.ask("Hi")
+    page.get_by_role("alert").get_by_text("switched off on this server").wait_for()
+    found.ignore("WebSocket connection to")  # refused, as the browser itself writes
+    found.ignore("405")
+    answers_over(page, "HTTP, in the background")
+    page.get_by_label("Regenerate").click()
+    page.get_by_text("Hello there.").wait_for()

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import httpx
 import pytest
@@ -17,9 +17,8 @@ from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 MOST_BYTES = 400_000  # of the playground
-MOST_OF_A_FILE, MOST_OF_A_PICTURE = 1_000_000, 300_000  # in the repository
+MOST_OF_A_FILE = 1_000_000  # in the repository
 MOST_LINES = 300
-PICTURE = Path(__file__).parents[2] / "docs/images/playground.png"
 MODULES = sorted(name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/"))
 _IMPORT = re.compile(r'^(?:import|export)\b[^"\n]*"(\.[^"]+)";|^} from "(\.[^"]+)";', re.MULTILINE)
 
@@ -39,13 +38,10 @@ def client() -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def without() -> Iterator[httpx.Client]:
-    """A server without the playground, of a model with a hostile name."""
     yield from served(Settings(served_model_name=("<script>alert(1)</script>",), web="off"))
 
 
 class _Links(HTMLParser):
-    """What a page loads or links to."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.links: list[str] = []
@@ -67,7 +63,6 @@ def text_of(name: str) -> str:
 
 
 def imports(name: str) -> list[str]:
-    """The modules that one imports."""
     return [_joined(name, one or other) for one, other in _IMPORT.findall(text_of(name))]
 
 
@@ -136,12 +131,6 @@ def test_other_files_are_not_served(client: httpx.Client) -> None:
     docs = ("LICENSE", "vendored.json", "..%2frouter.py", "swagger-ui-bundle.js.gz")
     for path in (*(f"/web/{name}" for name in web), *(f"/docs/{name}" for name in docs)):
         assert client.get(path).status_code == 404, path
-
-
-def test_the_picture_of_the_readme_is_small() -> None:
-    content = PICTURE.read_bytes()
-    assert content.startswith(b"\x89PNG")
-    assert len(content) < MOST_OF_A_PICTURE
 
 
 def test_web_off_removes_the_playground(without: httpx.Client) -> None:

@@ -1,5 +1,6 @@
-"""The playground behind a path prefix, with keys, and with the other names of events, in a real browser."""
+"""The playground behind a prefix, with keys, renamed events, MCP servers, and what a model writes, inert."""
 
+import json
 from typing import Any
 
 import httpx
@@ -8,8 +9,10 @@ from starlette.responses import JSONResponse
 
 import inference
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.mcp_asking import ANSWER, call
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, answers_over, press
+from tests.doubles.tools.echo_server import watched
+from tests.playground.conftest import Opened, Visiting, answers_over, choose_file, press
 
 pytestmark = pytest.mark.browser
 
@@ -18,8 +21,6 @@ HELLO = f"{THINKS}<|channel|>final<|message|>Hello.<|return|>"
 
 
 def behind_prefix(app: Any) -> Any:
-    """A proxy that forwards /box/… without the prefix, and nothing else."""
-
     async def proxy(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan":
             if not scope["path"].startswith("/box/"):
@@ -64,7 +65,6 @@ def come_in(page: Any) -> None:
 
 
 def without_refusals(found: Any) -> None:
-    """Without a key, requests are refused, which the browser itself writes to its console."""
     found.ignore("401")
 
 
@@ -142,7 +142,6 @@ def test_files_that_python_wrote_are_saved_with_the_key(opened: Opened) -> None:
         page.get_by_role("button", name="tides \u00e4.csv").click()  # its name goes on with the size
     assert saved.value.suggested_filename == "tides \u00e4.csv"
     assert saved.value.path().read_text() == "a,b"
-    found.shot("python-file")
     page.reload()
     page.evaluate(OLDER)
     page.reload()
@@ -188,3 +187,146 @@ def test_the_embedded_model_is_asked_what_it_can_answer(opened: Opened) -> None:
     page = (found := opened(inference.load("tiny"))).page
     press(page, "What can you do?")
     assert "I can chat a little" in found.answered().inner_text()
+
+
+ATTACKS = [
+    "<script>window.hit = 1</script>",
+    "<img src=x onerror='window.hit = 1'>",
+    "![](https://evil.example/pixel.png)",
+    "<svg/onload=window.hit=1>",
+    "<svg><script>window.hit=1</script></svg>",
+    "<iframe srcdoc='<script>parent.hit=1</script>'></iframe>",
+    "[click](javascript:window.hit=1)",
+    "[click](data:text/html,<script>opener.hit=1</script>)",
+    "<a href='java\nscript:window.hit=1'>a</a>",
+    "<details open ontoggle=window.hit=1>x</details>",
+    "<math><mtext><table><mglyph><style><img src=x onerror=window.hit=1></style></mglyph></table>",
+    "<form action='https://evil.example'><button>go</button></form>",
+    "<style>@import 'https://evil.example/a.css';</style>",
+    "<link rel=stylesheet href='https://evil.example/a.css'>",
+    "<base href='https://evil.example/'>",
+    "<meta http-equiv=refresh content='0;url=https://evil.example'>",
+    "<object data='https://evil.example/a.swf'></object>",
+    "<video src='https://evil.example/a.mp4' autoplay onerror=window.hit=1></video>",
+    "<div style='background:url(https://evil.example/a.png)'>x</div>",
+    "```html\n<script>window.hit = 1</script>\n```",
+    "<template><script>window.hit=1</script></template>",
+    "<noscript><p title='</noscript><img src=x onerror=window.hit=1>'>",
+]
+HOSTILE = (
+    "[...document.querySelectorAll('.message.assistant *')].filter(e =>"
+    " ['SCRIPT','IFRAME','OBJECT','EMBED','FORM','STYLE','LINK','META','BASE','VIDEO'].includes(e.tagName)"
+    " || (e.closest('.block') && e.tagName === 'IMG')"
+    " || [...e.attributes].some(a => a.name.startsWith('on'))"
+    " || /^\\s*(javascript|data):/i.test(e.getAttribute('href') ?? '')).length"
+)
+
+
+def test_a_corpus_of_attacks_renders_inert(opened: Opened) -> None:
+    answers = [f"<|channel|>final<|message|>{attack}\n\nafter<|return|>" for attack in ATTACKS]
+    page = (found := opened(scripted(*answers))).page
+    for number, _ in enumerate(ATTACKS, 1):
+        found.ask(f"Number {number}")
+        found.answered(number)
+    for link in page.locator(".message.assistant .block a", has_text="click").all():
+        assert not link.get_attribute("href")
+    assert page.evaluate("window.hit") is None
+    assert page.evaluate(HOSTILE) == 0
+    assert page.url == found.base
+
+
+def test_a_forged_trace_renders_inert(visit: Visiting, tmp_path: Any) -> None:
+    evil = "<img src=x onerror=window.hit=1>"
+    with serving(scripted(f"<|channel|>thoughts<|message|>{evil}<|return|>")) as url:
+        answer = httpx.post(f"{url}/responses", json={"input": evil}).json()
+        trace = httpx.get(f"{url}/responses/{answer['id']}/trace").json()
+        trace["vocabulary"] = dict.fromkeys(trace["vocabulary"], evil)
+        trace["responses"][0]["generations"][0]["slips"][0]["detail"] = evil
+        (tmp_path / "t.json").write_text(json.dumps(trace))
+        page = visit(url).open()
+        choose_file(page, "Open a trace", tmp_path / "t.json")
+        page.locator(".row.tokens").first.wait_for()
+        page.evaluate("document.querySelector('.virtual').scrollTop = 1e9")
+        page.locator(".slip-card").first.wait_for()
+        assert page.evaluate("window.hit") is None
+        assert page.locator(".whole img").count() == 0
+
+
+def with_server(found: Any, url: str, *, asks: bool) -> Any:
+    page = found.open()
+    press(page, "Setup")
+    press(page, "Add a server")
+    page.get_by_label("Label").fill("echoes")
+    page.get_by_label("Address").fill(url)
+    page.get_by_label("Ask me before each call").set_checked(asks)
+    press(page, "Tokens")
+    return page
+
+
+def test_tools_are_listed_and_called(visit: Visiting) -> None:
+    script = scripted(call("echo", text="seven bells"), ANSWER)
+    with watched() as (server, seen), serving(script, Settings(allow_private_hosts=True)) as url:
+        found = visit(url)
+        page = with_server(found, server, asks=False)
+        answer = found.asked("Say it")
+        answer.get_by_text("Tools of echoes").click()
+        assert "Says the same." in answer.locator(".hits").inner_text()
+        answer.get_by_text("echoes: echo").click()
+        assert '"text": "seven bells"' in answer.locator(".code").inner_text()
+        assert answer.locator(".output").inner_text() == "seven bells"
+        found.show_end()
+        page.locator(".tool-card", has_text="echo").wait_for()
+        assert seen.calls == 1
+
+
+def test_a_call_waits_for_approval(visit: Visiting) -> None:
+    script = scripted(call("echo", text="first"), ANSWER, call("echo", text="second"), ANSWER)
+    with watched() as (server, seen), serving(script, Settings(allow_private_hosts=True)) as url:
+        found = visit(url)
+        page = with_server(found, server, asks=True)
+        found.ask("Say it")
+        group = page.get_by_role("group", name="May echoes run echo?")
+        group.wait_for()
+        assert '"text": "first"' in page.locator(".code").inner_text()
+        assert seen.calls == 0
+        group.get_by_role("button", name="Approve").click()
+        page.get_by_text("Approved").wait_for()
+        page.locator(".answer", has_text="Done.").wait_for()
+        assert seen.calls == 1
+        found.ask("Once more")
+        group.wait_for()
+        group.get_by_role("button", name="Deny").click()
+        page.get_by_text("Denied").wait_for()
+        page.locator(".answer", has_text="Done.").nth(1).wait_for()
+        assert seen.calls == 1
+
+
+def test_a_tool_that_fails_is_shown_with_its_error(visit: Visiting) -> None:
+    script = scripted(call("fail", why="the sea is calm"), ANSWER)
+    with watched() as (server, _), serving(script, Settings(allow_private_hosts=True)) as url:
+        found = visit(url)
+        with_server(found, server, asks=False)
+        answer = found.asked("Try")
+        answer.get_by_text("echoes: fail").click()
+        assert "the sea is calm" in answer.locator(".output.bad").inner_text()
+
+
+DEEP = {
+    "list": "- " * 600 + "end",
+    "quotes": "> " * 600 + "end",
+    "numbers": "1. " * 600 + "end",
+    "mixed": "> - 1. " * 200 + "end",
+    "indented": "\n".join(f"{'  ' * depth}- level {depth}" for depth in range(600)) + " end",
+    "emphasis": "*a **b " * 2_000 + "end",
+    "links": "[" * 5_000 + "end" + "](x)" * 5_000,
+}
+
+
+def test_text_that_nests_without_end_leaves_the_page_in_place(opened: Opened) -> None:
+    answers = [f"<|channel|>final<|message|>{text}<|return|>" for text in DEEP.values()]
+    found = opened(scripted(*answers))
+    for count, name in enumerate(DEEP, 1):
+        assert "end" in found.asked(name, count).inner_text()
+    found.page.reload()
+    found.page.get_by_label("Message", exact=True).wait_for()
+    assert found.page.locator(".message.assistant").count() == len(DEEP)

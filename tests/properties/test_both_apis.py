@@ -9,8 +9,8 @@ from gpt_oss_server.apis.chat.writers import BETWEEN_MESSAGES
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import EngineFailed
+from tests.doubles.apis.asking import responses_service
 from tests.doubles.apis.chat_asking import CLOCK, TOOL, check_chunks, chunks_of
-from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.random_tests.seeds import seeds

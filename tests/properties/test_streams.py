@@ -16,9 +16,8 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.stores.events import EventLog
 from inference.engine import EngineFailed
-from tests.doubles.apis.asking import NEXT, Asking
+from tests.doubles.apis.asking import NEXT, Asking, responses_service
 from tests.doubles.apis.client_tools import STREAMS
-from tests.doubles.apis.services import responses_service
 from tests.doubles.conversations import encoded, mutated
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream

@@ -13,8 +13,8 @@ from inference.engine import Engine, EngineInfo, Finish, Sampling, Step
 from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.mcp_asking import Asking as McpAsking
-from tests.doubles.tools.calculator import Calculator, Ready
 from tests.doubles.tools.echo_server import Seen, watched
+from tests.doubles.tools.scripted_tool import Calculator, Ready
 from tools.toolbox import Offer, Toolbox
 
 Make = Callable[..., Api]

@@ -234,7 +234,7 @@ async def test_a_response_without_a_summary_fails(api: Make, encoding: Encoding,
     response = check_stream(await here.streamed(input=[user("Hi"), TRIGGER]))
     assert (response["status"], response["output"]) == ("failed", [])
     error = await here.refused("/responses/compact", model=None, input="Hi")
-    assert (error["status"], error["code"]) == (500, "server_error")
+    assert (error["status"], error["code"]) == (503 if text is None else 500, "server_error")
     assert ("out of memory" if text is None else "no summary") in error["message"]
 
 
@@ -321,11 +321,11 @@ async def test_it_logs_compactions(api: Make, encoding: Encoding, caplog: pytest
     assert "Write the summary, and nothing else." in metadata["__debug_compaction_input"]
     assert metadata["__debug_compaction_output"] == ROSES
     assert metadata["__debug_output"] == ANSWER.format("Fine.")
-    assert f"{response['id']} compaction output: {ROSES}" in caplog.text
-    assert f"{response['id']} output: {ANSWER.format('Fine.')}" in caplog.text
+    assert f"output: {ROSES}" in caplog.text
+    assert f"output: {ANSWER.format('Fine.')}" in caplog.text
     caplog.clear()
-    compacted = await here.post("/responses/compact", model=None, input="Hi")
-    assert f"{compacted['id']} compaction output: {ROSES}" in caplog.text
+    await here.post("/responses/compact", model=None, input="Hi")
+    assert f"output: {ROSES}" in caplog.text
     caplog.clear()
     await api(Summariser(encoding)).post("/responses/compact", model=None, input="Hi")
     assert "roses" not in caplog.text

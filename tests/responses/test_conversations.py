@@ -15,7 +15,7 @@ from gpt_oss_server.stores.base import ConversationPart
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.memory import MemoryStore
 from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.services import conversations_of, responses_service
+from tests.doubles.apis.asking import conversations_of, responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
 from tests.responses.conftest import Make

@@ -12,12 +12,11 @@ from gpt_oss_server.settings import Settings
 from inference.backends.script_file import parse_script
 from inference.backends.scripted import ScriptedEngine
 from tests.doubles.apis.api_client import Api, events_in
-from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.asking import Asking, conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
-from tests.doubles.apis.services import conversations_of
+from tests.doubles.engines.replay import TurnsEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import VOCABULARY
-from tests.doubles.turns import TurnsEngine
 from tests.responses.conftest import Echoes
 
 MCP: dict[str, Any] = {"allow_private_hosts": True}

@@ -12,11 +12,10 @@ from gpt_oss_server.errors import ToolNotAvailable
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from tests.doubles.apis.asking import FINAL, NEXT, Asking
 from tests.doubles.apis.client_tools import CRM, CUSTOM, DIGITS, LARK, OSLO, PARIS, SHELL, TOOL, arguments
-from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.engines.replay import ReplayEngine, TurnsEngine
 from tests.doubles.harmony.sampling import RandomEngine
 from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted
-from tests.doubles.turns import TurnsEngine
 from tests.responses.conftest import PYTHON, with_tool
 
 THINKS = "<|channel|>analysis<|message|>Both.<|end|>" + NEXT

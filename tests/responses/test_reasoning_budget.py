@@ -9,8 +9,8 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import Asking
 from tests.doubles.apis.chat_asking import completion_of
+from tests.doubles.engines.replay import TurnsEngine
 from tests.doubles.harmony.sampling import RandomEngine
-from tests.doubles.turns import TurnsEngine
 from tests.responses.conftest import PYTHON, with_tool
 
 REASONING = "First 東京, then 🧠👩‍🚀; and so on, for a while."

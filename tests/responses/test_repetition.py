@@ -11,10 +11,9 @@ from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
 from tests.doubles.apis.client_tools import FREE, OSLO, PARIS, TOOL, arguments
-from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.engines.replay import ReplayEngine, TurnsEngine
 from tests.doubles.serving import scripted
-from tests.doubles.tools.calculator import Calculator, CalculatorSession
-from tests.doubles.turns import TurnsEngine
+from tests.doubles.tools.scripted_tool import Calculator, CalculatorSession
 from tests.responses.conftest import PYTHON, with_tool
 from tools.tool import Session, ToolCall, ToolOutput
 

@@ -24,7 +24,7 @@ from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.toolset.offered import ToolsetMaker
-from tests.doubles.apis.services import conversations_of, responses_service
+from tests.doubles.apis.asking import conversations_of, responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.waiting import until, until_found

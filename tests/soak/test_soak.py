@@ -19,9 +19,8 @@ import httpx
 import pytest
 
 from gpt_oss_server.stores.sqlite.database import READERS
-from tests.doubles.replicas import ServerProcess
+from tests.doubles.server_process import ServerProcess
 from tests.soak.clients import LEAVING, Load
-from tests.soak.waits import Waits
 
 pytestmark = pytest.mark.soak
 MINUTES = float(os.environ.get("MINUTES", "60"))
@@ -31,6 +30,7 @@ WARM_UP = 0.2  # of the time: caches fill, and what opens at first use is opened
 MOST_CHANGE = 0.05  # of the memory, between the beginning and the end of what follows
 LONGEST_WAIT = 2.0  # seconds for an easy request; what the tests' own loop waited is the machine's
 _EVERY = 5.0
+_BETWEEN = 0.1  # seconds between two requests to `/live`
 _SETTLING = 120.0  # seconds in which a server that is left alone becomes idle
 FLAGS = (
     *("--max-concurrent", str(CONCURRENT), "--background-max-runs", str(CONCURRENT), "--python", "off"),
@@ -210,3 +210,32 @@ def check(
     engine = ended["engine"]
     assert (engine["running"], engine["waiting"], engine["kv_blocks_used"]) == (0, 0, 0)
     assert ended["responses"].get("failed", 0) == 0
+
+
+class Waits:
+    """Requests `/live` ten times a second: neither a thread nor the engine has a part in it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.removesuffix("/v1") + "/live"
+        self.server: list[float] = []
+        self.own: list[float] = []
+
+    async def run(self) -> None:
+        async with httpx.AsyncClient(timeout=120) as client:
+            while True:
+                start = time.perf_counter()
+                (await client.get(self._url)).raise_for_status()
+                answered = time.perf_counter()
+                await asyncio.sleep(_BETWEEN)
+                self.server.append(answered - start)
+                self.own.append(time.perf_counter() - answered - _BETWEEN)
+
+    def line(self) -> str:
+        own = f"this client's own loop: {_quantiles(self.own)}"
+        return f"/live: {_quantiles(self.server)}; {own} ({len(self.server)} requests)"
+
+
+def _quantiles(waits: list[float]) -> str:
+    ordered = sorted(waits)
+    p50, p99 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99))
+    return f"{p50 * 1000:.0f} ms (p50), {p99 * 1000:.0f} (p99), {ordered[-1] * 1000:.0f} (longest)"

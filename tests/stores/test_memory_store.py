@@ -15,7 +15,7 @@ from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.sql.sizes import statistics
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.asking import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.stored import append, conversation, keep_around, part, position, stored, texts

@@ -11,7 +11,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, StoredResponse
 from gpt_oss_server.stores.memory import MemoryStore
-from tests.doubles.apis.services import conversations_of, responses_service
+from tests.doubles.apis.asking import conversations_of, responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.stored import known
 

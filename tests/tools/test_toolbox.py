@@ -6,26 +6,13 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.contracts.tool_contract import ToolContract
 from tests.doubles.tools.scripted_tool import Clock, Scripted, ScriptedSession, echoes, fails_with, sleeps
-from tools.tool import Tool, ToolCall, ToolOutput
+from tools import tool as tool_module
+from tools.tool import ToolCall, ToolOutput, bounded, cut
 from tools.toolbox import Offer, Toolbox
-
-
-class TestScripted(ToolContract):
-    """The contract itself, on a tool that answers every call."""
-
-    async def make(self) -> Tool:
-        async def answers(call: ToolCall) -> ToolOutput:
-            if call.function == "wait":
-                await asyncio.sleep(60 if call.arguments == "long" else 0)
-            return ToolOutput("yes", failed=call.function != "wait")
-
-        return Scripted(answers, functions=("wait",))
-
-    def slow_call(self) -> ToolCall:
-        return ToolCall("wait", "long")
 
 
 async def test_a_recipient_reaches_its_function_with_arguments_and_options() -> None:
@@ -56,8 +43,6 @@ async def test_a_wrong_recipient_is_answered_with_the_known_ones(recipient: str,
 
 
 def notices(stopped: asyncio.Event) -> Scripted:
-    """A tool that stops a little after it has been cancelled."""
-
     async def behaviour(call: ToolCall) -> ToolOutput:
         try:
             return await sleeps(call)
@@ -210,3 +195,27 @@ async def test_a_later_tool_replaces_one_with_its_name() -> None:
     assert not new.closed
     await box.close()
     assert new.closed
+
+
+@given(st.text(max_size=300), st.integers(min_value=1, max_value=100))
+def test_a_cut_text_keeps_both_ends_and_states_how_much_is_missing(text: str, limit: int) -> None:
+    shown = cut(text, limit)
+    if len(text) <= limit:
+        assert shown == text
+    else:
+        head = limit - limit // 4
+        assert shown.startswith(f"{text[:head]}\n[… {len(text) - limit} characters left out …]\n")
+        assert shown.endswith(text[len(text) - limit // 4 :])
+
+
+@given(st.text(alphabet=st.characters(categories=["Cs", "Lu"]), max_size=20))
+def test_lone_surrogates_do_not_get_through(text: str) -> None:
+    bounded(ToolOutput(text)).text.encode("utf-8")
+
+
+@pytest.mark.parametrize("details", [{"data": "x" * 100}, {"data": b"bytes"}, {"data": {1, 2}}])
+def test_details_that_are_too_large_or_not_json_are_dropped(
+    details: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_module, "DETAILS_BYTES", 50)
+    assert bounded(ToolOutput("text", details=details)).details == {}

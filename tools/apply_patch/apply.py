@@ -4,8 +4,6 @@ All new contents, and copies of the files that they replace, are on disk before 
 that only renames are left, and each can be undone.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """The tool's declaration for the model, and reading the patch from the arguments of a call."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Kept lines stay unchanged, line ends included. New lines end like most of the file's lines.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

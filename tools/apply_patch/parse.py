@@ -4,8 +4,6 @@ Slips whose meaning is clear are accepted: a fence around the patch, blank lines
 numbers after `@@`. Anything else is a `PatchError` that names the line.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Which files a patch may touch: regular files under one folder, with plain names, reached without links."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path, PurePosixPath, PureWindowsPath

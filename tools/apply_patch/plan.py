@@ -1,7 +1,5 @@
 """Plans a patch: the contents of each file before and after, also as a diff. Reads files and writes none."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Numbers may be strings or floats; null or a missing field means the default. Unr
 `UsageError`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -8,8 +8,6 @@ is held back only while all of it, from a 【 on, can still become a marker. One
 unchanged. In a JSON answer a marker is inside a string, and so is its link.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -6,8 +6,6 @@ them by. They are kept as plain records: search results whole, as no request bri
 address and title, to be read again when the model looks at them. It must not know calls or networks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -3,8 +3,6 @@
 `pages`). What it cannot read is absent, because the server validates requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final

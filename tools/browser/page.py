@@ -3,8 +3,6 @@
 Takes documents, search hits and matches. It must not know cursors, budgets or networks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal

@@ -11,8 +11,6 @@ Every line of the page follows its number, so that no page can forge the frame a
 know networks or sessions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote

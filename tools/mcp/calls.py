@@ -4,8 +4,6 @@ Returns a JSON object for the arguments' text; for a `CallToolResult` text (othe
 is an error, and the images. It must not know connections.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, NoReturn
 
@@ -21,9 +19,9 @@ from mcp_types import (
 )
 
 from tools.mcp.failures import McpFailure
-from tools.outputs import cut, encodable
-from tools.tool import ToolOutput
+from tools.tool import ToolOutput, cut, encodable
 
+OWN = "gpt_oss_server"  # in structured content: the output of one of this project's tools
 OUTPUT_CHARS = 1_000_000  # of one result's text, of which the model may read less
 _IMAGE_CHARS = 8_000_000  # of base64, for all images of one result together
 _NO_TEXT = "it cannot be shown as text"
@@ -63,8 +61,44 @@ def read_result(result: CallToolResult) -> ToolOutput:
     if result.is_error:
         nothing = "The tool failed without giving a reason."
     text = "\n".join(part for part in parts if part) or nothing
-    images = _images(result)
-    return ToolOutput(cut(text, OUTPUT_CHARS), result.is_error, {"images": images} if images else {})
+    details: dict[str, Any] = {"images": images} if (images := _images(result)) else {}
+    if isinstance(own := (result.structured_content or {}).get(OWN), dict):
+        details[OWN] = own
+    return ToolOutput(cut(text, OUTPUT_CHARS), result.is_error, details)
+
+
+def own_output(output: ToolOutput) -> ToolOutput:
+    """The output as this project's own tool made it, where one of its servers sent it along.
+
+    Its pictures are the result's, which are sent once.
+    """
+    own, pictures = output.details.get(OWN), list(output.details.get("images", ()))
+    if own is None or not isinstance(own.get("text"), str) or not isinstance(own.get("details"), dict):
+        return output
+    details = dict(own["details"])
+    if isinstance(count := details.get("images"), int):
+        details["images"] = pictures[:count]
+        del pictures[:count]
+    if isinstance(outputs := details.get("outputs"), list):
+        entries = [dict(entry) for entry in outputs if isinstance(entry, dict)]
+        for entry in entries:
+            if entry.get("type") == "image" and pictures:
+                picture = pictures.pop(0)
+                entry["url"] = f"data:{picture['mime_type']};base64,{picture['data']}"
+        details["outputs"] = [entry for entry in entries if entry.get("type") != "image" or "url" in entry]
+    return ToolOutput(cut(own["text"], OUTPUT_CHARS), output.failed, details)
+
+
+def own_result(output: ToolOutput) -> dict[str, Any]:
+    """The structured content of a result, from which `own_output` restores the output."""
+    details = dict(output.details)
+    if "images" in details:
+        details["images"] = len(details["images"])
+    if "outputs" in details:
+        details["outputs"] = [
+            {"type": "image"} if entry.get("type") == "image" else entry for entry in details["outputs"]
+        ]
+    return {OWN: {"text": output.text, "details": details}}
 
 
 def _part(block: Any) -> str:

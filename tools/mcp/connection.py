@@ -6,8 +6,6 @@ cancelled there. So an owner task holds the connection. A lost connection stays 
 names of tools, or the model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -5,8 +5,6 @@ It must not know the protocol, nor import MCP's packages: every request with a t
 on the event loop, and their first import takes more than a second.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Mapping

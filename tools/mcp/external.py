@@ -6,13 +6,13 @@ an `exec`) is the container. Each conversation has a connection. It must not kno
 and python.
 """
 
-from __future__ import annotations
-
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tools.mcp.calls import own_output
 from tools.mcp.client import McpTool
 from tools.mcp.endpoints import Credentials, Endpoint, McpSettingsError, http_endpoint
 from tools.mcp.failures import McpFailure
@@ -22,6 +22,7 @@ from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
 _BROWSER = ("search", "open", "find")
 _PYTHON = "python"
 _CONTAINER = "container"
+_ADDRESS = re.compile(r"[\w.-]+:\d{1,5}(/|$)")
 
 
 class ExternalTool:
@@ -50,7 +51,7 @@ class _ExternalSession:
         if word is None:
             return ToolOutput(f"There is no function {call.function[:80]!r}.", failed=True)
         arguments = call.arguments if call.function else json.dumps({"code": call.arguments})
-        return await self._inner.run(replace(call, function=word, arguments=arguments))
+        return own_output(await self._inner.run(replace(call, function=word, arguments=arguments)))
 
     async def close(self) -> None:
         await self._inner.close()
@@ -59,6 +60,10 @@ class _ExternalSession:
 def tool_server(url: str, *, timeout: float = 300.0) -> McpTool:
     """The server of `--tool-server`, which is the operator's and so trusted. Raises McpSettingsError."""
     if "://" not in url:
+        if not _ADDRESS.match(url):
+            raise McpSettingsError(
+                "It is not an address. Write --tool-server http://HOST:PORT/mcp.", param="--tool-server"
+            )
         url = f"http://{url}"
     endpoint, authorization = http_endpoint(url, trusted=True, param="--tool-server")
     return server_at(endpoint, Credentials(authorization=authorization), timeout=timeout)

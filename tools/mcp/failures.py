@@ -5,8 +5,6 @@ contains foreign texts that may repeat a request (a URL's query, headers), but m
 error message, from which the caller removes secrets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import httpx2

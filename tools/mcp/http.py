@@ -2,8 +2,6 @@
 bodies are limited. It must not know MCP's messages.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import cast

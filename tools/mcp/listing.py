@@ -16,7 +16,7 @@ from mcp_types import PaginatedRequestParams, Tool
 
 from tools.mcp.names import safe_names
 from tools.mcp.permissions import Permissions
-from tools.outputs import cut, encodable
+from tools.tool import cut, encodable
 
 _PAGES = 50
 _TOOLS = 512

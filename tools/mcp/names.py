@@ -1,7 +1,5 @@
 """Recipient-safe words (letters, digits, `_` and `-`) for names that MCP servers and clients choose. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 

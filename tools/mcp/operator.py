@@ -4,8 +4,6 @@ Returns a label and the server's endpoint, or an error that shows how to write t
 servers are trusted: their addresses are not checked. It starts and connects nothing.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -4,8 +4,6 @@ Takes `allowed_tools` and `require_approval` as the Responses API writes them; d
 its annotations. Pure. A tool that the request does not mention needs approval.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ operator's server with that label. Wrong settings raise an `McpSettingsError` wh
 within the tool. The caller may store and echo only the tool's public form (see endpoints.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,9 +30,10 @@ def request_tool(
     if not isinstance(label, str) or not label.strip() or len(label) > _LABEL_CHARS:
         message = f"An MCP tool needs a server_label of 1 to {_LABEL_CHARS} characters."
         raise McpSettingsError(message, param="server_label")
-    if tool.get("connector_id") is not None:
-        message = "Connectors are a hosted service; name the MCP server itself by its server_url."
-        raise McpSettingsError(message, param="connector_id")
+    for hosted in ("connector_id", "tunnel_id"):
+        if tool.get(hosted) is not None:
+            message = f"A {hosted} names a hosted service; name the MCP server itself by its server_url."
+            raise McpSettingsError(message, param=hosted)
     permissions = parse_permissions(tool.get("allowed_tools"), tool.get("require_approval"))
     url = tool.get("server_url")
     if url is None:

@@ -5,8 +5,6 @@ name), and each session of MCP is a session of the tool. Images stay images: tho
 (`mime_type`, `data`) and in `details["outputs"]` (`url`, a data URL). It must not know any particular tool.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -37,6 +35,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tools.mcp.calls import own_result
 from tools.sessions import SessionLimits
 from tools.tool import Declaration, Function, Tool, ToolOutput
 from tools.toolbox import Offer, Toolbox
@@ -163,7 +162,7 @@ def _recipient(declaration: Declaration, name: str, arguments: Mapping[str, Any]
 def _result(output: ToolOutput) -> CallToolResult:
     content: list[ContentBlock] = [TextContent(type="text", text=output.text)]
     content.extend(_pictures(output.details))
-    return CallToolResult(content=content, is_error=output.failed)
+    return CallToolResult(content=content, structured_content=own_result(output), is_error=output.failed)
 
 
 def _pictures(details: Mapping[str, Any]) -> Iterator[ImageContent]:

@@ -5,8 +5,6 @@ starts the process in the event loop's thread, which blocks meanwhile; here a th
 input is closed, and if it does not exit by itself, it is killed with everything that it started.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

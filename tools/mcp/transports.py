@@ -5,8 +5,6 @@ exit stack. It tries Streamable HTTP first, then HTTP+SSE (the other way round f
 It must not know tools or calls.
 """
 
-from __future__ import annotations
-
 import logging
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field

@@ -6,13 +6,16 @@ size is refused before it is read, and a channel connects once: code in the box 
 by a link to one of the host's sockets, which a second connection would follow.
 """
 
-from __future__ import annotations
-
 import asyncio
+import hashlib
+import hmac
+import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 MAX_MESSAGE = 8 * 1024 * 1024  # bytes of all frames; `inside.py` keeps honest messages below it
 _MAX_FRAMES = 256  # an honest message has six, and one for each buffer of a widget
@@ -124,3 +127,58 @@ def _frame(flags: int, body: bytes) -> bytes:
     if len(body) < 256:
         return bytes([flags, len(body)]) + body
     return struct.pack(">BQ", flags | _LONG, len(body)) + body
+
+
+# Parsing stops the whole process, for about as long as a value has parts. An honest message is text with few.
+_MOST_PARTS = 250_000
+_MOST_OF_HEADER = 64 * 1024  # bytes
+_DELIMITER = b"<IDS|MSG>"
+_PROTOCOL = "5.3"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message of a kernel. `parent` is the id of its request, or "" if it names none."""
+
+    kind: str
+    parent: str
+    metadata: Mapping[str, Any]
+    content: Mapping[str, Any]
+
+
+def request(key: str, kind: str, message_id: str, session: str, content: Mapping[str, Any]) -> list[bytes]:
+    header = {
+        "msg_id": message_id,
+        "msg_type": kind,
+        "session": session,
+        "username": "",
+        "date": "2000-01-01T00:00:00+00:00",  # required by the protocol, but never used
+        "version": _PROTOCOL,
+    }
+    parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]
+    signature = hmac.new(key.encode(), b"".join(parts), hashlib.sha256).hexdigest().encode()
+    return [_DELIMITER, signature, *parts]
+
+
+def received(frames: Sequence[bytes]) -> Received | None:
+    try:
+        start = list(frames).index(_DELIMITER)
+        *headers, last = frames[start + 2 : start + 6]
+        if any(len(frame) > _MOST_OF_HEADER for frame in headers):
+            return None
+        header, parent, metadata, content = (_mapping(frame) for frame in (*headers, last))
+    except (ValueError, RecursionError):
+        return None
+    kind, answered = header.get("msg_type"), parent.get("msg_id", "")
+    if not isinstance(kind, str) or not isinstance(answered, str):
+        return None
+    return Received(kind, answered, metadata, content)
+
+
+def _mapping(frame: bytes) -> dict[str, Any]:
+    if sum(map(frame.count, (b",", b"[", b"{"))) > _MOST_PARTS:
+        raise ValueError("too many parts")
+    value = json.loads(frame)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value

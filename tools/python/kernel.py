@@ -5,8 +5,6 @@ neither memory nor the event loop: a message that is too large ends its channel,
 box, and a flood gets a fifth of the event loop's time at most, less once its output is cut anyway.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time
@@ -15,11 +13,10 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
-from tools.python.channel import Channel, ChannelEnded, Kind, connect
+from tools.python.channel import Channel, ChannelEnded, Kind, Received, connect, received, request
 from tools.python.outputs import CellOutputLimits, Outputs
 from tools.python.sandboxes.box import Box
 from tools.python.sandboxes.launch import KernelConnection
-from tools.python.wire import Received, received, request
 
 _TURN = 0.002  # seconds of work on messages before other tasks may run
 _REST = 4  # times as long as the work, the rest after it

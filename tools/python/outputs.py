@@ -2,8 +2,6 @@
 image), and entries for the API's item. It never holds more than `CellOutputLimits` allows.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re
@@ -11,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tools.python.wire import Received
+from tools.python.channel import Received
 
 # CSI and OSC sequences, and the two-character ones.
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")

@@ -6,8 +6,6 @@ such kernels are also checked while they run, by the watchdog's figures: idle on
 that holds the most.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager

@@ -3,8 +3,6 @@
 The declaration is Harmony's own text for the tool, with this server's facts in its two blanks.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from tools.python.sandboxes.sandbox import Sandbox

@@ -1,7 +1,5 @@
 """/v1/chat/completions: reads HTTP requests and sends the answers of the service."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
@@ -10,7 +8,7 @@ from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.chat.stored import StoredCompletions, UpdateCompletion
 from gpt_oss_server.http.body import read_json
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.unknown_fields import unknown_header
 from gpt_oss_server.runs.chunks import answer

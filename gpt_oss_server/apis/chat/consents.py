@@ -5,8 +5,6 @@ that the model reads for a refused call, and the results of calls approved earli
 assistant message after the approval proves that it ran.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

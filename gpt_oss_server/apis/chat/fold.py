@@ -3,8 +3,6 @@
 Takes every chunk, in order. Returns the completion. It adds nothing, so both forms hold the same content.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 Chunk = dict[str, Any]

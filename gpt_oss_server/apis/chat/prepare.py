@@ -4,8 +4,6 @@ Takes a validated request, its tools, the engine's facts and the settings. Retur
 raises an error before anything is generated. `/tokenize` uses it too, so it counts the model's exact prompt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

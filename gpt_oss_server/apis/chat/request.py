@@ -4,8 +4,6 @@ Takes decoded JSON. Returns a frozen `CreateChatCompletion`, or raises a 400 tha
 remedy. Accepts unknown fields, but never ignores a known field that would change the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -5,8 +5,6 @@ reason; the usage follows where the request wants it. After a failure the client
 text, and the last chunk is the error. Closing the iterator cancels every choice.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing

@@ -4,8 +4,6 @@ Takes a caller and request bodies as decoded JSON. Returns `ChatRun`s and prepar
 `ApiError` before anything is generated.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from gpt_oss_server.apis.chat.prepare import PreparedChat, prepare, read_form, read_tools

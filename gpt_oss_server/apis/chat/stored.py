@@ -4,8 +4,6 @@ Takes completions and queries. Returns the API's objects, or raises an `ApiError
 before its last chunk is sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

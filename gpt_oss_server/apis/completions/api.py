@@ -1,7 +1,5 @@
 """POST /v1/completions, /tokenize and /detokenize, GET /tokenizer_info: reads requests, sends the answers."""
 
-from __future__ import annotations
-
 import asyncio
 
 from fastapi import APIRouter, Request

@@ -3,8 +3,6 @@
 Takes decoded JSON. Returns a frozen `CreateCompletion`, or raises a 400 that names the field and the remedy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 

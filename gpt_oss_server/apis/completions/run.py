@@ -4,8 +4,6 @@ Takes prompts as ids and the request's sampling parameters. Yields batches of ch
 as one object. Choice j of prompt i has the index i * n + j. Closing the iterator cancels every choice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence

@@ -4,8 +4,6 @@ Takes the steps of an engine. Returns pieces of text, each with the scores of it
 split over several tokens appears once it is complete. It must not know Harmony.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections import deque
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Bodies and answers have vLLM's shapes; `content` is llama.cpp's name for a text.
 template for conversations of text, made from the server's own rendering, so that both give the same prompt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Takes HTTP requests and returns JSON about containers and files, and the bytes o
 files in /mnt/data, so the bytes are served as an attachment that no browser interprets.
 """
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
@@ -14,7 +12,7 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer, parse_container
 from gpt_oss_server.http.body import read_json
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.uploads import read_upload

@@ -1,7 +1,5 @@
 """The routes of conversations: they translate between HTTP and `Conversations`."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
@@ -13,7 +11,7 @@ from gpt_oss_server.apis.conversations.conversations import (
     UpdateConversation,
 )
 from gpt_oss_server.http.body import read_json
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import json_answer
 from gpt_oss_server.runs.served import Served, check_stored

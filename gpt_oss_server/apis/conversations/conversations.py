@@ -5,8 +5,6 @@ conversation keeps the prompt segments of its items, those of answers exactly as
 renders the other items of its part again. `append` builds a response's addition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

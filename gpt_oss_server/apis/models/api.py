@@ -1,7 +1,5 @@
 """GET /v1/models and /v1/models/{id}."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

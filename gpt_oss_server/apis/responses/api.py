@@ -1,7 +1,5 @@
 """The routes of the Responses API: they translate between HTTP and the service."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -15,7 +13,7 @@ from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.stream import error_event
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.http.body import read_json
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import json_answer
 from gpt_oss_server.http.sse import EventStream, encode, unless_gone
@@ -135,7 +133,7 @@ def _included(request: Request) -> list[str]:
 
 
 def _sequence_number(given: str | None) -> int:
-    if given is None:
+    if given in (None, "-1"):  # clients of OpenAI's begin there
         return -1
     if (number := whole_number(given)) is None:
         raise InvalidRequest("`starting_after` must be the number of an event.", param="starting_after")

@@ -6,8 +6,6 @@ item that the client keeps. The item is sealed, so that only this server can rea
 the client may drop all items before it. The instructions and the user's newest messages are kept verbatim.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -90,8 +88,7 @@ class Compaction:
         finally:
             usage = usage_of_turns([transcript])
             spending.settle(usage.total)
-            name, with_text = f"{response_id} compaction", model.settings.log_prompts
-            log_turn(name, model.encoding, transcript, with_text=with_text)
+            log_turn(f"{response_id} compaction", transcript)
         return {
             "id": response_id,
             "object": "response.compaction",

@@ -6,8 +6,6 @@ the recipients of their calls; before that, the tools that they load. Content th
 becomes a note in the prompt. An item that would silently change the conversation is refused by name.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +14,7 @@ from gpt_oss_server.content.pairing import Unpaired, in_order_of_calls, unpaired
 from gpt_oss_server.content.tools import RequestTools, Tool, recipient_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, since_compaction
-from gpt_oss_server.harmony.render import Renderer
+from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Item
@@ -217,6 +215,31 @@ def _call_ids(item: Any) -> list[str]:
     if not isinstance(item, dict) or not str(item.get("type")).endswith("_call"):
         return []
     return [item[key] for key in ("call_id", "id") if isinstance(item.get(key), str)]
+
+
+def without_cut_results(
+    history: Sequence[Segment],
+    waiting: Sequence[Segment],
+    answered: Mapping[str, set[str]],
+    renderer: Renderer,
+) -> Sequence[Segment]:
+    """The history without the note that a call was cut off, where its client answers it after all.
+
+    If a tool has more outputs than calls that wait for one, they answer calls that were cut off.
+    """
+    left = Counter(call.recipient for call in waiting)
+    late = {
+        recipient: count for recipient, ids in answered.items() if (count := len(ids) - left[recipient]) > 0
+    }
+    notes = {renderer.tool_result(recipient, CUT_OFF).tokens: recipient for recipient in late}
+    kept: list[Segment] = []
+    for segment in reversed(history) if notes else ():
+        recipient = notes.get(segment.tokens)
+        if recipient is None or not late[recipient]:
+            kept.append(segment)
+        else:
+            late[recipient] -= 1
+    return kept[::-1] if notes else history
 
 
 def check_answered(

@@ -4,8 +4,6 @@ Takes a validated request and the store. Returns the `Past` whose segments begin
 with each reference replaced by its item, or raises an error that names the missing id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

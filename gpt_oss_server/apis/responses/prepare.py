@@ -20,7 +20,7 @@ from gpt_oss_server.apis.responses.compaction import (
     summary_prompt,
     user_messages_in,
 )
-from gpt_oss_server.apis.responses.input import check_answered, read_input, tools_of
+from gpt_oss_server.apis.responses.input import check_answered, read_input, tools_of, without_cut_results
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.constraints.wanted import Wanted
@@ -97,10 +97,12 @@ def prepare(
         leads=not past.history,
         tools=tools.of_items,
     )
-    history = since_compaction((*past.history, *conversation.segments))
+    waiting = unanswered(past.history, work.model.renderer)
+    earlier = without_cut_results(past.history, waiting, conversation.answered, work.model.renderer)
+    history = since_compaction((*earlier, *conversation.segments))
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
-    check_answered(past.recipients, unanswered(past.history, work.model.renderer), conversation.answered)
+    check_answered(past.recipients, waiting, conversation.answered)
     preparing = _Preparing(request, past, tools, hosted, work, context, conversation, counts=counts)
     alone = compacts or conversation.compacts
     if alone:

@@ -4,8 +4,6 @@ Takes decoded JSON. Returns a frozen `CreateResponse`, or raises a 400 that name
 Unknown fields are accepted. A known field that would change the answer is never ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 

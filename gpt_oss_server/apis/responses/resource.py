@@ -1,7 +1,5 @@
 """The Response object: it has its top-level keys from the first event on, with null for unset values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpt_oss_server.apis.responses.request import CreateResponse

@@ -6,8 +6,6 @@ ends the response as failed. Closing the iterator cancels the generation; `stopp
 that end the response.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace

@@ -4,8 +4,6 @@ Takes a caller and request bodies as decoded JSON. Returns runs, rendered prompt
 an `ApiError` before anything is generated. It decides which responses are stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ appends its parts to its conversation. If the store no longer has the history th
 turn is stored with its whole history.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

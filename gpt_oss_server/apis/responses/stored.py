@@ -4,8 +4,6 @@ Takes the work of a request and ids. Returns stored responses and event logs, wh
 them, or raises an `ApiError`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 

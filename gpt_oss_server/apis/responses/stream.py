@@ -5,8 +5,6 @@ an item; its builder follows the contract in `items/builder`, and the final resp
 builders closed with. `finish` closes the open item and emits exactly one terminal event.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, assert_never
 

@@ -4,8 +4,6 @@ Takes the runs that no process holds any more. Builds each again, lets it repeat
 and drives it on. A run that cannot be built, or that was tried too often, ends as failed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """GET /v1/responses/{id}/trace: the tokens of a response, where the operator allows debugging."""
 
-from __future__ import annotations
-
 import asyncio
 
 from fastapi import APIRouter, Request
@@ -9,7 +7,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.errors import DebuggingOff, TraceNotFound
-from gpt_oss_server.http.callers import caller_of
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.traces.document import Traced, trace_of

@@ -1,13 +1,10 @@
 """The conversation: messages in, answers and the results of calls out. The server keeps the history."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpt_oss_server.cli.chat.functions import Function
-from gpt_oss_server.cli.chat.patches import PATCH, apply_if_confirmed
+from gpt_oss_server.cli.chat.functions import PATCH, Function, apply_if_confirmed
 from gpt_oss_server.cli.chat.reader import Reader, typing_ignored
 from gpt_oss_server.cli.chat.record import Record
 from gpt_oss_server.cli.chat.talker import CannotAnswer, Event, Item, Talker

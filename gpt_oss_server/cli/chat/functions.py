@@ -4,8 +4,6 @@ One with a `command` runs it, with the arguments as JSON on standard input; its 
 For the others the user is asked.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess
@@ -14,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpt_oss_server.cli.chat.reader import Reader
 from gpt_oss_server.cli.chat.talker import Item
-from gpt_oss_server.cli.terminal.console import CommandLineError
+from gpt_oss_server.cli.terminal.console import BOLD, CYAN, GREEN, RED, CommandLineError, visible
+from gpt_oss_server.cli.terminal.response_view import Terminal
+from tools.apply_patch import DECLARATION, PatchError, apply, parse, plan, read_patch, unified_diff
 
 _SECONDS = 120
 _HOW = 'Write [{"name": "get_weather", "parameters": {…}, "command": "./weather.sh"}].'
@@ -94,3 +95,31 @@ def _run(command: tuple[str, ...], arguments: str) -> str:
     if done.returncode != 0:
         return f"The command of this function failed with status {done.returncode}. {done.stderr.strip()}"
     return done.stdout.strip()
+
+
+__all__ = ["DECLARATION", "PATCH", "apply_if_confirmed"]
+
+PATCH = str(DECLARATION["name"])
+
+
+def apply_if_confirmed(arguments: str, root: Path, terminal: Terminal, reader: Reader) -> str:
+    try:
+        changes = plan(parse(read_patch(arguments)), root)
+        for line in unified_diff(changes):
+            # Escaped, because a diff that moves the cursor could hide what the user agrees to.
+            terminal.line(visible(line), _style(line))
+        if not reader.confirms("Apply? [y/N] "):
+            terminal.note("not applied")
+            return "The user did not apply this patch. Nothing was changed."
+        done = apply(changes, root)
+    except PatchError as error:
+        terminal.note(f"no patch: {visible(str(error))}")
+        return f"The patch was not applied. {error}"
+    terminal.note(visible(done))
+    return f"The patch was applied. {done}"
+
+
+def _style(line: str) -> str:
+    if line.startswith(("--- ", "+++ ", "rename ")):
+        return BOLD
+    return {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], "")

@@ -1,7 +1,5 @@
 """The loop of a chat: a message is answered, a line with a slash is a command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

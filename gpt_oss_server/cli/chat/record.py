@@ -3,8 +3,6 @@
 Takes responses and the moments of their events. Returns the texts of /raw, /tokens, /stats and /save.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Any server of the Responses API will do; one of this project also states what th
 closes its connection, which stops the model.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

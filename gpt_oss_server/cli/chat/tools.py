@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.cli.chat.patches import DECLARATION
+from gpt_oss_server.cli.chat.functions import DECLARATION
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
 

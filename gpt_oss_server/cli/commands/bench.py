@@ -4,8 +4,6 @@ Prefill is the prompt's tokens divided by the time to the first sampled token; d
 divided by their time. Each figure is the median of the repeats, after one warm-up run.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

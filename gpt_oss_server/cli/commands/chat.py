@@ -22,7 +22,7 @@ from gpt_oss_server.cli.server.start import check_context, load_engine
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import EFFORTS, Settings
-from tools.outputs import encodable
+from tools.tool import encodable
 
 if TYPE_CHECKING:
     from gpt_oss_server.cli.chat.reader import Reader

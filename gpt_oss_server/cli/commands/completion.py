@@ -1,7 +1,5 @@
 """Print the script that lets a shell complete commands, flags and their values with the Tab key."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

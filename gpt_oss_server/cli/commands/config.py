@@ -1,7 +1,5 @@
 """Show the settings in force and where each comes from. The output is a configuration file."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

@@ -12,7 +12,7 @@ from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
 
 if TYPE_CHECKING:
-    from inference.export.vocabulary import Vocabulary
+    from inference.export.gguf_file import Vocabulary
 
 EXAMPLES = """\
 examples:
@@ -53,7 +53,7 @@ def _check_place(path: Path, *, replaces: bool) -> None:
 
 def harmony_vocabulary() -> Vocabulary:
     from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, VOCABULARY_SIZE, load_encoding
-    from inference.export.vocabulary import Vocabulary
+    from inference.export.gguf_file import Vocabulary
 
     encoding = load_encoding()
     ordinary = [encoding.token_bytes([token]) for token in range(FIRST_SPECIAL)]

@@ -1,7 +1,5 @@
 """List the models on this machine: the embedded one, and those in the Hugging Face cache."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator

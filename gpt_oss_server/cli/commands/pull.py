@@ -1,7 +1,5 @@
 """Download a model from the Hugging Face hub into its cache, from where `serve` and `chat` take it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

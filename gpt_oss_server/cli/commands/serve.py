@@ -1,7 +1,5 @@
 """Serve a model over HTTP, until Ctrl-C."""
 
-from __future__ import annotations
-
 import argparse
 
 from gpt_oss_server.cli.line.flags import add_flags, add_model

@@ -1,7 +1,5 @@
 """Look at a store, shrink it, move it or delete from it. It may be in use by a server meanwhile."""
 
-from __future__ import annotations
-
 import argparse
 
 from gpt_oss_server.cli.line.flags import add_flags

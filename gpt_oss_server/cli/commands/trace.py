@@ -1,7 +1,5 @@
 """Save the trace of a response as a file, or show such a file: every token, and how it was read."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

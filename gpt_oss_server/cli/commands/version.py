@@ -1,7 +1,5 @@
 """Show the versions in use, for a bug report. Does not load torch."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

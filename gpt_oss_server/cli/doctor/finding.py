@@ -1,7 +1,5 @@
 """A finding of a check, and how checks run: concurrently, each within its time."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """Checks of the machine: Python, torch, the GPU, triton, the cache of models and its disk, the model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import platform

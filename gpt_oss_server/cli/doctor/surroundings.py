@@ -1,7 +1,5 @@
 """Checks of what a server uses: sandboxes, browser, MCP servers, store, network, keys, TLS, port."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -3,8 +3,6 @@
 It runs in a process of its own: a library that does not fit the machine may end its process.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib import import_module

@@ -3,8 +3,6 @@
 Words that argparse can read get None, others sentences that end with the right line.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import re

@@ -1,7 +1,5 @@
 """The settings as flags of a command, and the model as its first word. It must not know any command."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

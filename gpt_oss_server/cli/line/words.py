@@ -1,7 +1,5 @@
 """What can follow on a command line: the commands, and the flags and the words of each, for any shell."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator, Mapping

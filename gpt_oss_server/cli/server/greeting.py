@@ -1,7 +1,5 @@
 """What a terminal shows once a server can generate: the model, its addresses, and a request to try."""
 
-from __future__ import annotations
-
 from gpt_oss_server.cli.terminal.console import hanging, introduction
 from gpt_oss_server.models.model import ANY_MODEL
 from gpt_oss_server.settings import Settings

@@ -4,8 +4,6 @@ It serves `/health` alone until the app exists. The first signal drains the serv
 second one ends the process immediately, as does the first while the model loads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -3,8 +3,6 @@
 Results go to standard output and messages about them to standard error, so that output can be piped.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Reasoning and calls of hosted tools are dimmed, or, without colour, quoted with "| ".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tokens as a terminal shows them: spaces are visible, special tokens differ from text that spells them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

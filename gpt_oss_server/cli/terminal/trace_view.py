@@ -3,8 +3,6 @@
 It may come from any machine, so no text in it reaches the terminal with control characters.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -9,8 +9,6 @@ An engine allows its own end tokens where a grammar is complete, and nowhere els
 what a grammar has after one is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpt_oss_server.constraints.spelling.nodes import (

@@ -5,8 +5,6 @@ classes by name. Classes that have both signs with which the names of special to
 engines would read such a name as text.
 """
 
-from __future__ import annotations
-
 from gpt_oss_server.constraints.spelling.nodes import (
     LAST_CODE,
     All,

@@ -4,8 +4,6 @@ A position is what may follow, as a linked list of nodes; the state is a set of 
 token replaces a position by those after it.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 

@@ -24,11 +24,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from gpt_oss_server.caller.record import log_refused_connection
 from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, InvalidHttp, RequestTimeout
-from gpt_oss_server.http.callers import new_connection, set_connection
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
 from gpt_oss_server.http.connections.room import HEALTH, SPARE, Held, gives_way
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
-from gpt_oss_server.http.edge import HEADER, new_request_id
+from gpt_oss_server.http.edge import HEADER, new_connection, new_request_id, set_connection
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 _LINGERING = 2.0  # seconds in which a refused client's bytes are dropped, so that it reads the answer

@@ -4,8 +4,6 @@ Takes an event loop and news of a connection's bytes. Calls back when a request 
 HTTP is parsed or what a late client receives.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

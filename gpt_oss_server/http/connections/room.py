@@ -5,8 +5,6 @@ for its next request goes first. Then come those that hold a place with a reques
 WebSocket without work: of whoever has the most connections, the one that has waited longest.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from typing import Protocol

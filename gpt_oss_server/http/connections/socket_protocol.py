@@ -5,8 +5,6 @@ receives a message when the server stops and closes the connection itself, a ref
 a connection without work can give its place to another (`room`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol

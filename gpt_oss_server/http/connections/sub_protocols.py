@@ -3,8 +3,6 @@
 A page cannot send headers with a WebSocket, so OpenAI's SDK sends the key as a sub-protocol there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 _KEY = "openai-insecure-api-key."

@@ -6,8 +6,6 @@ read every answer. Only names that a site can own are a danger. An address is no
 DNS cannot give to anybody.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ probe or a browser needs before it can have a key is public: the server's state,
 An address that sends too many wrong keys is slowed (`guesses`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -19,8 +17,8 @@ from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.record import KEY_NAME
 from gpt_oss_server.errors import ApiError, InvalidApiKey, TooManyWrongKeys
 from gpt_oss_server.http.answers import error_answer
-from gpt_oss_server.http.callers import caller_of, set_caller
 from gpt_oss_server.http.connections.sub_protocols import key_among
+from gpt_oss_server.http.edge import caller_of, set_caller
 from gpt_oss_server.http.guards.hosts import refuse_socket
 
 _PUBLIC = frozenset({"/", "/health", "/ready", "/live", "/metrics", "/docs", "/openapi.json"})

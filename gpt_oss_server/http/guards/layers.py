@@ -3,8 +3,6 @@
 Takes what the guards check. Without keys and limits, their guards are left out.
 """
 
-from __future__ import annotations
-
 from fastapi import FastAPI
 
 from gpt_oss_server.caller.guesses import Guesses

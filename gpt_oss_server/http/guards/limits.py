@@ -4,8 +4,6 @@ A request that makes something (POST) counts. Reading, deleting and cancelling a
 must be able to fetch its answers and to stop its runs.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from starlette.datastructures import MutableHeaders
@@ -14,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gpt_oss_server.caller.limiter import Limiter
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.answers import error_answer
-from gpt_oss_server.http.callers import caller_of, set_caller
+from gpt_oss_server.http.edge import caller_of, set_caller
 
 _FREE = "/cancel"
 

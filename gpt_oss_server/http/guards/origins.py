@@ -5,8 +5,6 @@ their browser requires (CORS), and rejects others with 403 before anything runs.
 server's own, those of other servers and programs on this machine, and those of `--allow-origin`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit

@@ -5,8 +5,6 @@ the shapes of answers, query parameters, and one error for every failure. The ro
 so nothing here checks any.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from typing import Any

@@ -4,8 +4,6 @@ Takes the name of an operation, such as `post /v1/responses`. The texts stand he
 routes of all APIs share them with the API reference alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 TAGS = {

@@ -1,7 +1,5 @@
 """GET /live, /ready and /health."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 

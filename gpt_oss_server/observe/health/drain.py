@@ -6,8 +6,6 @@
    terminal event for its client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,13 +1,24 @@
 """What a server reports of itself: the problem of its engine, and whether it is draining."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 
-from inference.engine import Checked, Engine, EngineFailed
+from gpt_oss_server.models.model import Condition
+from inference.engine import (
+    Checked,
+    ContextOverflow,
+    Engine,
+    EngineBusy,
+    EngineClosed,
+    EngineFailed,
+    EngineInfo,
+    Sampling,
+    Shared,
+    Step,
+)
+from inference.failures import Failures
 
 # Checks in a row that must fail before the process may end: a server elsewhere may only restart.
 _FOR_GOOD = 2
@@ -16,14 +27,20 @@ _log = logging.getLogger(__name__)
 
 
 class Health:
-    def __init__(self, engine: Engine, *, interval: float) -> None:
-        self.problem: str | None = None  # why the engine cannot generate, as a sentence
+    def __init__(self, engine: Engine, condition: Condition, *, interval: float) -> None:
+        """It keeps the engine's condition up to date."""
+        self._condition = condition
         self.draining = False
         self.on_failure: Callable[[str], None] = lambda problem: None  # once, on the event loop
         self._engine = engine
         self._interval = interval
         self._failed = 0  # checks in a row
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the engine cannot generate, as a sentence."""
+        return self._condition.problem
 
     @property
     def refusal(self) -> str | None:
@@ -57,12 +74,12 @@ class Health:
         else:
             if self.problem is not None:
                 _log.warning("The engine can generate again.")
-            self.problem, self._failed = None, 0
+            self._condition.problem, self._failed = None, 0
 
     def _report(self, problem: str) -> None:
         if self.problem is None:
             _log.error("The engine cannot generate. %s", problem)
-        self.problem = problem
+        self._condition.problem = problem
         self._failed += 1
         if self._failed == _FOR_GOOD:
             self.on_failure(problem)
@@ -72,3 +89,56 @@ class Health:
             failed_once = 0 < self._failed < _FOR_GOOD
             await asyncio.sleep(min(self._interval, _AGAIN) if failed_once else self._interval)
             await self.look()
+
+
+_OF_THE_REQUEST = (ContextOverflow, EngineBusy, EngineClosed)
+
+
+def checked(engine: Engine) -> Engine:
+    if isinstance(engine, Checked):
+        return engine
+    return SharedCountedEngine(engine) if isinstance(engine, Shared) else CountedEngine(engine)
+
+
+class CountedEngine:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._failures = Failures()
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._engine.info
+
+    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+        try:
+            async with aclosing(self._engine.generate(tokens, sampling)) as steps:
+                async for step in steps:
+                    if self._failures.count:
+                        self._failures.succeeded()
+                    yield step
+        except _OF_THE_REQUEST:
+            raise
+        except Exception:
+            self._failures.failed()
+            raise
+
+    async def check(self) -> None:
+        await self._failures.check(self._engine.generate)
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+
+class SharedCountedEngine(CountedEngine):
+    """The same for an engine that limits how many generations it accepts."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        assert isinstance(engine, Shared)
+        self._shared: Shared = engine
+
+    def check_room(self) -> None:
+        self._shared.check_room()
+
+    def measures(self) -> Mapping[str, float]:
+        return self._shared.measures()

@@ -1,7 +1,5 @@
 """Sets up the log of a process on standard error: its level, its form, and which lines of requests it has."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -3,8 +3,6 @@
 It must not know where values come from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import cast

@@ -3,8 +3,6 @@
 What still runs is read when Prometheus asks, so that a long answer counts while it is generated.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import get_args
 

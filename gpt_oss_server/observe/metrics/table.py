@@ -1,7 +1,5 @@
 """The table of figures, from which docs/metrics-reference.md is made."""
 
-from __future__ import annotations
-
 from gpt_oss_server.observe.metrics.figures import Figure
 
 PREFIX = "gpt_oss_"

@@ -1,7 +1,5 @@
 """The same figures under the names and labels of vLLM's server, as far as their meaning is the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

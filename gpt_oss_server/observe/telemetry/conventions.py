@@ -1,7 +1,5 @@
 """The names and buckets of OpenTelemetry's conventions for generative AI, which are still in development."""
 
-from __future__ import annotations
-
 OPERATION, PROVIDER_NAME, MODEL = "gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model"
 ERROR_TYPE, TOOL_NAME, TOKEN_TYPE = "error.type", "gen_ai.tool.name", "gen_ai.token.type"
 PROVIDER = "gpt-oss-server"

@@ -3,8 +3,6 @@
 No attribute has a text of a client: a series for each would have no bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from opentelemetry.metrics import Histogram, Meter

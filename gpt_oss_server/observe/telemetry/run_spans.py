@@ -4,8 +4,6 @@ Errors are their codes: their sentences may quote a client. While a tool runs, i
 that an MCP server learns of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.observe.telemetry import conventions as names
 from gpt_oss_server.runs.observed import ObservedRun
@@ -126,3 +125,64 @@ def _traceparent(span: Span) -> str:
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
     return carrier.get("traceparent", "")
+
+
+_API = "/v1/"
+_CARRIED = (b"traceparent", b"tracestate")
+_SERVER_FAILED = 500
+
+
+class HttpSpans:
+    def __init__(self, app: ASGIApp, tracer: Tracer) -> None:
+        self._app = app
+        self._tracer = tracer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or not scope["path"].startswith(_API):
+            await self._app(scope, receive, send)
+            return
+        within = _context_of(scope)
+        if scope["type"] == "websocket":
+            token = context.attach(within)
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                context.detach(token)
+            return
+        await self._answer(scope, receive, send, within)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, within: context.Context) -> None:
+        method = scope["method"]
+        attributes = {"http.request.method": method, "url.scheme": scope.get("scheme", "http")}
+        span = self._tracer.start_span(method, within, kind=SpanKind.SERVER, attributes=attributes)
+
+        async def send_seen(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _begin(span, message["status"])
+            await send(message)
+
+        token = context.attach(trace.set_span_in_context(span, within))
+        try:
+            await self._app(scope, receive, send_seen)
+        except BaseException as error:
+            fail(span, type(error).__name__)
+            raise
+        finally:
+            context.detach(token)
+            route = getattr(scope.get("route"), "path", None)
+            if route is not None:
+                span.update_name(f"{method} {route}")
+                span.set_attribute("http.route", route)
+            span.end()
+
+
+def _context_of(scope: Scope) -> context.Context:
+    carried = (header for header in scope["headers"] if header[0] in _CARRIED)
+    carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in carried}
+    return TraceContextTextMapPropagator().extract(carrier)
+
+
+def _begin(span: Span, status: int) -> None:
+    span.set_attribute("http.response.status_code", status)
+    if status >= _SERVER_FAILED:
+        fail(span, str(status))

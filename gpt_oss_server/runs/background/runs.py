@@ -4,8 +4,6 @@ Takes runs, as batches of events numbered from 0. Drives each to its end and sto
 what the events contain, how logs are stored, nor HTTP.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ run that is built from the same request: it then repeats the same events with th
 goes on where the tape ends. The tape knows no API, and nothing of how its records are stored.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Where the store of `--store` is, and what the operator reads about it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpt_oss_server.settings import SettingsError

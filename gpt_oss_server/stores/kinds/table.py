@@ -1,7 +1,5 @@
 """The kinds of stores. A new one needs its module, a row here, and its name in the row of the setting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

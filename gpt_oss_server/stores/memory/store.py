@@ -4,8 +4,6 @@ The database runs each function of a transaction in the caller's thread, because
 longer than most of them. Within some calls it deletes what exceeds its bounds, the oldest first.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 import time

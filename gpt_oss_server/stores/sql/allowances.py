@@ -1,7 +1,5 @@
 """Limits per minute in a table, for all servers that share it. All times are the database's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpt_oss_server.stores.allowances import Charge, Left, Refused

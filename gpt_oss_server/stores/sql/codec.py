@@ -4,8 +4,6 @@ Bodies are JSON in bytes, as a database's own JSON and text refuse or change som
 little-endian int32.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

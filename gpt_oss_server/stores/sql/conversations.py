@@ -3,8 +3,6 @@
 A conversation holds the link of its last part, and each link its parent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ transaction. The statements are SQL that SQLite and Postgres share, with `?` for
 `{bytes}`, `{real}` and `{skip_locked}` stand for what they spell differently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Protocol, TypeVar

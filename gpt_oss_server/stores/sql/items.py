@@ -3,8 +3,6 @@
 Rows of earlier versions know no places; they are read whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A link never changes and its position is never used again, so that a copy in mem
 whole history: the next turn adds to it without a walk along its chain.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The migrations of the tables: numbered files, run in order, each once."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from gpt_oss_server.settings import SettingsError

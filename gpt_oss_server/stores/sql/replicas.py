@@ -4,8 +4,6 @@ A process that was killed holds its runs until their leases end. If it ran on th
 here can see that it is dead, and need not wait.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -5,8 +5,6 @@ older fence changes nothing. Each append extends the lease, so that a run whose 
 cut off becomes free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

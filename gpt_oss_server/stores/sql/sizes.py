@@ -1,7 +1,5 @@
 """How much a store holds, in all and of one owner: the statements of one transaction."""
 
-from __future__ import annotations
-
 from gpt_oss_server.stores.base import Statistics
 from gpt_oss_server.stores.sql.database import Transaction
 

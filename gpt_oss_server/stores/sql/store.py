@@ -1,7 +1,5 @@
 """Responses and conversations in a database, as `stores/base` states. Each call is one transaction."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Connections commit only where a statement commits.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

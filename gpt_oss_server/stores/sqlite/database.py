@@ -4,8 +4,6 @@ The writer takes all functions that wait into one transaction, each in a savepoi
 cost one commit. Readers see the last commit and never wait for the writer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

@@ -7,8 +7,6 @@ for a part's first row, the kept one. Kept are the feature of each block's last 
 slot's newest positions, so that no step needs to know whether a draft was right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The numbers of a step travel in one tensor, whose layout two counts determine, s
 each number in its place. Of a slot's table only new entries are sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

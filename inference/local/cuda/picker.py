@@ -4,8 +4,6 @@ The device counts a token when it samples it, before the host has read it; only 
 must not know steps.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import deque
 from collections.abc import Sequence

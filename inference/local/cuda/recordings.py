@@ -5,8 +5,6 @@ kernels one by one takes the host longer than a fast GPU needs to run them; a re
 know what the numbers mean.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -4,8 +4,6 @@ A token that the host does not know yet is read where the previous step left it 
 it does the same in plain PyTorch and records nothing; the tests run it so.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Parts that check drafts are sampled row by row where a token depends on the prev
 model. It must not know the model.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

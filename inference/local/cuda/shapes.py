@@ -4,8 +4,6 @@ Takes a step's shape and returns the recorded one that holds it. A step in which
 is recorded up to its logits, a step with prompts up to its last layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

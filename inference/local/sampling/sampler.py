@@ -4,8 +4,6 @@ Takes the logits of one row; returns a token and, if requested, its log-probabil
 generation and depends on no other. The ops pick the token.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

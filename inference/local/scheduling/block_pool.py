@@ -5,8 +5,6 @@ content has a name is kept, and can be found by that name, until its space is ne
 first. It must not know tensors or tokens. Block 0 belongs to no sequence.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ in one step. It must not know the model. A wrong draft costs only time, so a gen
 fewer, or none for a while.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ within one priority, the owner with the fewest running sequences is next, and of
 the earlier. Pure Python; it must not know blocks or steps.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 

@@ -7,8 +7,6 @@ prompt's end, and the point where prompts diverge) are reused last, so that a co
 their analysis still finds its prefix. Pure Python; it plans no steps.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterable

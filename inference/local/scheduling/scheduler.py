@@ -7,8 +7,6 @@ memory runs out, the sequence that would start last gives its blocks back and wa
 again. Pure Python, for one thread; it must not know tensors or event loops.
 """
 
-from __future__ import annotations
-
 import bisect
 from dataclasses import asdict, dataclass
 

@@ -4,8 +4,6 @@ A passive record, created when a request arrives and kept until it ends or its r
 `picker` hides how tokens are sampled, `outbox` how they reach the reader.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 

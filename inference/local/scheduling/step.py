@@ -5,8 +5,6 @@ tokens of each, or its own error. It must not know tensors: a runner makes them,
 on a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,13 +1,17 @@
-"""A client of an app in this process, and the parts of the app that tests inspect."""
+"""Clients: of an app in this process, whose parts tests inspect, and the official SDK's of a server."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
+from openai import OpenAI
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import Settings
+from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
 
 
@@ -25,23 +29,21 @@ class Api:
             transport=httpx.ASGITransport(app=self.app), base_url="http://test/v1"
         )
 
-    async def post(self, path: str, **body: Any) -> dict[str, Any]:
-        answer = await self.client.post(path, json=body)
+    async def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+        answer = await self.client.request(method, path, **options)
         assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+        return answer
+
+    async def post(self, path: str, **body: Any) -> dict[str, Any]:
+        return dict((await self._answer("POST", path, json=body)).json())
 
     async def get(self, path: str, **query: Any) -> dict[str, Any]:
-        answer = await self.client.get(path, params=query)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+        return dict((await self._answer("GET", path, params=query)).json())
 
     async def delete(self, path: str) -> dict[str, Any]:
-        answer = await self.client.delete(path)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+        return dict((await self._answer("DELETE", path)).json())
 
     async def refused(self, path: str, *, method: str = "POST", **body: Any) -> dict[str, Any]:
-        """The body of the error, with its status."""
         answer = await self.client.request(method, path, json=body if method == "POST" else None)
         assert answer.status_code >= 400, answer.text
         return {**answer.json()["error"], "status": answer.status_code}
@@ -50,9 +52,8 @@ class Api:
         return await self.post("/responses", **{"input": "Hi", **body})
 
     async def streamed(self, **body: Any) -> list[dict[str, Any]]:
-        answer = await self.client.post("/responses", json={"input": "Hi", **body, "stream": True})
-        assert answer.status_code == 200, answer.text
-        return events_in(answer.text)
+        body = {"input": "Hi", **body, "stream": True}
+        return events_in((await self._answer("POST", "/responses", json=body)).text)
 
     async def ended(self, response_id: str) -> dict[str, Any]:
         running = ("queued", "in_progress")
@@ -66,6 +67,13 @@ class Api:
 
     async def replayed(self, response_id: str, after: int | None = None) -> list[dict[str, Any]]:
         query = {"stream": "true", **({} if after is None else {"starting_after": after})}
-        answer = await self.client.get(f"/responses/{response_id}", params=query)
-        assert answer.status_code == 200, answer.text
-        return events_in(answer.text)
+        return events_in((await self._answer("GET", f"/responses/{response_id}", params=query)).text)
+
+
+@contextmanager
+def client_of(*turns: object, settings: Settings | None = None, **options: object) -> Iterator[OpenAI]:
+    with (
+        serving(scripted(*turns, **options), settings) as url,
+        OpenAI(base_url=url, api_key="any", max_retries=0) as client,
+    ):
+        yield client

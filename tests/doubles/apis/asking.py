@@ -1,12 +1,17 @@
 """Responses in-process, with predictable ids and clock: every stream is checked event by event."""
 
+from pathlib import Path
 from typing import Any
 
+from gpt_oss_server.apis.conversations.conversations import Conversations
+from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.ids import CountingIds
+from gpt_oss_server.runs.served import Served
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.toolset.offered import ToolsetMaker
 from inference.engine import Engine
-from tests.doubles.apis.services import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 
@@ -42,3 +47,18 @@ class Asking:
 
     async def prompt(self, **body: Any) -> str:
         return (await self.service.render(LOCAL, {"input": "Hi", **body})).text
+
+
+def responses_service(engine: Engine, settings: Settings | None = None, **options: Any) -> ResponsesService:
+    return ResponsesService(Served(engine, settings, **options))
+
+
+def browsing_service(folder: Path, engine: Engine, **options: Any) -> ResponsesService:
+    """A service whose browser searches this folder, in which a page about a fjord is written."""
+    (folder / "fjord.md").write_text("# The fjord\n\nThe fjord is very deep.\n\nIt is cold.\n")
+    settings = Settings(browser=f"local:{folder}", python="off")
+    return responses_service(engine, settings, tools=ToolsetMaker(settings), **options)
+
+
+def conversations_of(service: ResponsesService) -> Conversations:
+    return Conversations(service.served.work(LOCAL))

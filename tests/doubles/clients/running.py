@@ -8,15 +8,18 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.clients.recording import Recorder, recorded
-from tests.doubles.serving import scripted
+from tests.doubles.lints import check_stream
+from tests.doubles.serving import scripted, serving
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(os.environ.get("CLIENTS_FOLDER", ROOT / ".venv" / "clients"))
@@ -52,15 +55,14 @@ def command(name: str, environment: str = "python") -> str:
 
 
 def run(
-    arguments: Sequence[str], folder: Path, *, env: dict[str, str] | None = None
+    arguments: Sequence[str], folder: Path, *, env: dict[str, str] | None = None, may_fail: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a client to its end, in a folder that is also its home."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    own = {"HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", "PATH": _PATH}
+    own = {"HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", "PATH": _PATH, **(env or {})}
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    return subprocess.run(
-        arguments, cwd=folder, env={**clean, **own, **(env or {})}, timeout=SECONDS, **options
-    )
+    done = subprocess.run(arguments, cwd=folder, env={**clean, **own}, timeout=SECONDS, **options)
+    assert may_fail or done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done
 
 
 def run_script(name: str, folder: Path, url: str, environment: str = "python") -> Any:
@@ -74,9 +76,94 @@ def run_code(name: str, code: str, folder: Path, environment: str = "python", **
     """Runs code for a client, as a file of this name, and returns its output."""
     (folder / name).write_text(code, encoding="utf-8")
     interpreter = _interpreter(name, folder, environment)
-    done = run([interpreter, str(folder / name)], folder, env=variables)
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+    return run([interpreter, str(folder / name)], folder, env=variables).stdout
+
+
+@dataclass
+class Exchange:
+    method: str
+    path: str
+    headers: dict[str, str]
+    sent: bytes = b""
+    status: int = 0
+    got: bytes = b""
+    ended: bool = False  # the answer was sent completely
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.sent) if self.sent else None
+
+    @property
+    def answer(self) -> Any:
+        return json.loads(self.got)
+
+    @property
+    def is_stream(self) -> bool:
+        return self.got.startswith((b"event:", b"data:", b":"))
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line[6:]) for line in self.got.decode().splitlines() if line.startswith("data: {")]
+
+
+@dataclass
+class Recorder:
+    app: ASGIApp = field(init=False)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        exchange = Exchange(scope["method"], scope["path"], headers)
+        self.exchanges.append(exchange)
+
+        async def received() -> Message:
+            message = await receive()
+            exchange.sent += message.get("body", b"")
+            return message
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+            else:
+                exchange.got += message.get("body", b"")
+                exchange.ended = not message.get("more_body", False)
+            await send(message)
+
+        await self.app(scope, received, sent)
+
+    def of(self, path: str) -> list[Exchange]:
+        return [each for each in self.exchanges if each.path == path and each.method == "POST"]
+
+    def check(self) -> None:
+        """Checks that every answer succeeded, and that every completely sent stream is correct."""
+        for exchange in self.exchanges:
+            assert exchange.status in (200, 426), (exchange.path, exchange.status, exchange.got[:500])
+            if exchange.is_stream and exchange.ended:
+                check_answer(exchange)
+
+
+def check_answer(exchange: Exchange) -> None:
+    if exchange.path == "/v1/responses":
+        check_stream(exchange.events)
+    else:
+        assert exchange.got.endswith(b"data: [DONE]\n\n")
+        assert {event["object"] for event in exchange.events} == {"chat.completion.chunk"}
+    assert b"<|" not in exchange.got, "Harmony markup in an answer"
+
+
+@contextmanager
+def recorded(engine: Any, settings: Settings | None = None) -> Iterator[tuple[str, Recorder]]:
+    recorder = Recorder()
+
+    def wrap(app: ASGIApp) -> Recorder:
+        recorder.app = app
+        return recorder
+
+    with serving(engine, settings, wrap=wrap) as url:
+        yield url, recorder
 
 
 def run_with(

@@ -59,7 +59,6 @@ class HttpDouble:
         return b""
 
     def continued(self, prompt: Sequence[int], body: Any, limit: int) -> Iterator[int]:
-        """The model's tokens, up to the room in the context."""
         tokens = list(prompt)
         for _ in range(min(limit, self.context - len(prompt))):
             token = self.pick(tokens, body)

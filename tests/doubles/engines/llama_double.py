@@ -21,6 +21,7 @@ class LlamaDouble(HttpDouble):
         self.vocabulary = vocabulary
         self.wavers = False  # a repeated request goes another way
         self.has_ids = True
+        self.refuses = ""  # a field that this version does not take
 
     def answer(self, path: str, body: Any) -> Any:
         match path:
@@ -36,6 +37,10 @@ class LlamaDouble(HttpDouble):
 
     def _completion(self, body: Any) -> Any:
         prompt = body["prompt"]
+        if not 0 <= body.get("repeat_last_n", 0) < 2**31:
+            raise bad_field("repeat_last_n", "must be between 0 and 2147483647")
+        if self.refuses in body:
+            raise bad_field(self.refuses, "is not supported")
         if len(prompt) >= self.context:
             message = f"request ({len(prompt)} tokens) exceeds the available context size"
             error = {"code": 400, "message": message, "type": "exceed_context_size_error"}
@@ -96,6 +101,11 @@ class LlamaDouble(HttpDouble):
         count = min(body.get("n_probs", 0), 400)
         top = [{"id": likeliest + place, "logprob": -0.5 - place} for place in range(count)]
         return {"id": token, "logprob": -0.5 if token == likeliest else -9.0, "top_logprobs": top}
+
+
+def bad_field(name: str, why: str) -> Refusal:
+    message = f'Field "{name}" {why}'
+    return Refusal(400, {"error": {"code": 400, "message": message, "type": "invalid_request_error"}})
 
 
 def _chunk(tokens: list[int], count: int) -> dict[str, Any]:

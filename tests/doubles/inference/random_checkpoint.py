@@ -176,26 +176,17 @@ def hugging_face_json(config: ModelConfig, experts: ExpertKind) -> dict[str, Any
     rope = config.rope
     kinds = {True: "sliding_attention", False: "full_attention"}
     raw = _shared_json(config) | {
-        "architectures": ["GptOssForCausalLM"],
-        "model_type": "gpt_oss",
-        "torch_dtype": "bfloat16",
-        "num_local_experts": config.experts,
-        "num_experts_per_tok": config.experts_per_token,
+        "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "torch_dtype": "bfloat16",
+        "num_local_experts": config.experts, "num_experts_per_tok": config.experts_per_token,
         "layer_types": [kinds[sliding] for sliding in config.sliding_layers],
         "rope_scaling": {
-            "rope_type": "yarn",
-            "factor": rope.factor,
-            "truncate": rope.truncate,
-            "beta_fast": rope.beta_fast,
-            "beta_slow": rope.beta_slow,
+            "rope_type": "yarn", "factor": rope.factor, "truncate": rope.truncate,
+            "beta_fast": rope.beta_fast, "beta_slow": rope.beta_slow,
             "original_max_position_embeddings": rope.original_context,
         },
-        "max_position_embeddings": config.context_length,
-        "rms_norm_eps": config.norm_eps,
-        "attention_bias": True,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-    }
+        "max_position_embeddings": config.context_length, "rms_norm_eps": config.norm_eps,
+        "attention_bias": True, "hidden_act": "silu", "tie_word_embeddings": False,
+    }  # fmt: skip
     if config.vocab_size > max(STOP_IDS):
         raw |= {"eos_token_id": STOP_IDS[0], "pad_token_id": PADDING}
     if experts == "mxfp4":

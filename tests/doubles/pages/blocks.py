@@ -3,18 +3,25 @@
 A comment before a block (`<!-- not run: REASON -->`) states why no test runs it here.
 """
 
+import io
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+
+from openai import OpenAI
+
+from tests.doubles.server_process import Served
 
 ROOT = Path(__file__).resolve().parents[3]
 ADDRESS = "http://127.0.0.1:8000"
 SHELLS = ("bash", "sh")
 # Tests of their own run every block of these pages.
 _PAGES = ("README", "docs/tutorial", "docs/structured-output", "docs/python-tool", "docs/background")
-RUN_ELSEWHERE = {f"{page}.md": "tests/e2e/test_typed_pages.py" for page in _PAGES}
+RUN_ELSEWHERE = {f"{page}.md": "tests/e2e/test_pages.py" for page in _PAGES}
 RUN_ELSEWHERE["docs/extending.md"] = "tests/meta/test_extending.py"
 _BLOCK = re.compile(
     r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"
@@ -94,3 +101,32 @@ def words_of(command: str) -> tuple[dict[str, str], list[str]]:
     while words and re.match(r"[A-Z_]+=", words[0]):
         name, _, variables[name] = words.pop(0).partition("=")
     return variables, words
+
+
+@contextmanager
+def shared_names(**given: object) -> Iterator[dict[str, object]]:
+    """The names that the Python blocks of a page share.
+
+    The clients among them are closed at the end; the garbage collector would warn of them.
+    """
+    names = dict(given)
+    try:
+        yield names
+    finally:
+        for found in names.values():
+            if isinstance(found, OpenAI):
+                found.close()
+
+
+def run_python(block: Block, served: Served, names: dict[str, object]) -> str:
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(block.code.replace(ADDRESS, served.url), str(block), "exec"), names)
+    return printed.getvalue()
+
+
+def run_curl(command: str, served: Served) -> str:
+    local = command.replace(ADDRESS, served.url)
+    done = subprocess.run(["bash", "-c", local], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -29,30 +29,14 @@ _LARGEST_REQUEST = 1 << 18
 _DESCRIPTORS = 4  # standard input, output and errors, and the run's own socket
 _HIGHEST_DESCRIPTOR = 1024
 # What the commands import. Nothing here may start a thread: a process with threads must not fork.
-_MODULES = (
-    *(f"gpt_oss_server.cli.server.{module}" for module in ("start", "http_server")),
-    *(f"gpt_oss_server.cli.chat.{module}" for module in ("loop", "remote", "reader", "functions")),
-    "gpt_oss_server.app",
-    "gpt_oss_server.apis.chat.service",
-    "gpt_oss_server.cli.main",
-    "gpt_oss_server.observe.logs.setup",
-    "gpt_oss_server.stores.kinds.table",
-    "inference.remote.address",
-    "inference.backends.scripted",
-    "llguidance",
-    "tools.browser.backends.local",
-    "tools.mcp.operator",
-    "tools.mcp.serve",
-    "tools.python.sandboxes.unsafe_local",
-    "uvloop",
-)
-_TORCH_MODULES = (
-    "torch",
-    "inference.local.engine",
-    "inference.local.torch_runner",
-    "inference.tiny",
-    "safetensors.torch",
-)
+_MODULES = """
+gpt_oss_server.cli.server.start gpt_oss_server.cli.server.http_server gpt_oss_server.cli.chat.loop
+gpt_oss_server.cli.chat.remote gpt_oss_server.cli.chat.reader gpt_oss_server.cli.chat.functions
+gpt_oss_server.app gpt_oss_server.apis.chat.service gpt_oss_server.cli.main gpt_oss_server.observe.logs.setup
+gpt_oss_server.stores.kinds.table inference.remote.connection inference.backends.scripted llguidance
+tools.browser.backends.local tools.mcp.operator tools.mcp.serve tools.python.sandboxes.unsafe_local uvloop
+"""
+_TORCH_MODULES = "torch inference.local.engine inference.local.torch_runner inference.tiny safetensors.torch"
 
 
 def main() -> int:
@@ -98,8 +82,8 @@ def end_with(run: Callable[[], int]) -> NoReturn:
     os._exit(code)
 
 
-def _import(modules: tuple[str, ...]) -> None:
-    for name in modules:
+def _import(modules: str) -> None:
+    for name in modules.split():
         importlib.import_module(name)
 
 

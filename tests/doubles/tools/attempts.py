@@ -273,7 +273,6 @@ GROUP = 60
 
 
 def groups(known: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
-    """The attempts in groups, each with the source that makes them and prints the results."""
     table = list(attempts().items())
     chunks = []
     for start in range(0, len(table), GROUP):

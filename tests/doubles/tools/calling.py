@@ -3,6 +3,7 @@
 import json
 import os
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,31 +34,23 @@ def processes() -> set[int]:
 def launchers() -> set[int]:
     """Orphaned processes of kernels, whatever started them."""
     seen: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
             orphan = (entry / "stat").read_text().rpartition(")")[2].split()[1] == "1"
             if orphan and b"/run/launcher.py" in (entry / "cmdline").read_bytes():
                 seen.add(int(entry.name))
-        except OSError:
-            continue
     return seen
 
 
 def descriptors() -> set[str]:
-    """The descriptors that this process has open, except the one for this look."""
     seen: set[str] = set()
     for entry in Path("/proc/self/fd").iterdir():
-        try:
+        with suppress(FileNotFoundError):
             seen.add(f"{entry.name}={os.readlink(entry)}")
-        except FileNotFoundError:
-            continue
     return seen
 
 
 async def what_gets_through(tool: PythonTool, known: dict[str, Any]) -> dict[str, str]:
-    """The attempts to escape from a box that succeed, by name."""
     through: dict[str, str] = {}
     for group, source in groups(known):
         session = tool.open()  # fresh, so that the debris of one attempt does not stop another

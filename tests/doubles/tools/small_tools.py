@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 
@@ -58,8 +57,6 @@ class Sums:
     async def run(self, call: ToolCall) -> ToolOutput:
         if call.function:
             return ToolOutput("There are no functions.", failed=True)
-        if call.arguments == "wait":
-            await asyncio.sleep(60)
         left, _, right = call.arguments.partition("+")
         try:
             total = str(int(left) + int(right))

@@ -37,7 +37,6 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 
 
 def within(value: Any) -> Iterator[tuple[str, Any]]:
-    """All keys and values of a tree."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key, inner

@@ -108,15 +108,6 @@ async def test_a_right_head_guesses_up_to_the_end_of_the_context(
     assert not caplog.records
 
 
-async def test_what_a_head_cannot_guess_is_sampled(repeating: Path, tmp_path: Path) -> None:
-    sampling, prompts = replace(GREEDY, max_tokens=60), [[0], [1]]
-    wanted, _ = await answers(engine_of(repeating, None), sampling, prompts)
-    head = write_right_head(tmp_path, repeating, known=350)
-    found, measures = await answers(engine_of(repeating, head), sampling, prompts)
-    assert [one.tokens for one in found] == [one.tokens for one in wanted]
-    assert 0 < measures["accepted_tokens"] < measures["drafted_tokens"]
-
-
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "seeded": {"temperature": 0.7, "seed": 4},

@@ -1,6 +1,7 @@
 """The GGUF file of a checkpoint, read back with the `gguf` package; a live llama-server runs it elsewhere."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from gpt_oss_server.cli.main import main
 from gpt_oss_server.harmony.encoding import load_encoding
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
-from inference.export.gguf_file import write_gguf
-from inference.export.vocabulary import Vocabulary, byte_merges, spelt
+from inference.export.gguf_file import Vocabulary, alternating, byte_merges, spelt, spread_layers, write_gguf
+from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
-from inference.models.weights import find_checkpoint
+from inference.models.weights import find_checkpoint, load_weights
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
 
@@ -149,3 +150,33 @@ def test_the_command_writes_a_checkpoint(
     ranks = {merge: rank for rank, merge in enumerate(fields["tokenizer.ggml.merges"])}
     assert len(ranks) == 199_998 - 256
     assert all(first < second for first, second in pairwise(ranks.values()))
+
+
+@pytest.mark.parametrize(
+    ("slides", "places"),
+    [("SFS", [0, 1, 2]), ("FS", [None, 0, 1]), ("SS", [0, None, 1]), ("SFFF", [0, 1, None, 2, None, 3])],
+)
+def test_layers_are_inserted_where_two_of_one_kind_meet(slides: str, places: list[int | None]) -> None:
+    assert spread_layers([kind == "S" for kind in slides]) == places
+
+
+def test_layers_that_alternate_stay(checkpoint: Path, config: ModelConfig) -> None:
+    files = TensorFiles(find_checkpoint(checkpoint))
+    assert alternating(files, config) == (files, config)
+
+
+@pytest.mark.parametrize("slides", [(False, True), (True, True), (False, False)])
+def test_the_logits_stay_the_same(slides: tuple[bool, ...], checkpoint: Path, config: ModelConfig) -> None:
+    config = replace(config, sliding_layers=(slides * config.layers)[: config.layers])
+    files = TensorFiles(find_checkpoint(checkpoint))
+    wider, widened = alternating(files, config)
+    assert widened.layers > config.layers
+    assert widened.sliding_layers == tuple(layer % 2 == 0 for layer in range(widened.layers))
+    found, wanted = (
+        GptOss(each, load_weights(source, each, device=torch.device("cpu"), dtype=torch.float32))
+        for source, each in ((wider, widened), (files, config))
+    )
+    tokens = torch.randint(config.vocab_size, (3 * config.sliding_window,)).tolist()
+    assert torch.equal(
+        found.all_logits(tokens, found.new_cache()), wanted.all_logits(tokens, wanted.new_cache())
+    )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.head import PackedHead, pack_head
+from inference.models.weights import PackedHead, pack_head
 from inference.ops.rope import FIRST_POSITIONS, Rotations, rope_tables
 from tests.doubles.inference.drawn import relative_error
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
@@ -137,8 +137,8 @@ def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch
 
 
 def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 256)
-    monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1024 * 64 + 100)
+    monkeypatch.setattr("inference.models.weights.PACKED_ROWS", 256)
+    monkeypatch.setattr("inference.models.weights.MERGED_WEIGHTS", 1024 * 64 + 100)
     packed = packed_head(drawn(3000, 1).bfloat16())
     before, parts = [packed.product(x) for x in inputs()], [len(packed._packed)]
     while parts[-1] > 3:
@@ -150,8 +150,8 @@ def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.M
 
 
 def test_a_wide_head_keeps_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.models.head.ROWS_AT_ONCE", 16)
-    monkeypatch.setattr("inference.models.head.MERGED_WEIGHTS", 1000)
+    monkeypatch.setattr("inference.models.weights.PACKED_ROWS", 16)
+    monkeypatch.setattr("inference.models.weights.MERGED_WEIGHTS", 1000)
     packed = packed_head(drawn(64, 1).bfloat16())
     assert not packed.merge()
     assert len(packed._packed) == 4

@@ -44,15 +44,6 @@ def test_its_events_are_in_the_stream_numbered_as_any_other() -> None:
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
-def test_chat_shows_that_it_ran() -> None:
-    body = {"messages": [{"role": "user", "content": "Flip."}], "tools": TOOLS}
-    with serving(scripted(CALL, ANSWER)) as base:
-        answer = httpx.post(f"{base}/chat/completions", json=body, timeout=60).json()
-    message = answer["choices"][0]["message"]
-    assert message["content"] == "Done."
-    assert [(ran["type"], ran["name"]) for ran in message["executed_tools"]] == [("coin", "coin.flip")]
-
-
 def test_an_mcp_server_cannot_take_its_name() -> None:
     server = {"type": "mcp", "server_label": "coin", "server_url": "http://127.0.0.1:9/mcp"}
     body = {"input": "Flip.", "tools": [*TOOLS, server]}

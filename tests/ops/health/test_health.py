@@ -1,20 +1,24 @@
-"""What a server reports of itself while its engine fails, recovers, and disappears."""
+"""What a server reports of itself while its engine fails, and what it still does after SIGTERM."""
 
 import asyncio
+import json
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from gpt_oss_server.observe.health.counted_engine import checked
+from gpt_oss_server.models.model import Condition
 from gpt_oss_server.observe.health.drain import ExitCode
-from gpt_oss_server.observe.health.state import Health
+from gpt_oss_server.observe.health.state import Health, checked
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed, Shared
 from inference.failures import IN_A_ROW
+from tests.doubles.commands import ANSWER, script
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.vllm_double import Killable, killable_vllm
 from tests.doubles.inference.breaking import breaking_engine
@@ -57,7 +61,9 @@ def test_health_turns_when_steps_fail_and_says_why_until_they_succeed_again() ->
     with serving(engine, CHECKS) as url, client_of(url) as client:
         runner.failure = RuntimeError("the card fell out")
         for _ in range(IN_A_ROW):
-            assert client.post("/v1/completions", json=REQUEST).status_code == 500
+            failed = client.post("/v1/completions", json=REQUEST)
+            assert (failed.status_code, failed.json()["error"]["code"]) == (503, "server_error")
+            assert failed.headers["retry-after"] == "1"
         until(lambda: status(client) == 503)
         health, ready = client.get("/health").json(), client.get("/ready")
         assert (health["status"], health["ready"]) == ("failing", False)
@@ -84,17 +90,41 @@ def test_health_turns_at_a_final_failure(failure: BaseException, trouble: str | 
     engine, runner = breaking_engine()
     with serving(engine, CHECKS) as url, client_of(url) as client:
         runner.failure, runner.trouble = failure, trouble
-        assert client.post("/v1/completions", json=REQUEST).status_code == 500
+        assert client.post("/v1/completions", json=REQUEST).status_code == 503
         runner.failure = None
         until(lambda: status(client) == 503)
         assert problem in client.get("/health").json()["problem"]
+
+
+APIS: dict[str, dict[str, object]] = {
+    "/v1/responses": {"input": "Hi"},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/completions": REQUEST,
+}
+
+
+@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_no_stream_begins_while_the_engine_is_known_to_be_broken(path: str, stream: bool) -> None:
+    engine = ReplayEngine([200002], fails_after=0)
+    with serving(engine, CHECKS) as url, client_of(url) as client:
+        for _ in range(IN_A_ROW):
+            client.post("/v1/completions", json=REQUEST)
+        until(lambda: status(client) == 503)
+        refused = client.post(path, json={**APIS[path], "stream": stream})
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) > 0
+        assert "The engine cannot generate" in refused.json()["error"]["message"]
+        engine.fails_after = None
+        until(lambda: status(client) == 200)
+        assert client.post(path, json={**APIS[path], "stream": stream}).status_code == 200
 
 
 def test_an_engine_of_a_user_is_counted() -> None:
     engine = ReplayEngine([200002], fails_after=0)
     with serving(engine, CHECKS) as url, client_of(url) as client:
         for _ in range(IN_A_ROW):
-            assert client.post("/v1/completions", json=REQUEST).status_code == 500
+            assert client.post("/v1/completions", json=REQUEST).status_code == 503
         until(lambda: status(client) == 503)
         engine.fails_after = None
         until(lambda: status(client) == 200)
@@ -134,7 +164,7 @@ async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> Non
                 raise EngineFailed("gone")
 
     engine, reports = Blinking(), list[str]()
-    health = Health(engine, interval=60)  # type: ignore[arg-type]
+    health = Health(engine, Condition(), interval=60)  # type: ignore[arg-type]
     health.on_failure = reports.append
     await health.look()
     assert (health.problem, reports) == ("gone", [])
@@ -152,7 +182,7 @@ async def test_a_check_that_breaks_is_a_problem_and_does_not_end_the_checks() ->
         async def check(self) -> None:
             raise ValueError("a bug")
 
-    health = Health(Broken(), interval=0.01)  # type: ignore[arg-type]
+    health = Health(Broken(), Condition(), interval=0.01)  # type: ignore[arg-type]
     health.start()
     await asyncio.sleep(0.2)
     assert health.problem is not None
@@ -182,3 +212,123 @@ def test_the_process_ends_with_its_own_code_where_the_operator_wishes() -> None:
     with behind_a_server("--exit-on-engine-failure") as (engine, served, _):
         engine.kill()
         assert served.process.wait(30) == ExitCode.ENGINE_FAILED
+
+
+STREAMS, RUNS = 60, 20
+TEXT = "<|channel|>final<|message|>" + "word " * 40 + "<|return|>"
+
+
+def clients_of(served: Served) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=served.api, timeout=120, limits=httpx.Limits(max_connections=None))
+
+
+async def stream(client: httpx.AsyncClient, begun: asyncio.Event, **body: Any) -> list[dict[str, Any]]:
+    """The events of a stream; none after the first may be missing."""
+    events: list[dict[str, Any]] = []
+    async with client.stream("POST", "/responses", json={"input": "x", "stream": True, **body}) as answer:
+        assert answer.status_code == 200
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line.removeprefix("data: ")))
+                begun.set()
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    return events
+
+
+async def under_work(served: Served, client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Stops the server once streams and background responses have begun; their last events."""
+    begun = [asyncio.Event() for _ in range(STREAMS + RUNS)]
+    streams = (stream(client, event, background=at >= STREAMS) for at, event in enumerate(begun))
+    work = list(map(asyncio.create_task, streams))
+    await asyncio.gather(*(event.wait() for event in begun))
+    assert not any(task.done() for task in work)
+    served.process.send_signal(signal.SIGTERM)
+    return [events[-1] for events in await asyncio.gather(*work)]
+
+
+async def exit_code(served: Served) -> int:
+    return await asyncio.to_thread(served.process.wait, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("speed", "grace", "end", "code"),
+    [(8, 90, "response.completed", ExitCode.IN_TIME), (1, 1, "response.failed", ExitCode.LATE)],
+    ids=["in time", "late"],
+)
+async def test_work_ends_within_the_grace_period_or_with_a_terminal_event(
+    tmp_path: Path, speed: int, grace: int, end: str, code: ExitCode
+) -> None:
+    flags = ("--drain-delay", "0", "--shutdown-grace", str(grace), "--no-access-log")
+    with process_serving("--model", script(tmp_path, TEXT, tokens_per_second=speed), *flags) as served:
+        async with clients_of(served) as client:
+            ended = await under_work(served, client)
+        assert {event["type"] for event in ended} == {end}
+        if code == ExitCode.IN_TIME:
+            texts = {event["response"]["output"][-1]["content"][0]["text"] for event in ended}
+            assert texts == {"word " * 40}
+        else:
+            assert {event["response"]["error"]["code"] for event in ended} == {"server_is_overloaded"}
+        assert await exit_code(served) == code
+
+
+@pytest.mark.slow
+async def test_the_next_server_continues_the_background_responses(tmp_path: Path) -> None:
+    slow = script(tmp_path, TEXT, tokens_per_second=2)
+    flags = ("--drain-delay", "0", "--shutdown-grace", "1", "--store", f"sqlite:{tmp_path / 'store.db'}")
+    with process_serving("--model", slow, *flags) as served:
+        async with clients_of(served) as client:
+            body = {"input": "x", "background": True}
+            started = [(await client.post("/responses", json=body)).json() for _ in range(RUNS)]
+            served.process.send_signal(signal.SIGTERM)
+            assert await exit_code(served) == ExitCode.IN_TIME  # nothing has failed
+    script(tmp_path, TEXT)
+    with process_serving("--model", slow, *flags) as served:
+        async with clients_of(served) as client:
+            ended = await asyncio.gather(*(until_ended(client, each["id"]) for each in started))
+    assert {response["status"] for response in ended} == {"completed"}
+    assert {response["output"][-1]["content"][0]["text"] for response in ended} == {"word " * 40}
+
+
+async def until_ended(client: httpx.AsyncClient, response_id: str) -> dict[str, Any]:
+    until = time.monotonic() + 90
+    while True:
+        response: dict[str, Any] = (await client.get(f"/responses/{response_id}")).json()
+        if response["status"] not in ("queued", "in_progress"):
+            return response
+        assert time.monotonic() < until, "it was not continued"
+        await asyncio.sleep(0.2)
+
+
+def test_before_it_stops_listening_it_is_not_ready_and_serves_nevertheless(tmp_path: Path) -> None:
+    flags = ("--model", script(tmp_path, ANSWER), "--drain-delay", "6")
+    with process_serving(*flags) as served, httpx.Client(base_url=served.url, timeout=60) as client:
+        assert client.get("/ready").status_code == 200
+        served.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        refused = client.get("/ready")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_is_overloaded")
+        assert "stopping" in refused.json()["error"]["message"]
+        health = client.get("/health")
+        assert health.status_code == 200
+        assert (health.json()["status"], health.json()["ready"]) == ("draining", False)
+        assert client.get("/live").status_code == 200
+        assert client.post("/v1/responses", json={"input": "x"}).json()["status"] == "completed"
+        assert served.process.wait(60) == ExitCode.IN_TIME
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_stops_immediately(tmp_path: Path, second: signal.Signals) -> None:
+    model = script(tmp_path, TEXT, tokens_per_second=1)
+    with process_serving("--model", model) as served:
+        async with clients_of(served) as client:
+            begun = asyncio.Event()
+            reading = asyncio.create_task(stream(client, begun))
+            await begun.wait()
+            served.process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.5)
+            assert served.process.poll() is None
+            served.process.send_signal(second)
+            assert await exit_code(served) == 128 + second
+            with pytest.raises(httpx.TransportError):
+                await reading

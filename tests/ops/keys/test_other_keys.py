@@ -38,7 +38,6 @@ Request = tuple[str, str, Any]  # method, path, body
 
 
 def requests_with(one: str, container: str, file: str) -> Iterator[Request]:
-    """Every way in which a request can name the object `one`, whatever its kind."""
     kinds = ("responses", "conversations", "chat/completions")
     response, conversation, completion = (f"/{kind}/{one}" for kind in kinds)
     reads = ("", "?stream=true", "?stream=true&starting_after=0", "/input_items", "/trace")
@@ -73,7 +72,6 @@ def requests_with(one: str, container: str, file: str) -> Iterator[Request]:
 
 
 def unknown_like(one: str) -> str:
-    """An id of the same form and length, which nothing has."""
     prefix, mark, rest = re.split(r"([_-])", one, maxsplit=1)
     return prefix + mark + secrets.token_hex(len(rest))[: len(rest)]
 

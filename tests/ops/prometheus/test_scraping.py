@@ -31,7 +31,6 @@ ROUNDS = 4
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """The title of each panel, with each of its expressions as Grafana would send it."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", ()):
             expression = target["expr"]
@@ -41,7 +40,6 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def promtool(*words: str, text: str = "") -> str:
-    """What it prints, without an error."""
     done = subprocess.run([tool("promtool"), *words], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -120,7 +118,6 @@ def test_the_alert_of_a_server_that_is_down_goes_off(tmp_path: Path) -> None:
 
 
 def test_prometheus_has_what_the_servers_report(loaded: tuple[Prometheus, list[str]]) -> None:
-    """A scrape may time out on a busy machine, so the next one counts too."""
     prometheus, urls = loaded
     for url in urls:
         figures, instance = scraped_at(url), url.removeprefix("http://")

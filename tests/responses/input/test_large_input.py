@@ -21,7 +21,7 @@ from gpt_oss_server.harmony.history import Layout, Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items import function_call
 from gpt_oss_server.turns.prompt import Head, fitted_layout
-from tests.doubles.apis.services import conversations_of, responses_service
+from tests.doubles.apis.asking import conversations_of, responses_service
 from tests.doubles.serving import scripted
 
 TOOL = FunctionTool("f", "Does something.", {"type": "object", "properties": {"a": {"type": "string"}}})

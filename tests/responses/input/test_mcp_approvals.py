@@ -8,10 +8,10 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.asking import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, call, tool
-from tests.doubles.apis.services import conversations_of
 from tests.doubles.tools.echo_server import Seen
-from tests.doubles.tools.plain_server import ONE_TOOL, PlainServer, plain_server, text
+from tests.doubles.tools.mcp_helpers import ONE_TOOL, PlainServer, plain_server, text
 from tests.doubles.waiting import until
 from tests.responses.conftest import Echoes
 

@@ -11,7 +11,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.table import Kinds
-from tests.doubles.apis.services import responses_service
+from tests.doubles.apis.asking import responses_service
 from tests.doubles.serving import scripted
 
 KINDS = Kinds.of()

@@ -8,10 +8,9 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.asking import NEXT, Asking, call
+from tests.doubles.apis.asking import NEXT, Asking, browsing_service, call, conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, tool
 from tests.doubles.apis.mcp_asking import call as mcp_call
-from tests.doubles.apis.services import browsing_service, conversations_of
 from tests.doubles.serving import scripted
 from tests.responses.conftest import Echoes, Make
 
@@ -249,6 +248,10 @@ async def test_the_turn_after_a_cut_call_reads_why_it_has_no_result(limit: int) 
     assert prompt.index(CUT_OFF) < prompt.index("And?")
     items = await ask.prompt(input=["Hi", *cut["output"], "And?"], tools=[TOOL])
     assert CUT_OFF in items
+    late = [output(cut["output"][0]["call_id"], "It ran after all."), "And?"]
+    answered = await ask.prompt(input=late, previous_response_id=cut["id"], tools=[TOOL])
+    assert "It ran after all." in answered
+    assert "cut off" not in answered
 
 
 async def test_the_turn_after_a_whole_call_needs_its_output() -> None:

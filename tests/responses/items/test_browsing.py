@@ -19,7 +19,7 @@ from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.bound import HostedTools
 from gpt_oss_server.toolset.offered import ToolsetMaker
-from tests.doubles.apis.services import browsing_service, responses_service
+from tests.doubles.apis.asking import browsing_service, responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.shelf import Shelf

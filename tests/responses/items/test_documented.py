@@ -10,9 +10,8 @@ from typing import Any
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.asking import Asking, browsing_service, responses_service
 from tests.doubles.apis.mcp_asking import call, tool
-from tests.doubles.apis.services import browsing_service, responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.pages import reference

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
-from tests.doubles.apis.services import browsing_service
+from tests.doubles.apis.asking import browsing_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.responses.conftest import with_tool

@@ -8,11 +8,10 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import TokenLogprob
-from tests.doubles.apis.asking import Asking
+from tests.doubles.apis.asking import Asking, browsing_service
 from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of
-from tests.doubles.apis.services import browsing_service
+from tests.doubles.engines.replay import TurnsEngine, score_of
 from tests.doubles.lints import check_stream
-from tests.doubles.turns import TurnsEngine, score_of
 
 TEXT = "Hello 東京 🧠👩‍🚀!"
 THINKS = "<|channel|>analysis<|message|>Hm 🧠.<|end|><|start|>assistant"

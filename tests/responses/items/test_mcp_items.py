@@ -11,8 +11,8 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.asking import conversations_of
 from tests.doubles.apis.mcp_asking import ANSWER, CALL, call, tool
-from tests.doubles.apis.services import conversations_of
 from tests.doubles.tools import echo_server
 from tests.doubles.tools.echo_server import Seen
 from tests.responses.conftest import Echoes

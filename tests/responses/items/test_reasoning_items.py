@@ -14,9 +14,8 @@ from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed
 from tests.doubles.apis.asking import Asking
 from tests.doubles.conversations import encoded, mutated
-from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.engines.replay import ReplayEngine, TurnsEngine
 from tests.doubles.random_tests.seeds import seeds
-from tests.doubles.turns import TurnsEngine
 
 ANALYSIS = "The user asks for 2 + 2.\nThat is easy.\n\nIt is 3.99… no, 4. I am sure.\n\n\n  So: 4"
 PARTS = ["The user asks for 2 + 2.\nThat is easy.", "It is 3.99… no, 4. I am sure.", "So: 4"]

@@ -276,9 +276,3 @@ def test_a_link_created_since_is_not_followed(root: Path) -> None:
     with pytest.raises(PatchError, match="link"):
         apply(changes, root)
     assert not (root.parent / "n").exists()
-
-
-def test_no_temporary_files_remain(root: Path) -> None:
-    apply(planned(root), root)
-    left = {name for name in files(root) if "link" not in name}
-    assert left == {"f", "new/n", "moved/h"}

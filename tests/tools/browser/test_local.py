@@ -177,7 +177,6 @@ async def test_indexing_leaves_the_event_loop_free_and_ends_when_closed(tmp_path
 
 
 async def test_a_name_that_is_not_utf8_is_found_and_opened_and_hides_no_other_document(folder: Path) -> None:
-    """Archives from old systems contain such names."""
     (folder / os.fsdecode(b"caf\xe9 menu.txt")).write_text("The harvester eats here.")
     tool = BrowserTool(LocalBackend(folder))
     session = tool.open()

@@ -4,21 +4,41 @@ import asyncio
 import gc
 import logging
 import time
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
 import pytest
 
 from tests.contracts.tool_contract import ToolContract
-from tests.doubles.tools.echo_server import Seen, ServerThread, make_server, serving
+from tests.doubles.tools.echo_server import Seen, ServerThread, make_server, serving, watched
 from tests.doubles.tools.mcp_helpers import SECRETS, answer, at, call, failure, lifespan, mcp_tool, soon
 from tests.doubles.tools.web_servers import loopback
 from tools.mcp.client import McpTool
-from tools.mcp.endpoints import McpSettingsError, http_endpoint
+from tools.mcp.endpoints import Credentials, McpSettingsError, http_endpoint
 from tools.mcp.permissions import parse_permissions
 from tools.mcp.transports import Reach
 from tools.tool import Tool, ToolCall, ToolOutput
 from tools.toolbox import Offer, Toolbox
+
+
+@pytest.fixture(scope="module", params=["http", "sse"])
+def echoes(request: pytest.FixtureRequest) -> Iterator[tuple[str, Seen]]:
+    with watched(request.param) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def lone() -> Iterator[tuple[str, Seen]]:
+    with watched() as server:
+        yield server
+
+
+@pytest.fixture
+async def tool(echoes: tuple[str, Seen]) -> AsyncIterator[McpTool]:
+    credentials = Credentials({"X-Secret": SECRETS[0]}, SECRETS[1])
+    async with mcp_tool(echoes[0], credentials=credentials, timeout=10) as tool:
+        yield tool
 
 
 class TestOverHttp(ToolContract):

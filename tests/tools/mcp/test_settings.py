@@ -214,6 +214,7 @@ def test_a_label_alone_names_the_operators_server() -> None:
         *(({"server_label": label}, "server_label") for label in (None, "", 5, "x" * 200)),
         *(({"server_url": url}, "server_url") for url in (None, 5, "file:///etc/passwd")),
         ({"connector_id": "connector_dropbox"}, "connector_id"),
+        ({"tunnel_id": "tunnel_1"}, "tunnel_id"),
         ({"headers": ["a"]}, "headers"),
         *(({"authorization": value}, "authorization") for value in (5, "a\nb")),
         ({"server_description": 5}, "server_description"),

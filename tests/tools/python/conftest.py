@@ -67,7 +67,6 @@ def _do_without_bubblewrap(refusal: str) -> NoReturn:
 
 
 def docker(limits: SandboxLimits = SMALL) -> Docker:
-    """The sandbox of a running engine with its image. Skips without them."""
     image = os.environ.get("GPT_OSS_SERVER_PYTHON_IMAGE")
     try:
         sandbox = asyncio.run(choose_sandbox("docker", limits=limits, image=image))
@@ -115,7 +114,6 @@ MakeTool = Callable[..., PythonTool]
 
 @pytest.fixture
 async def make_tool(sandbox: Sandbox) -> AsyncIterator[MakeTool]:
-    """Creates tools with a test's settings, and closes them afterwards."""
     tools: list[PythonTool] = []
 
     def make(**settings: Any) -> PythonTool:

@@ -26,7 +26,6 @@ def folder(inside: Path) -> Iterator[Folder]:
 
 
 def refused(folder: Folder, *paths: str) -> None:
-    """Neither read nor removed."""
     for path in paths:
         with pytest.raises(FileRefused):
             folder.read(path, 100)

@@ -4,8 +4,6 @@ or `off`.
 Each is imported only when it is used. Raises `ToolUnavailable` with the setting to change.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from importlib.util import find_spec

@@ -4,8 +4,6 @@ Documents have URLs `local:///path/below/the/folder`. The index lives on a threa
 before every search and every page. Domain filters and the user's location have no effect here.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

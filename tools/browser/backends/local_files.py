@@ -4,8 +4,6 @@ No URL and no message holds more of a path than the part below the folder. Names
 surrogates, as in Python: their URLs hold the original bytes, their titles one mark for each.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final

@@ -3,8 +3,6 @@
 It must not know URLs, cursors or event loops.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

@@ -3,8 +3,6 @@
 The instance's address may be private; those in its results are checked when they are opened.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """HTTP clients that are made when first needed: on a thread, because that takes tens of milliseconds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar

@@ -6,8 +6,6 @@ credentials from the environment, and limits time, size and decompression. It mu
 pages.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import zlib

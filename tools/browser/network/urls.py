@@ -3,8 +3,6 @@
 Only plain http(s) addresses are accepted, because the list of tricks has no end.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final, TypeGuard
 
@@ -12,7 +10,7 @@ import httpx
 
 from tools.addresses import is_literal
 from tools.browser.pages.document import PageError
-from tools.outputs import encodable
+from tools.tool import encodable
 
 MAX_URL_CHARS: Final = 4_096
 

@@ -1,7 +1,5 @@
 """Converts a body to a document, in this process. Any kind but plain text may be slow: see processes.py."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -3,8 +3,6 @@
 Pure. Any bytes give some text.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from typing import Final

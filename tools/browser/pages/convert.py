@@ -5,8 +5,6 @@ Raises `PageError` if there is no text. HTML, Markdown and PDF are converted in 
 standard, as html2text, which made the pages in the model's training, is under the GPL; pypdf (BSD) reads PDF.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

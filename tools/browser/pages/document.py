@@ -4,8 +4,6 @@ The model reads the errors' messages: each is a sentence and never holds a key, 
 of this machine.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal
 

@@ -3,8 +3,6 @@
 `urls` holds the absolute address of each id.
 """
 
-from __future__ import annotations
-
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 

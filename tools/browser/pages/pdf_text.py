@@ -3,8 +3,6 @@
 PDFs resemble programs, so one file can take any amount of time and memory: see worker.py.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Final
 

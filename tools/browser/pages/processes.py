@@ -5,8 +5,6 @@ time, so that hostile pages hold up neither the event loop nor other threads. No
 is trusted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import json

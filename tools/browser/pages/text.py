@@ -3,8 +3,6 @@
 A page's text holds 【 and 】 only in this project's markers, no invisible characters, and no break but \\n.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from bisect import bisect_right

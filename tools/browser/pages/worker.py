@@ -7,8 +7,6 @@ nor the current folder decides what is imported. A body is a head (see `HEAD`), 
 type, and its bytes; an answer is its length, eight bytes, and JSON.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

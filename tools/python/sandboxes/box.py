@@ -5,8 +5,6 @@ holds everything as open descriptors, so that code in the box cannot substitute 
 outlive the box. It must not know how boxes are started.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

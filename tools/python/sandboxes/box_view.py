@@ -3,8 +3,6 @@
 Takes an interpreter and limits, returns arguments. The box sees only what this module names.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

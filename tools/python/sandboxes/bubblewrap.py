@@ -17,8 +17,6 @@ If root starts it, uid 1000 in the box is the host's uid 0 without any capabilit
 are bound.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -3,8 +3,6 @@
 Raises ToolUnavailable with what to install. `auto` tries bubblewrap, then docker, and never unsafe-local.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Self
 
-from tools.outputs import encodable
+from tools.tool import encodable
 
 MAX_DEPTH = 32
 MAX_LISTED = 10_000

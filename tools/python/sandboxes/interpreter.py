@@ -1,7 +1,5 @@
 """The Python that kernels run with, and its files, so that a box can show only these."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

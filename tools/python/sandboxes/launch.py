@@ -4,8 +4,6 @@ Returns a process that has reported ready, or raises SandboxError with its outpu
 so that code in the box cannot fill one that this process must read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -4,8 +4,6 @@ Returns a `Box`: a started kernel process, the folder of its sockets and the fol
 know Jupyter's messages, sessions or the model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from abc import ABC, abstractmethod

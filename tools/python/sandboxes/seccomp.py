@@ -8,8 +8,6 @@ namespaces, mounts, bpf, io_uring, ptrace). A denied call answers like a kernel 
 it, so programs see an ordinary error.
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 

@@ -5,16 +5,14 @@ continue over HTTP; with 403 for web pages that may not use the server, because 
 with 404 for other paths.
 """
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.connection import SocketConnection
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
-from gpt_oss_server.http.callers import caller_of
 from gpt_oss_server.http.connections.sub_protocols import chosen
+from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.guards.hosts import refuse_socket
 from gpt_oss_server.http.guards.origins import Origins
 

@@ -6,8 +6,6 @@ arrival. Unstored responses are remembered while the connection lives. If the cl
 cancelled; if the server stops, all accepted requests finish first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

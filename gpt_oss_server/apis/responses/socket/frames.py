@@ -4,8 +4,6 @@ Takes the texts that a client sends, and events or errors. Returns requests with
 It must not know connections, and runs nothing.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import dataclass, field

@@ -13,6 +13,7 @@ export const MEANINGS = {
   foreign_role: "The message names another author than the assistant, or none. The decoder takes it as text to the user and runs nothing.",
   doubled_recipient: "The header names several recipients. The decoder takes the last one.",
   bare_recipient: "A function was named without its namespace, or without to=. The decoder completes the name, because the function is declared.",
+  glued_type: "The type was glued to the name of the tool. The decoder calls the tool.",
   misplaced_recipient: "A built-in tool was called as if it were a function. The decoder calls the tool.",
   undeclared_recipient: "The request declares no such tool. The decoder passes the call on, for the client to judge.",
   no_tool: "The message is addressed to nothing that can be called. The decoder takes it as text to the user.",

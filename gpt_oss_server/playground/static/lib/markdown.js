@@ -45,8 +45,25 @@ function safeHtml(text) {
   return purify.sanitize(text, RULES);
 }
 
+// Lists and quotes that nest deeper are shown as plain text: a reader has lost the thread long before, and the parser
+// would run out of stack.
+const TOO_DEEP = [
+  /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){24}/m,
+  /^[ \t]{96,}(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])/m,
+];
+
+// What `read` makes of the text; null where it cannot be read.
+function readable(text, read) {
+  try {
+    return TOO_DEEP.some((pattern) => pattern.test(text)) ? null : read();
+  } catch {
+    return null;
+  }
+}
+
 export function Markdown({ text, class: kind = "" }) {
-  const blocks = useMemo(() => marked.lexer(text, { gfm: true }), [text]);
+  const blocks = useMemo(() => readable(text, () => marked.lexer(text, { gfm: true })), [text]);
+  if (blocks === null) return html`<pre class=${`plain ${kind}`}>${text}</pre>`;
   return html`<div class=${`markdown ${kind}`}>
     ${blocks.map((block, at) =>
       block.type === "code"
@@ -58,11 +75,12 @@ export function Markdown({ text, class: kind = "" }) {
 
 // A block is parsed again only when its text changes, so that a long answer streams smoothly.
 function Block({ raw, links }) {
-  const inner = useMemo(() => {
+  const inner = useMemo(() => readable(raw, () => {
     const tokens = marked.lexer(raw, { gfm: true });
     tokens.links = { ...links, ...tokens.links };
     return { __html: safeHtml(marked.parser(tokens)) };
-  }, [raw]);
+  }), [raw]);
+  if (inner === null) return html`<pre class="plain">${raw}</pre>`;
   return html`<div class="block" dangerouslySetInnerHTML=${inner}></div>`;
 }
 

@@ -1,5 +1,5 @@
 // The messages of the branch that is shown. It follows a growing answer unless the user has scrolled up.
-import { html, useEffect, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
+import { html, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
 import { send } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
@@ -28,12 +28,17 @@ export function Thread() {
   </section>`;
 }
 
-// A message is drawn again only when it changes: those above a growing answer stay as they are.
+// A message is drawn again only when it changes: those above a growing answer stay as they are. One that cannot be drawn
+// leaves the others in place.
 function Message({ conversation, node }) {
+  const [error, again] = useErrorBoundary();
   const { id } = conversation;
   const versions = siblings(conversation, node.id);
   const View = node.role === "user" ? User : Assistant;
-  return useMemo(() => html`<${View} conversation=${id} node=${node} versions=${versions} />`, [id, node, versions]);
+  const view = useMemo(() => html`<${View} conversation=${id} node=${node} versions=${versions} />`, [id, node, versions]);
+  if (!error) return view;
+  return html`<p class="faint" role="alert">This message cannot be shown; Export has its text.
+    <button type="button" class="quiet" onClick=${again}>Try again</button></p>`;
 }
 
 const IDEAS = ["Who are you?", "What is 17 times 23?", "Write a haiku about tokens."];

@@ -4,8 +4,6 @@ Returns a command line prefix that puts a process into new groups, or nothing (m
 containers); the other limits hold without them. It must not know kernels.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

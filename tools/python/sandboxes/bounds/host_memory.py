@@ -2,8 +2,6 @@
 suffers.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

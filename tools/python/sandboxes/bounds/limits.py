@@ -1,7 +1,5 @@
 """What one box may use. Sizes in bytes; each sandbox's module documents how it enforces them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MIB = 1024 * 1024

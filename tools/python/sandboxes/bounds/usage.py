@@ -4,8 +4,6 @@ Code in a box cannot leave the tree: the box's first process adopts orphans. A f
 read hides nothing: the larger figure counts.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

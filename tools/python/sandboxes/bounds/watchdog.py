@@ -5,8 +5,6 @@ of the kernel that no counter attributes to a box. It runs in a thread of its ow
 does not delay it. It must not know kernels or sandboxes.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,0 +1,162 @@
+"""Files in a request: text in any encoding is read, any other is refused. Biases of tokens, bad words."""
+
+import base64
+import random
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from gpt_oss_server.caller.caller import LOCAL
+from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
+from gpt_oss_server.content.parts import file_text, text_of
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE, Encoding
+from tests.doubles.apis.asking import FINAL, Asking
+from tests.doubles.apis.chat_asking import replaying, service_of
+
+TEXT = "Opening hours: 9–17 Uhr.\n\tClosed on 東京 day.\n"
+PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n\x00"
+
+
+def b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+READ: dict[str, dict[str, Any]] = {
+    "base64": {"file_data": b64(TEXT.encode())},
+    "base64 with line breaks": {"file_data": base64.encodebytes(TEXT.encode()).decode()},
+    "base64 without padding": {"file_data": b64(TEXT.encode()).rstrip("=")},
+    "data URL": {"file_data": f"data:text/plain;base64,{b64(TEXT.encode())}"},
+    "data URL with a charset": {"file_data": f"data:text/csv;charset=utf-8;base64,{b64(TEXT.encode())}"},
+    "data URL as file_url": {"file_url": f"DATA:application/json;base64,{b64(TEXT.encode())}"},
+    "data URL without base64": {"file_data": f"data:,{quote(TEXT)}"},
+    "plain text": {"file_data": TEXT},
+    "a byte order mark": {"file_data": b64(b"\xef\xbb\xbf" + TEXT.encode())},
+    "UTF-16": {"file_data": b64(TEXT.encode("utf-16"))},
+}
+
+
+@pytest.mark.parametrize("how", READ)
+def test_a_text_file_is_read(how: str) -> None:
+    first = "[The file named 'hours.txt' that was attached here:]"
+    last = "[The end of the file named 'hours.txt'.]"
+    assert file_text({"filename": "hours.txt", **READ[how]}, "input") == f"{first}\n{TEXT}\n{last}"
+
+
+OLDER = "Straße;Größe;Preis in €\nHöhenweg 7;groß;12,50\nÄußere Gärten 3;übergroß;99,00\n"
+
+
+@pytest.mark.parametrize("charset", ["cp1252", "windows-1252", "utf-16-le"])
+def test_text_in_a_declared_charset_is_read(charset: str) -> None:
+    text = file_text(
+        {"file_data": f"data:text/csv;charset={charset};base64,{b64(OLDER.encode(charset))}"}, "f"
+    )
+    assert OLDER in text
+
+
+@pytest.mark.parametrize(
+    "charset", ["", ";charset=no-such", ";charset=base64", ";charset=punycode", ";charset=\0"]
+)
+def test_an_undeclared_charset_is_not_guessed(charset: str) -> None:
+    with pytest.raises(InvalidRequest, match="of type text/csv"):
+        file_text({"file_data": f"data:text/csv{charset};base64,{b64(OLDER.encode('cp1252'))}"}, "f")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_binary_files_are_not_read(seed: int) -> None:
+    with pytest.raises(InvalidRequest, match="is binary"):
+        file_text({"file_data": b64(random.Random(seed).randbytes(300))}, "f")
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"file_data": b64(PDF), "filename": "a.pdf"}, "", "the file named 'a.pdf' is a PDF"),
+    ({"file_data": "%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\n"}, "", "the file is a PDF"),
+    ({"file_data": f"data:image/png;base64,{b64(b'a' + bytes(3))}"}, "", "of type image/png"),
+    ({"file_id": "file-1", "filename": "a.txt"}, ".file_id", "keeps no files"),
+    ({"file_url": "https://a.example/b.pdf"}, ".file_url", "does not fetch files"),
+    ({"file_data": 7, "file_url": [], "filename": {}}, ".file_data", "the part has no file"),
+]
+
+
+@pytest.mark.parametrize(("part", "at", "why"), REFUSED)
+async def test_an_unreadable_file_is_refused_by_both_apis(part: dict[str, Any], at: str, why: str) -> None:
+    items = [{"role": "user", "content": [{"type": "input_file", **part}]}]
+    with pytest.raises(InvalidRequest, match=why) as refused:
+        await Asking(FINAL).prompt(input=items)
+    assert refused.value.param == f"input[0].content[0]{at}"
+    messages = [{"role": "user", "content": [{"type": "file", "file": part}]}]
+    with pytest.raises(InvalidRequest, match=why):
+        await service_of(replaying(FINAL)).prompt(LOCAL, {"messages": messages})
+
+
+def test_an_empty_file_and_one_that_only_claims_to_be_base64_are_text() -> None:
+    assert file_text({"file_data": "data:"}, "f").count("\n") == 2
+    assert "\n!!\n" in file_text({"file_data": "data:text/plain;base64,!!"}, "f")
+
+
+def test_parts_of_both_apis_are_read() -> None:
+    file = {"filename": "a.txt", "file_data": b64(b"hi")}
+    parts = [
+        {"type": "input_text", "text": "Look:"},
+        {"type": "input_file", **file},
+        {"type": "file", "file": file},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+        {"type": "computer_screenshot", "image_url": "https://a.example/a.png"},
+    ]
+    text = text_of(parts, "input")
+    read = "[The file named 'a.txt' that was attached here:]\nhi\n[The end of the file named 'a.txt'.]"
+    assert text.startswith(f"Look:\n{read}\n{read}\n[An image")
+    assert "[A screenshot" in text
+
+
+async def test_both_apis_put_a_file_into_the_prompt() -> None:
+    file = {"filename": "a.txt", "file_data": f"data:text/plain;base64,{b64(b'The answer is 42.')}"}
+    items = [{"role": "user", "content": [{"type": "input_file", **file}]}]
+    assert "The answer is 42." in await Asking(FINAL).prompt(input=items)
+    service = service_of(replaying(FINAL))
+    messages = [{"role": "user", "content": [{"type": "file", "file": file}]}]
+    tokens = await service.prompt(LOCAL, {"messages": messages})
+    assert "The answer is 42." in service.served.model.encoding.decode(tokens)
+
+
+def test_an_object_and_pairs_of_ids(encoding: Encoding) -> None:
+    for given in ({"5": 2, "7": -100}, [[5, 2], [7, False]]):
+        assert logit_bias(given, encoding, VOCABULARY_SIZE) == {5: 2.0, 7: NEVER}  # type: ignore[arg-type]
+
+
+def test_a_text_biases_all_its_tokens(encoding: Encoding) -> None:
+    ids = encoding.encode("Hello, World!")
+    assert len(ids) > 2
+    wanted = dict.fromkeys(ids, -0.5)
+    assert logit_bias([["Hello, World!", -0.5]], encoding, VOCABULARY_SIZE) == wanted
+    assert logit_bias({"Hello, World!": -0.5}, encoding, VOCABULARY_SIZE) == wanted
+    [twelve] = encoding.encode("12")
+    assert logit_bias([["12", 1]], encoding, VOCABULARY_SIZE) == {twelve: 1.0}
+    assert logit_bias({"12": 1}, encoding, VOCABULARY_SIZE) == {12: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"201088": 1}, "logit_bias.201088"),
+        ({"5": "much"}, "logit_bias.5"),
+        ({"5": 101}, "logit_bias.5"),
+        ({"5": True}, "logit_bias.5"),
+        ({"": 1}, "logit_bias."),
+        ([[5]], "logit_bias[0]"),
+        ([[5, 1], 3], "logit_bias[1]"),
+        ([[True, 1]], "logit_bias[0]"),
+        ([["x" * 101, 1]], "logit_bias[0]"),
+    ],
+)
+def test_an_error_names_the_entry(encoding: Encoding, given: Any, param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        logit_bias(given, encoding, VOCABULARY_SIZE)
+    assert refused.value.param == param
+
+
+def test_words_of_one_token_with_and_without_a_space(encoding: Encoding) -> None:
+    ids, others = words_of_one_token(["Paris", "zqxjkvb"], encoding)
+    assert ids >= {*encoding.encode("Paris"), *encoding.encode(" Paris")}
+    assert others == ["zqxjkvb"]

@@ -1,0 +1,79 @@
+"""What imports leave out, in processes of their own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch  # noqa: F401
+
+from inference.torch_start import defer_meta_registrations
+
+EMPTY = "type(sys.modules['torch._meta_registrations']).__name__ == '_Deferred'"
+SERVERS = ("fastapi", "pydantic", "openai_harmony", "huggingface_hub", "transformers")
+
+
+def run(code: str, without: tuple[str, ...] = ()) -> str:
+    blocked = f"import sys\nfor name in {without!r}: sys.modules[name] = None\n"
+    done = subprocess.run([sys.executable, "-c", blocked + code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_inference_imports_no_framework() -> None:
+    code = (
+        "import inference, inference.backends.callable_engine, inference.backends.scripted\n"
+        f"print([name for name in {('torch', 'numpy', *SERVERS)} if name in sys.modules])"
+    )
+    assert run(code).strip() == "[]"
+
+
+def test_a_model_runs_without_harmony_hub_or_web_framework(whole_vocabulary: Path) -> None:
+    code = f"import inference; print(inference.setup_model({str(whole_vocabulary)!r})([1, 2, 3], 0.0, True))"
+    assert 0 <= int(run(code, (*SERVERS, "tqdm"))) < 201_088
+
+
+@pytest.mark.slow
+def test_the_bench_runs_without_the_servers_packages(tmp_path: Path) -> None:
+    """As on a machine with a card that has torch and little else."""
+    target = tmp_path / "out.json"
+    code = (
+        "import torch; torch.set_num_threads(1); import inference\n"
+        "from inference.bench import command, machine, measure\n"
+        "machine.REPEATS = measure.REPEATS = 1; measure.STEPS['cpu'] = 2\n"
+        "arguments = '--shape tiny --random --batch 1,2 --contexts 16 --prefill 24 --json'.split()\n"
+        f"sys.exit(command.main([*arguments, {str(target)!r}]))"
+    )
+    printed = run(code, (*SERVERS, "uvicorn", "httpx", "anyio"))
+    report = json.loads(target.read_text())
+    rows = [(row["what"], row["batch"], row["context"]) for row in report["rows"]]
+    assert rows == [("decode", 1, 16), ("decode", 2, 16), ("prefill", 1, 24)]
+    assert report["machine"]["copy_bytes_per_s"] > 0
+    assert "of roofline" in printed
+
+
+def test_a_server_leaves_the_registrations_out_until_one_of_their_names_is_used() -> None:
+    """Computing tensors does not use one."""
+    run(
+        "from inference.torch_start import preload_torch; thread = preload_torch(); import torch;"
+        f"assert thread is None or {EMPTY}; import inspect; inspect.getmodule(torch.ones(1));"
+        "assert float((torch.ones(3, 4) @ torch.ones(4, 5)).sum()) == 60.0;"
+        f"assert thread is None or {EMPTY};"
+        f"torch._meta_registrations.register_meta; assert not ({EMPTY})"
+    )
+
+
+def test_a_compiler_finds_them_run() -> None:
+    run(
+        "from inference.torch_start import *; defer_meta_registrations(); import torch;"
+        "made = torch.compile(lambda x: x * 2 + 1, backend='eager');"
+        f"assert made(torch.ones(3)).tolist() == [3.0] * 3; assert not ({EMPTY}); register_now()"
+    )
+
+
+def test_a_torch_that_is_there_is_left_as_it_is() -> None:
+    finders = list(sys.meta_path)
+    defer_meta_registrations()
+    assert sys.meta_path == finders
+    assert type(sys.modules["torch._meta_registrations"]).__name__ == "module"
