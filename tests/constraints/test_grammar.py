@@ -1,12 +1,18 @@
-"""The grammar of a turn: it accepts every legal shape and no other, and what it accepts never slips."""
+"""The grammar of a turn: it accepts every legal shape and no other, and what it accepts never slips.
+Regular expressions as trees match what Python's do; what a tree cannot express is left to the check.
+"""
 
 import contextlib
 import json
+import re
 
 import pytest
 
 from gpt_oss_server.constraints.grammar import ANY_OBJECT, Callee, JsonBody, TextBody, TurnShape, turn_grammar
 from gpt_oss_server.constraints.matcher import CompiledGrammar, GrammarError, Grammars, MatcherState
+from gpt_oss_server.constraints.spelling.nodes import Tree
+from gpt_oss_server.constraints.spelling.regex import node_of_pattern
+from gpt_oss_server.constraints.spelling.rest import Rest
 from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
 from gpt_oss_server.harmony.encoding import CALL, END, ENDOFTEXT, RETURN, VOCABULARY_SIZE, Encoding
 from gpt_oss_server.harmony.recipients import Recipients
@@ -278,3 +284,33 @@ def test_states_of_different_kinds_are_computed_one_by_one(grammar: CompiledGram
     assert isinstance(mask, bytes)
     assert isinstance(broken, ValueError)
     assert compute_masks([]) == []
+
+
+WORDS = "a ab abab 7 42 1234 2024-01-31 x_y é [ a-b A zzz"
+PATTERNS = r"[0-9]{1,3} a|b|ab (ab)+ (?:ab)* \d{4}-\d{2}-\d{2} \w+ [^a-z\n]+ \s? a.? [a\-b]+ z{2,} [\d]+?"
+INEXPRESSIBLE = r"(?=a) (a)\1 \p{L} (a*)* a{999} (a [a a) <| a^ [[:alpha:]] [\w&&[^b]] [a-z--x]"
+
+
+def matches(pattern: str, text: str) -> bool:
+    node = node_of_pattern(pattern)
+    assert node is not None
+    rest = Rest(Tree(node, {}), lambda code: chr(code).encode())
+    rest.take(map(ord, text))
+    return None in rest._reached(rest.positions)
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS.split(), r"\x41", r"\[", ""])
+def test_a_pattern_matches_the_same_texts(pattern: str) -> None:
+    for text in (*WORDS.split(), "", " ", "\n"):
+        assert matches(pattern, text) == bool(re.fullmatch(pattern, text)), (pattern, text)
+
+
+@pytest.mark.parametrize("pattern", INEXPRESSIBLE.split())
+def test_what_a_tree_cannot_express_is_none(pattern: str) -> None:
+    assert node_of_pattern(pattern) is None
+
+
+def test_a_wide_class_spells_no_special_token() -> None:
+    assert matches(".", "|")
+    assert not matches(".", "<")
+    assert matches("<", "<")

@@ -1,21 +1,44 @@
-"""The file of a SQLite store: who may read it, and what its problems are called."""
+"""The file of a SQLite store: who may read it, and what its problems are called.
+Every kind of store keeps its contracts: in memory, in a file of SQLite and in Postgres.
+"""
 
 import asyncio
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.stores.allowances import Allowances, Charge, MemoryAllowances
+from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.completions import Completions
+from gpt_oss_server.stores.events import EventLogs
 from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
 from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.memory.connection import ConnectionStore
+from gpt_oss_server.stores.memory.events import MemoryEventLogs
+from gpt_oss_server.stores.memory.store import MemoryDatabase
+from gpt_oss_server.stores.postgres.database import PostgresDatabase
+from gpt_oss_server.stores.sql.allowances import SqlAllowances
+from gpt_oss_server.stores.sql.completions import SqlCompletions
+from gpt_oss_server.stores.sql.database import Database
+from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
+from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.doubles.stored import position, put_turns, stored, texts, turn
+from tests.contracts.allowances_contract import AllowancesContract, used_up
+from tests.contracts.completions_contract import CompletionsContract
+from tests.contracts.event_log_contract import EventLogContract
+from tests.contracts.store_contract import StoreContract
+from tests.doubles.postgres import Postgres
+from tests.doubles.stored import keep_around, position, put_turns, stored, texts, turn
 
 
 async def test_what_is_stored_outlives_the_process(path: Path) -> None:
@@ -166,3 +189,106 @@ async def test_on_a_small_disk_what_was_acknowledged_is_kept(small_disk: Path) -
     store = SqlStore(SqliteDatabase(path))
     assert [await store.get(name) is not None for name in kept] == [True] * len(kept)
     await store.close()
+
+
+def opened(kind: str, folder: Path, request: pytest.FixtureRequest) -> Database:
+    if kind == "memory":
+        return MemoryDatabase(Bounds())
+    if kind == "sqlite":
+        return SqliteDatabase(folder / "store.sqlite")
+    postgres: Postgres = request.getfixturevalue("postgres")
+    return PostgresDatabase(postgres.new_database())
+
+
+class OnEachDatabase:
+    database: Database
+
+    @pytest.fixture(autouse=True, params=["memory", "sqlite", "postgres"])
+    async def _opened(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+        self.database = opened(request.param, tmp_path, request)
+        yield
+        await self.database.close()
+
+
+class SqlStoreContract(StoreContract):
+    database: Database
+    bounds = Bounds()
+
+    async def make(self) -> Store:
+        return SqlStore(self.database)
+
+    async def make_small(self, most: int) -> Store:
+        self.bounds = Bounds(responses=most, conversations=most)
+        return await self.make()
+
+    async def settle(self, store: Store) -> None:
+        await Sweeper(self.database, self.bounds).sweep()
+
+
+class TestStore(OnEachDatabase, SqlStoreContract):
+    pass
+
+
+class WithConversations(ConnectionStore):
+    """The responses of a WebSocket's own store, and the conversations of the one below."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # as a copy has none yet
+            raise AttributeError(name)
+        return getattr(self._conversations, name)
+
+
+class TestConnectionStore(SqlStoreContract):
+    async def make(self) -> Store:
+        self.database = MemoryDatabase(Bounds())
+        return cast(Store, WithConversations(keep_around(await super().make())))
+
+
+class TestCompletions(OnEachDatabase, CompletionsContract):
+    async def make(self) -> Completions:
+        return SqlCompletions(self.database)
+
+
+class TestSqlAllowances(OnEachDatabase, AllowancesContract):
+    async def make(self) -> Allowances:
+        return SqlAllowances(self.database)
+
+
+class TestMemoryAllowances(AllowancesContract):
+    async def make(self) -> Allowances:
+        return MemoryAllowances()
+
+
+class TestSqlEventLogs(OnEachDatabase, EventLogContract):
+    async def make(self) -> EventLogs:
+        return SqlEventLogs(self.database, Held(), Replica())
+
+
+class TestMemoryEventLogs(EventLogContract):
+    async def make(self) -> EventLogs:
+        return MemoryEventLogs()
+
+
+async def test_servers_that_share_a_database_share_its_allowances(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    async with AsyncExitStack() as stack:
+        databases = [PostgresDatabase(url) for _ in range(3)]
+        for database in databases:
+            stack.push_async_callback(database.close)
+        stores = list(map(SqlAllowances, databases))
+        counts = await asyncio.gather(*(used_up(store, "a", 60, 1) for store in stores))
+        assert 60 <= sum(counts) < 90, "a second of growth is one"
+        both = [Charge("x", 1, 240), Charge("y", 1, 240)]
+        crossing = (both, both[::-1])
+        await asyncio.gather(*(store.take(crossing[n % 2]) for n in range(60) for store in stores))
+        [left] = await stores[0].take([Charge("x", 0, 240)])
+        assert left.amount < 240
+
+
+async def test_the_memory_of_allowances_is_bounded() -> None:
+    now = 0.0
+    store = MemoryAllowances(lambda: now)
+    for number in range(25_000):
+        now += 1
+        await store.take([Charge(f"requests {number}", 1, 60)])
+    assert len(store._allowances) <= 10_001
