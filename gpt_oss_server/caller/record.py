@@ -91,7 +91,7 @@ class RequestRecord:
     # The run of an answer -----------------------------------------------------------------------------
 
     def note(self, **fields: Any) -> None:
-        """Of a background response, whose request has ended, this is the end."""
+        """The end of a background response, whose request has ended before."""
         self._fields |= {name: value for name, value in fields.items() if value is not None}
         if self._is_over:
             self._status, self._left = None, False  # those of the request
@@ -151,7 +151,7 @@ def note(**fields: Any) -> None:
 
 
 def note_refusal(error: ApiError) -> None:
-    """Of a request that is refused in another way than by an answer of HTTP."""
+    """The line of a request that is refused in another way than by an answer of HTTP."""
     if (record := RECORD.get()) is not None:
         record.answered(error.status)
         record.note(**_stated(error))
@@ -174,7 +174,7 @@ def part_of_connection(what: str) -> Iterator[None]:
 
 
 def log_refused_connection(request_id: str, client: str, status: int, body: bytes) -> None:
-    """Of bytes that never became a request."""
+    """The line of bytes that never became a request."""
     record = RequestRecord(request_id, "CONNECTION", "", {}, client)
     record.answered(status)
     record.read_error(body)

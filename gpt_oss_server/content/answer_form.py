@@ -79,7 +79,7 @@ def _schema(schema: Any, where: str) -> dict[str, Any]:
 
 
 class AnswerFields(Protocol):
-    """What a request of any API says of its answer."""
+    """The fields of a request of any API that describe its answer."""
 
     @property
     def forms(self) -> Mapping[str, tuple[FormKind, Any]]: ...

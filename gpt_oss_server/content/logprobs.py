@@ -30,7 +30,7 @@ class Speller:
     def spelt_distinctly(self, token: int) -> str:
         """Like `spelt`, but spells parts of characters as bytes, as OpenAI does in forms without `bytes`.
 
-        Otherwise they would all be U+FFFD, and nobody could find a token among its alternatives.
+        Otherwise they would all be U+FFFD, and no client could find a token among its alternatives.
         """
         raw = self._encoding.token_bytes([token])
         if self._as_ids or _is_text(raw):

@@ -1,7 +1,7 @@
 """Converts content parts to text.
 
 A note replaces a picture or a sound, which a text model cannot read. A file that cannot be read is a 400 that
-says why: its text would be missing without a word to the client.
+states the reason: its text would be missing without a word to the client.
 """
 
 import base64

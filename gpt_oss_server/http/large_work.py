@@ -1,6 +1,6 @@
 """Work on large parts of requests, in threads of its own: neither the event loop nor a tool waits for it.
 
-Takes a function and the parts of a request that it works on. Runs it at once if they are small, because a
+Takes a function and the parts of a request that it works on. Runs it immediately if they are small, because a
 thread costs more than that. It must not know an API.
 """
 

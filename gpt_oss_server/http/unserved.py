@@ -22,7 +22,7 @@ class Accepted:
 
 
 def only(*neutral: Any) -> Accepted:
-    """These values alone. A boolean is no number, although Python says so."""
+    """These values alone. A boolean is no number, although it is one in Python."""
     return Accepted(
         " or ".join(f"`{json.dumps(each)}`" for each in neutral),
         lambda value: any(value == each and type(value) is not bool for each in neutral),

@@ -1,4 +1,4 @@
-"""The limits that the settings and the model's own facts set for turns, whatever a request says."""
+"""The limits that the settings and the model's own facts set for turns, whatever a request sets."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.settings.options import AUTO
 from inference.engine import EngineInfo
 
-# Of a model that loops, where the operator chose no limit.
+# For a model that loops, where the operator chose no limit.
 _OUTPUT = 16_384
 _REPETITION = 256
 _WORD = "Hi"

@@ -112,7 +112,7 @@ class ObservedRun:
             observer.ended(self)
         for turn in self.turns:
             for span in turn.generations:
-                span.take_reads()  # a trace may keep the spans, and nobody needs these
+                span.take_reads()  # a trace may keep the spans, without these
 
 
 Outcome = Literal["completed", "incomplete", "failed"]

@@ -23,7 +23,7 @@ class Usage:
 
 
 def usage_of_turns(turns: Sequence[Transcript]) -> Usage:
-    """Of turns that follow each other: each has a prompt of its own."""
+    """The usage of turns that follow each other: each has a prompt of its own."""
     return Usage(
         input=sum(len(turn.prompt) + turn.prefilled + turn.given for turn in turns),
         cached=sum(turn.cached_tokens for turn in turns),
@@ -34,7 +34,7 @@ def usage_of_turns(turns: Sequence[Transcript]) -> Usage:
 
 
 def usage_of_choices(turns: Sequence[Transcript]) -> Usage:
-    """Of turns that begin with the same prompt, which counts once.
+    """The usage of turns that begin with the same prompt, which counts once.
 
     It counts as cached if no turn computed it: of those that start together, one computes it for all.
     """

@@ -86,7 +86,7 @@ class Allowance:
 
 
 class MemoryAllowances:
-    """Of one process."""
+    """The allowances of one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

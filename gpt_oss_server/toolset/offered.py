@@ -177,7 +177,7 @@ class ToolsetMaker:
     async def _offer_own(self, toolset: Toolset) -> None:
         """Offers this server's own tools, but never one that the operator has moved to a tool server.
 
-        While a tool server does not answer, nobody knows which of them it has.
+        While a tool server does not answer, it is unknown which of them it has.
         """
         waiting, self._own = self._own, []
         for offer in waiting:

@@ -8,7 +8,7 @@ the engine.
 A generation is one passage, or several where calls are parallel: then `<|call|>` does not stop the engine,
 and `<|start|>assistant` after it begins the next passage. Anything else after a call is a tool result that
 the model imagines, and ends the generation. So does a call that repeats an earlier one of the generation
-(nobody sees it), and the last call that the limit allows.
+(which is never shown), and the last call that the limit allows.
 
 If the reasoning exceeds its budget, the generation stops the engine, closes the reasoning, and starts the
 engine again.

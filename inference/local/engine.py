@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # On a CPU a step costs little more for a few rows than for one, and much more for very many.
 CONCURRENT_ON_CPU, CONCURRENT_ON_GPU = 32, 64
 SHARE_OF_CARD = 0.85  # of the memory that the weights leave free; a step's activations need the rest
-# Prompt tokens in one step of a GPU: enough that the weights are read for many rows at once.
+# Prompt tokens in one step of a GPU: enough that the weights are read for many rows together.
 CHUNK_ON_GPU, SHARED_CHUNK_ON_GPU = 4096, 512
 # Per step, with speculation: further ones are rarely right. A head's guesses also cost time themselves.
 DRAFTED_TOKENS, GUESSED_TOKENS = 6, 4

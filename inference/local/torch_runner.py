@@ -26,7 +26,7 @@ from inference.ops.pages import BLOCK_SIZE, Pages, Span, pages_from_spans, slot_
 
 logger = logging.getLogger(__name__)
 
-# Rows whose logits exist at once, 13 MB for 16. The head takes the same time for 16 rows twice as for 32.
+# Rows whose logits exist together, 13 MB for 16. The head takes the same time for 16 rows twice as for 32.
 ROWS_AT_ONCE = 16
 MASK_WORKERS = 2  # each mask takes a fraction of a step; matrix products leave Python free meanwhile
 

@@ -13,7 +13,7 @@ from inference.models.tensor_files import TensorSource
 MXFP4_BLOCK = 32
 Packed = tuple[Tensor, Tensor]  # blocks, scales
 
-# Of each part: its name in the original layout, and in Hugging Face's.
+# Each part, by its name in the original layout, and in Hugging Face's.
 _NAMES = {
     "layer": ("block.{}.", "model.layers.{}."),
     "embedding": ("embedding.weight", "model.embed_tokens.weight"),

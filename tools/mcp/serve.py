@@ -207,7 +207,7 @@ async def _http(tool: Tool, host: str, port: int, listener: socket.socket | None
     if host not in ("127.0.0.1", "localhost", "::1"):
         _log.warning("Anyone who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
     served = ServedTool(tool)
-    # Of uvicorn's two protocols, h11 keeps the body of a request that offers HTTP/2, as Java's client does.
+    # uvicorn's h11 keeps the body of a request that offers HTTP/2, as Java's client does; the other does not.
     options: dict[str, Any] = {"http": "h11", "log_level": "info", "log_config": None}
     config = uvicorn.Config(served.app(host), host=host, port=port, **options)
     try:

@@ -143,7 +143,7 @@ def _sequence_number(given: str | None) -> int:
 async def _whole(run: Run, request: Request, headers: dict[str, str]) -> Response:
     response = await unless_gone(request.receive, run.wait())
     if response is None:
-        return Response(status_code=499)  # nobody reads it: the client has disconnected
+        return Response(status_code=499)  # the client has disconnected
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
         kept = f" The output up to then is in the response {response['id']}." if run.kept else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)

@@ -39,7 +39,7 @@ _UNFINISHED = ("queued", "in_progress")
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """What another process needs to continue a run, beside its tape: all that preparing it took in."""
+    """What another process needs to continue a run with its tape: all that preparing it took in."""
 
     seed: str
     request: dict[str, Any]  # with its references resolved

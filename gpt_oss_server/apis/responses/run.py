@@ -135,14 +135,14 @@ class Run:
         return self._stream.still_in_progress()
 
     async def abandon(self) -> None:
-        """Ends a run whose events nobody will read."""
+        """Ends a run whose events have no reader."""
         self._life.settle()
         await self._prepared.close()
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
         stream, finish = self._stream, None
         try:
-            # Of a run that is stopped, `stopped` notes the end.
+            # `stopped` notes the end of a run that is stopped.
             with self._life.running(notes=lambda: self.ending or not self.outlives):
                 yield stream.start()
                 for listing in self._prepared.hosted.servers.listings:

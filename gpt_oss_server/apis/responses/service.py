@@ -211,7 +211,7 @@ class ResponsesService:
             await prepared.close()
 
     async def run_in_background(self, run: Run) -> EventLog:
-        """Runs it to the end, even if nobody reads the log."""
+        """Runs it to the end, even if the log has no reader."""
         note(response_id=run.id, finish=run.response["status"])
         limit = run.caller.access.limits.background
         try:

@@ -70,7 +70,7 @@ async def _traced(served: Served, work: Work, response_id: str) -> Traced | None
 
 
 async def _record(served: Served, work: Work, response_id: str) -> TraceRecord | None:
-    """Of this process, or of one that stored it."""
+    """The record of this process, or of one that stored it."""
     record = served.traces.get(response_id, work.caller.owner)
     if work.keep.traces is None or (record is not None and record.transcript is not None):
         return record

@@ -120,7 +120,7 @@ class Handshakes:
     def __init__(
         self, context: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], *, most: int, seconds: float
     ) -> None:
-        """Of more than `most` handshakes, the one that began first ends; each has `seconds`."""
+        """Each handshake has `seconds`; the first of more than `most` ends."""
         self._context, self._protocol = context, protocol
         self._most, self._seconds = most, seconds
         self._open: dict[asyncio.Task[None], None] = {}  # the oldest first
@@ -169,7 +169,7 @@ def _no_password() -> str:
 
 
 def _time_of(file: Path) -> int:
-    """0 for a file that cannot be looked at: `_read` says why."""
+    """0 for a file that cannot be looked at: `_read` states the reason."""
     try:
         return file.stat().st_mtime_ns
     except OSError:

@@ -34,17 +34,17 @@ class LimitGuard:
                 MutableHeaders(scope=message).update(self._limiter.headers(access))
             await send(message)
 
-        told = send_with_limits if self._limiter.has_limits(access) else send
+        send_on = send_with_limits if self._limiter.has_limits(access) else send
         if scope["method"] != "POST" or scope["path"].endswith(_FREE):
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_on)
             return
         try:
             admission = await self._limiter.admit(access)
         except ApiError as refusal:
-            await error_answer(refusal)(scope, receive, told)
+            await error_answer(refusal)(scope, receive, send_on)
             return
         set_caller(scope, replace(caller, admission=admission))
         try:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_on)
         finally:
             admission.close()

@@ -188,7 +188,7 @@ class _Writer:
             await _until_stored(self._append)
 
     async def _flush_repeatedly(self) -> None:
-        """The first events at once, and then those of each linger together, until there are none."""
+        """The first events immediately, and then those of each linger together, until there are none."""
         try:
             while self._events:
                 await self.flush()

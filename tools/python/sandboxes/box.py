@@ -137,7 +137,7 @@ class RunningBox(Box):
         return sum(map(bytes_in, self._rooms()))
 
     def _rooms(self) -> list[os.statvfs_result]:
-        """Of each folder in memory that the code can write to."""
+        """The size of each folder in memory that the code can write to."""
         with suppress(OSError):  # closed during the watchdog's check: the box is ending
             return [os.fstatvfs(descriptor) for descriptor in (self.data.descriptor, *self._folders)]
         return []

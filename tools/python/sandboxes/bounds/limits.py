@@ -30,5 +30,5 @@ class SandboxLimits:
 
     @property
     def files_size(self) -> int:
-        """Of all files that are in memory together."""
+        """The bytes of all files that are in memory."""
         return self.data_size + self.temp_size + self.shared_size
