@@ -1,4 +1,4 @@
-"""The words of the OpenAPI document for each operation: its tag, its summary, and the errors that it may answer.
+"""The words of the OpenAPI document for each operation: its tag, its summary, and its errors.
 
 Takes the name of an operation, such as `post /v1/responses`. The texts stand here, in one table, because the
 routes of all APIs share them with the API reference alone.
