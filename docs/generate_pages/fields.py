@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from generate_pages.markdown import code, table
-from gpt_oss_server.http.fields import Body
+from gpt_oss_server.http.fields import Body, inner_bodies
 from gpt_oss_server.http.unserved import WITHOUT_EFFECT
 
 Schema = dict[str, Any]
@@ -26,7 +26,7 @@ def served(model: type[Body]) -> str:
 
 
 def refused(model: type[Body]) -> str:
-    inner = {f"{outer}.": part.not_served for outer, part in model.described.items()}
+    inner = {f"{outer}.": part.not_served for outer, part in inner_bodies(model).items()}
     rows = [
         (code(prefix + name), accepted.words or "none", advice)
         for prefix, not_served in {"": model.not_served, **inner}.items()

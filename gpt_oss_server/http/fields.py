@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -25,8 +25,6 @@ class Body(BaseModel):
     """A frozen model that accepts unknown fields: `serving/unknown_fields.py` treats those of a request."""
 
     not_served: ClassVar[NotServed] = {}  # the fields that are refused by name
-
-    described: ClassVar[Mapping[str, type[Body]]] = {}  # its objects whose unknown fields are treated too
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=False)
 
@@ -58,6 +56,17 @@ def required(description: str) -> Any:
     return Field(description=description)
 
 
+@cache
+def inner_bodies(model: type[Body]) -> Mapping[str, type[Body]]:
+    """The fields that hold an object of known fields."""
+    return {
+        field.alias or name: part
+        for name, field in model.model_fields.items()
+        for part in (field.annotation, *get_args(field.annotation))
+        if isinstance(part, type) and issubclass(part, Body)
+    }
+
+
 B = TypeVar("B", bound=Body)
 _OF_ENTRIES = frozenset({"input", "items", "messages"})
 _OF_IDS = frozenset({"prompt", "tokens"})  # the size of the body bounds their number
@@ -73,7 +82,7 @@ def read_body(body: object, model: type[B], example: str) -> B:
         raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
     _check_counts(body, model)
     _check_served(body, model, "")
-    for name, part in model.described.items():
+    for name, part in inner_bodies(model).items():
         if isinstance(inner := body.get(name), dict):
             _check_served(inner, part, f"{name}.")
     try:
@@ -85,8 +94,8 @@ def read_body(body: object, model: type[B], example: str) -> B:
 
 def _check_counts(body: dict[str, Any], model: type[Body]) -> None:
     """Bounds the fields, and the values of each: to refuse a hundred thousand wrong tools takes seconds."""
-    described = [body.get(name) for name in model.described]
-    if any(len(part) > _MOST_FIELDS for part in (body, *described) if isinstance(part, dict)):
+    inner = [body.get(name) for name in inner_bodies(model)]
+    if any(len(part) > _MOST_FIELDS for part in (body, *inner) if isinstance(part, dict)):
         raise InvalidRequest(f"A request may have {_MOST_FIELDS} fields at most. Send fewer.")
     for name, value in body.items():
         if name in _OF_ENTRIES:

@@ -4,7 +4,6 @@ Takes decoded JSON. Returns validated fields. All APIs take `GenerationFields` a
 `FormFields`; plain completions also `ChoiceFields`, Responses `TurnFields`, and Chat Completions both.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -125,8 +124,6 @@ class StructuredOutputs(Body):
 class FormFields(Body):
     """The form of the answer, under the names that other servers have for it."""
 
-    described: ClassVar[Mapping[str, type[Body]]] = {"structured_outputs": StructuredOutputs}
-
     structured_outputs: StructuredOutputs | None = optional(
         "The form of the answer, as vLLM has it: one of its fields."
     )
@@ -158,6 +155,7 @@ class FormFields(Body):
 class StreamOptions(Body):
     include_usage: Boolean | None = optional("The last chunk has the usage and no choices.")
     continuous_usage_stats: Boolean | None = optional("Each chunk has the usage of its choice so far.")
+    include_obfuscation: Boolean | None = optional("Changes nothing: a stream has no padding.")
 
 
 class ChoiceFields(Body):
@@ -229,7 +227,9 @@ class TurnFields(Body):
         'Up to 16 texts that are kept with the answer. `{"__debug": true}` adds prompt and output as tokens.'
     )
     store: Boolean | None = optional("Whether the answer is kept.")
-    service_tier: str | None = optional("Shown in the answer; changes nothing.")
+    service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = optional(
+        "Shown in the answer; changes nothing."
+    )
 
     @property
     def reasoning_budget(self) -> int | None:

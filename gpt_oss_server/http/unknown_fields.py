@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpt_oss_server.errors import UnknownField
-from gpt_oss_server.http.fields import Body
+from gpt_oss_server.http.fields import Body, inner_bodies
 from gpt_oss_server.http.unserved import WITHOUT_EFFECT
 
 HEADER = "x-unknown-fields"
@@ -30,11 +30,11 @@ class Unknown:
 
 
 def unknown_fields(body: object, model: type[Body]) -> list[Unknown]:
-    """The unknown fields of a request, and those of its objects that the model describes."""
+    """The unknown fields of a request, and those of its objects whose fields are known."""
     if not isinstance(body, dict):
         return []
     unknown = _unknown(body, model, "", WITHOUT_EFFECT)
-    for name, part in model.described.items():
+    for name, part in inner_bodies(model).items():
         if isinstance(inner := body.get(name), dict):
             unknown += _unknown(inner, part, f"{name}.", frozenset())
     return unknown

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.http.unserved import EMPTY, NotServed, only
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.items.hosted import HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of
@@ -35,6 +36,13 @@ _CONTAINER = "cntr_"
 _SECRET = secrets.token_bytes(32)
 _DIGITS = 32
 UPLOAD = "Make a container with POST /v1/containers, and put files there with POST /v1/containers/{id}/files."
+
+CONTAINER_NOT_SERVED: NotServed = {
+    "file_ids": (EMPTY, f"Files are not kept outside of containers here. {UPLOAD}"),
+    "memory_limit": (only("1g"), 'Python here has one gigabyte of memory: "1g".'),
+    "network_policy": (only({"type": "disabled"}), "Python here has no network."),
+    "skills": (EMPTY, "Leave it out, and upload files to the container."),
+}
 
 
 class CodeInterpreter(HostedTool):
@@ -168,9 +176,10 @@ def _container(value: Any, where: str) -> str | None:
         return value
     if not isinstance(value, Mapping) or value.get("type") != "auto":
         raise InvalidRequest(f'`{where}` must be {{"type": "auto"}}, or the id of a container.', param=where)
-    if value.get("file_ids"):
-        raise UnsupportedField(
-            f"`{where}.file_ids`: files are not kept outside of containers here. {UPLOAD}",
-            param=f"{where}.file_ids",
-        )
+    for name, (served, advice) in CONTAINER_NOT_SERVED.items():
+        if value.get(name) is not None and not served(value[name]):
+            place = f"{where}.{name}"
+            raise UnsupportedField(
+                f"This server does not serve `{place}` with this value. {advice}", param=place
+            )
     return None

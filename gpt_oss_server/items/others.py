@@ -57,6 +57,11 @@ def _configuration_update(item: Item, where: str, conversation: Conversation) ->
             f"`{where}.reasoning.effort` must be one of {', '.join(map(repr, get_args(Effort)))}.",
             param=f"{where}.reasoning.effort",
         )
+    if item.get("text") is not None:
+        raise UnsupportedField(
+            f"`{where}.text`: the form of an answer is the request's own. Send it as `text` there.",
+            param=f"{where}.text",
+        )
     conversation.effort = effort or conversation.effort
 
 

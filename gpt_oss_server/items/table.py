@@ -123,6 +123,12 @@ class Kinds:
                 "declare it as a function and run it on your side.",
                 param=f"{where}.type",
             )
+        callers = tool.get("allowed_callers")
+        if isinstance(callers, list) and callers and "direct" not in callers:
+            raise UnsupportedField(
+                f"`{where}.allowed_callers`: programs call no tools here. Allow 'direct', or leave it out.",
+                param=f"{where}.allowed_callers",
+            )
         known.read(tool, where, read, dialect)
 
     def read_loaded(self, tools: Any, where: str) -> RequestTools:

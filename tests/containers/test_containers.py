@@ -239,6 +239,9 @@ BAD_BODIES: list[tuple[str, Any, str]] = [
     ("container", 3, ""),
     ("container", "mine", ""),
     ("container", {"type": "auto", "file_ids": ["file-1"]}, ".file_ids"),
+    ("container", {"type": "auto", "memory_limit": "64g"}, ".memory_limit"),
+    ("container", {"type": "auto", "network_policy": NETWORK}, ".network_policy"),
+    ("allowed_callers", ["programmatic"], ""),
     ("file_ids", ["file-1"], ""),
     ("memory_limit", "64g", ""),
     ("network_policy", NETWORK, ""),
@@ -250,7 +253,7 @@ BAD_BODIES: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("field", "value", "place"), BAD_BODIES, ids=str)
 def test_an_unsupported_field_is_named(client: OpenAI, field: str, value: Any, place: str) -> None:
     path, head, body = "containers", "", {field: value}
-    if field == "container":
+    if field in {"container", "allowed_callers"}:
         tool = {"type": "code_interpreter", **body}
         path, head, body = "responses", "tools[0].", {"input": "READ", "tools": [tool]}
     refused = httpx.post(f"{client.base_url}{path}", json=body)

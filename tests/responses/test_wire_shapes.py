@@ -181,6 +181,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"top_logprobs": 1.5}, "top_logprobs", "expected an integer"),
     ({"cache_salt": ""}, "cache_salt", "at least 1"),
     ({"cache_salt": 5}, "cache_salt", "string"),
+    ({"service_tier": "bogus"}, "service_tier", "'flex'"),
     ({"priority": 1.5}, "priority", "integer"),
     ({"priority": 2**31}, "priority", "below"),
     *(({"reasoning": {"max_tokens": wrong}}, "reasoning.max_tokens", "") for wrong in (-1, 1.5, "5", True)),
@@ -197,6 +198,10 @@ NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"thinking": {"type": "enabled"}}, "thinking"),
     ({"enable_thinking": False}, "enable_thinking"),
     ({"functions": [{"name": "f"}]}, "functions"),
+    ({"prompt_cache_options": {"prewarm": True}}, "prompt_cache_options"),
+    ({"background_options": {"priority": "low"}}, "background_options"),
+    ({"access_programs": ["x"]}, "access_programs"),
+    ({"image": {"size": "auto"}}, "image"),
 ]
 
 

@@ -70,6 +70,25 @@ def test_known_fields_are_not_named(warning: str, path: str, body: dict[str, Any
     assert HEADER not in answer.headers
 
 
+NESTED = [
+    ("responses", "reasoning", "mode"),
+    ("responses", "text", "verbose"),
+    ("responses", "stream_options", "usage"),
+    ("chat/completions", "reasoning", "mode"),
+    ("chat/completions", "thinking", "depth"),
+    ("chat/completions", "stream_options", "usage"),
+    ("completions", "stream_options", "usage"),
+]
+
+
+@pytest.mark.parametrize(("path", "field", "name"), NESTED)
+def test_fields_within_fields_are_checked_too(warning: str, path: str, field: str, name: str) -> None:
+    needed = {"thinking": {"type": "enabled"}}.get(field, {})
+    sent = {**dict(APIS)[path], "stream": True, field: {**needed, name: True}}
+    answer = httpx.post(f"{warning}/{path}", json=sent)
+    assert answer.headers[HEADER].startswith(f"{field}.{name}"), answer.text
+
+
 def test_options_of_the_template_and_of_the_form_are_checked_too(warning: str) -> None:
     path, body = APIS[0]
     options = {"chat_template_kwargs": {"reasoning_efort": "low", "enable_thinking": True}}

@@ -4,7 +4,6 @@ Takes decoded JSON. Returns a frozen `CreateChatCompletion`, or raises a 400 tha
 remedy. Accepts unknown fields, but never ignores a known field that would change the answer.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -95,10 +94,6 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     """A request for a chat completion. Every field may be left out except `messages`."""
 
     not_served: ClassVar[NotServed] = _NOT_SERVED
-    described: ClassVar[Mapping[str, type[Body]]] = {
-        **FormFields.described,
-        "chat_template_kwargs": TemplateOptions,
-    }
 
     messages: list[Any] = required("The conversation so far.")
     functions: list[dict[str, Any]] | None = optional("The old form of `tools`.")

@@ -28,8 +28,8 @@ from gpt_oss_server.errors import (
     TooManyContainers,
 )
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
-from gpt_oss_server.http.unserved import EMPTY, NotServed, only
-from gpt_oss_server.items.code_interpreter import UPLOAD, CodeInterpreter, container_id
+from gpt_oss_server.http.unserved import NotServed
+from gpt_oss_server.items.code_interpreter import CONTAINER_NOT_SERVED, CodeInterpreter, container_id
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.toolset.offered import Toolset
 from tools.sessions import TooManySessions
@@ -256,18 +256,10 @@ class ExpiresAfter(Body):
     )
 
 
-_NOT_SERVED: NotServed = {
-    "file_ids": (EMPTY, f"Files are not kept outside of containers here. {UPLOAD}"),
-    "memory_limit": (only("1g"), 'Python here has one gigabyte of memory: "1g".'),
-    "network_policy": (only({"type": "disabled"}), "Python here has no network."),
-    "skills": (EMPTY, "Leave it out, and upload files to the container."),
-}
-
-
 class CreateContainer(Body):
     """Every field may be left out. A container lasts for 20 minutes after its last use."""
 
-    not_served: ClassVar[NotServed] = _NOT_SERVED
+    not_served: ClassVar[NotServed] = CONTAINER_NOT_SERVED
 
     name: str | None = optional("Shown in lists, which can be searched for it.")
     expires_after: ExpiresAfter | None = optional(

@@ -26,6 +26,7 @@ from gpt_oss_server.http.shared_fields import (
     FormFields,
     GenerationFields,
     Reasoning,
+    StreamOptions,
     TurnFields,
     check_metadata,
     check_stream_options,
@@ -37,6 +38,7 @@ from gpt_oss_server.http.unserved import (
     SAMPLERS_NOT_SERVED,
     TEMPLATES_NOT_SERVED,
     TRUE,
+    Accepted,
     NotServed,
     only,
 )
@@ -71,6 +73,9 @@ class ContextManagement(Body):
     )
 
 
+_NO_PREWARM = Accepted(
+    "an object without `prewarm`", lambda value: not (isinstance(value, dict) and value.get("prewarm"))
+)
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
     **TEMPLATES_NOT_SERVED,
@@ -93,6 +98,10 @@ _NOT_SERVED: NotServed = {
     "truncate_prompt_tokens": (only(-1), "Use truncation 'auto'."),
     "previous_input_messages": (EMPTY, "Use previous_response_id, or send all items as `input`."),
     "multi_agent": (FALSE, "Leave it out."),
+    "prompt_cache_options": (_NO_PREWARM, "Over WebSocket, `generate: false` reads a prompt alone."),
+    "background_options": (EMPTY, "Use background."),
+    "access_programs": (EMPTY, "Leave it out."),
+    "image": (EMPTY, "This model writes text only."),
     "system": (NEVER, "Use instructions."),
     "conversation_id": (NEVER, "Use conversation."),
     "thinking": (NEVER, "Use reasoning={'effort': …} or reasoning={'max_tokens': …}."),
@@ -126,7 +135,7 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     on_disconnect: Literal["cancel", "continue"] | None = optional(
         "Whether a stored, streamed response ends or continues when its client leaves."
     )
-    stream_options: dict[str, Any] | None = optional("Accepted with `stream`; changes nothing.")
+    stream_options: StreamOptions | None = optional("Accepted with `stream`; changes nothing.")
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = optional(
         "The most tokens of output, reasoning included."
     )

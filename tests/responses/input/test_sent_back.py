@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import NEXT, Asking, browsing_service, call, conversations_of
@@ -178,6 +178,8 @@ async def test_the_reasoning_effort_can_change_between_items() -> None:
     assert (await Asking(ANSWER)(input=[updated("low"), "Hi"]))["reasoning"]["effort"] == "low"
     with pytest.raises(InvalidRequest, match=r"input\[1\].reasoning.effort"):
         await rendered(updated("much"))
+    with pytest.raises(UnsupportedField, match=r"input\[1\].text"):
+        await rendered({**updated("low"), "text": {"format": {"type": "json_object"}}})
 
 
 async def test_a_past_image_becomes_a_note_and_an_unsealed_compaction_nothing() -> None:
