@@ -130,7 +130,11 @@ class Encoding:
 
     def _encoded(self, text: str, allowed_special: set[str] | Literal["all"]) -> Iterator[list[int]]:
         """The tokens of one piece after another. No boundary lies within a special token."""
-        for piece in pieces(without_lone_surrogates(text)):
+        text = without_lone_surrogates(text)
+        if len(text) < _LONG_RUN_LENGTH:
+            yield self.library.encode(text, allowed_special=allowed_special, disallowed_special=())
+            return
+        for piece in pieces(text):
             yield self.library.encode(piece, allowed_special=allowed_special, disallowed_special=())
             if len(piece) < len(text):
                 time.sleep(0)  # other threads run

@@ -8,6 +8,7 @@ differs between the library's releases, and the schemas of functions, where its 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import lru_cache
 
 from gpt_oss_server.harmony import declarations
 from gpt_oss_server.harmony.declarations import (
@@ -43,6 +44,7 @@ class Renderer:
         self._call_form = call_form
         # `<|start|>assistant`: the end of every prompt and the start of every sampled message.
         self.cue = (START, *encoding.encode("assistant"))
+        self._header = lru_cache(256)(self._header_of)  # to encode each takes as long as to encode a text
 
     # The head of a prompt
 
@@ -168,9 +170,11 @@ class Renderer:
         return Layout((*head, *kept(history, all_reasoning=all_reasoning)), self.cue)
 
     def _message(self, author: str, text: str, channel: Channel | None = None) -> Sequence[int]:
+        return self._encoding.framed(self._header(author, channel), text, END)
+
+    def _header_of(self, author: str, channel: Channel | None) -> tuple[int, ...]:
         in_channel = () if channel is None else (CHANNEL, *self._encoding.encode(channel))
-        header = (START, *self._encoding.encode(author), *in_channel, MESSAGE)
-        return self._encoding.framed(header, text, END)
+        return (START, *self._encoding.encode(author), *in_channel, MESSAGE)
 
     def _sampled(self, span: Sequence[int], message: MessageFinished) -> tuple[int, ...]:
         """One message's ids. Stop tokens before its last one, and all before its <|start|>, are strays."""
