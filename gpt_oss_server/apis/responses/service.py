@@ -168,15 +168,15 @@ class ResponsesService:
 
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, work = self.served, self.served.work(caller)
-        info = work.model.info
+        defaults = work.model.info.defaults
         response = new_response(
             request,
             work,
             response_id=work.ids("resp"),
             tools=work.kinds.read_tools(request.tools or (), offered=True).echo,
             effort=request.effort or served.settings.default_reasoning_effort,
-            temperature=info.temperature if request.temperature is None else request.temperature,
-            top_p=info.top_p if request.top_p is None else request.top_p,
+            temperature=defaults.temperature if request.temperature is None else request.temperature,
+            top_p=defaults.top_p if request.top_p is None else request.top_p,
             store=False,
         )
         served.observed("responses", response["id"], request.model, caller).refused(error)
