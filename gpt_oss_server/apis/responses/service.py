@@ -114,13 +114,13 @@ class ResponsesService:
         outlives: bool = False,
     ) -> Run:
         served, work = self.served, self.served.work(caller)
-        own = work.keep
-        if store is not None:
-            work = replace(work, keep=replace(work.keep, responses=store))
-        response_id = work.ids("resp")
         keep, outlives = self._lasts(request, outlives=outlives)
         if keep or request.conversation is not None:
-            await check_stored(caller, own)
+            await check_stored(caller, work.keep)
+        if store is not None:
+            work = replace(work, keep=replace(work.keep, responses=store))
+        lasts = keep or store is not None
+        response_id, session = _new_ids(work, request, lasts=lasts)
         if generates:
             work.model.check_room()
         else:
@@ -128,7 +128,7 @@ class ResponsesService:
         recording = self.continuing.new_recording(work) if outlives and store is None else None
         if recording is not None:
             work = recording.work
-        prepared = await self.prepare(work, request, response_id)
+        prepared = await self.prepare(work, request, session)
         sampling = prepared.sampling
         response = new_response(
             request,
@@ -145,7 +145,7 @@ class ResponsesService:
             served,
             work,
             response,
-            keeps=keep or store is not None,
+            keeps=lasts,
             spending=await prepared.reserve(caller, request.max_output_tokens, outlives=outlives),
             generates=generates,
             outlives=outlives,
@@ -168,15 +168,15 @@ class ResponsesService:
 
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, work = self.served, self.served.work(caller)
-        info = work.model.info
+        defaults = work.model.info.defaults
         response = new_response(
             request,
             work,
-            response_id=work.ids("resp"),
+            response_id=work.new_id("resp", request.request_id),
             tools=work.kinds.read_tools(request.tools or (), offered=True).echo,
             effort=request.effort or served.settings.default_reasoning_effort,
-            temperature=info.temperature if request.temperature is None else request.temperature,
-            top_p=info.top_p if request.top_p is None else request.top_p,
+            temperature=defaults.temperature if request.temperature is None else request.temperature,
+            top_p=defaults.top_p if request.top_p is None else request.top_p,
             store=False,
         )
         served.observed("responses", response["id"], request.model, caller).refused(error)
@@ -234,12 +234,12 @@ class ResponsesService:
         self,
         work: Work,
         request: CreateResponse,
-        response_id: str = "",
+        session: str = "",
         *,
         context: int | None = None,
         **how: bool,
     ) -> PreparedResponse:
-        """`context` takes the place of the model's."""
+        """`session`: the key of new sessions of its tools. `context` takes the place of the model's."""
         work.model.check_name(request.model)
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
@@ -252,4 +252,10 @@ class ResponsesService:
         past = await past_of(request, work.keep)
         request, results = await with_references(request, store)
         past = replace(past, results=results)
-        return await bind(self.served, work, request, response_id, past, context=context, **how)
+        return await bind(self.served, work, request, session, past, context=context, **how)
+
+
+def _new_ids(work: Work, request: CreateResponse, *, lasts: bool) -> tuple[str, str]:
+    """The response's id, and the key of its tools' sessions: the same, unless the client may choose it."""
+    response_id = work.new_id("resp", request.request_id, lasts=lasts)
+    return response_id, response_id if lasts else work.ids("session")
