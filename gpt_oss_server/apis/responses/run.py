@@ -6,7 +6,7 @@ ends the response as failed. Closing the iterator cancels the generation; `stopp
 that end the response.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -55,13 +55,16 @@ class Run:
         tape: Tape | None = None,
         stored: StoredResponse | None = None,
         spending: Spending | None = None,
+        api: tuple[str, str] = ("responses", "The response"),
     ) -> None:
         """Unless it `keeps`, nothing is stored. Without `generates`, the engine only reads the prompt.
 
         If it `outlives` its connection, only its cancellation ends it early. With a `tape`, another process
         can continue it. `stored` is the response of a run whose process stopped after it had stored the
-        response, but before its last event. `spending` holds the tokens that were reserved for it.
+        response, but before its last event. `spending` holds the tokens that were reserved for it. `api`: its
+        label in metrics, and a title for the log.
         """
+        self.enough = False  # set by the reader of its events: the turn ends after this batch
         self.outlives = outlives
         self.tape = tape
         self.continuation: Continuation | None = None  # with which another process can continue it
@@ -78,8 +81,7 @@ class Run:
         self._life = Life(
             served,
             work,
-            "responses",
-            "The response",
+            *api,
             response["id"],
             self.request,
             usage=self._usage,
@@ -112,6 +114,19 @@ class Run:
     @property
     def id(self) -> str:
         return self._life.id
+
+    @property
+    def prompt_length(self) -> int:
+        return self._prepared.length
+
+    @property
+    def turn(self) -> Transcript:
+        return self._transcript
+
+    @property
+    def results(self) -> Mapping[str, str]:
+        """By item id: the result that the model read of a call that ran here."""
+        return self._stream.results
 
     @property
     def ignored(self) -> Sequence[str]:
@@ -158,6 +173,8 @@ class Run:
                                 if type(last := batch[-1]) is TurnFinished:
                                     finish = last.finish
                                 yield stream.feed(batch)
+                                if self.enough:
+                                    break
                         if finish is Finish.STOP and self._generates:
                             await self._turn.check_form()
                 yield await self._finish(self._life.outcome(finish))

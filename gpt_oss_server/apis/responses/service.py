@@ -68,14 +68,21 @@ class ResponsesService:
         return StoredResponses(keep, self.background, self.continuing, self.served.traces)
 
     async def start(
-        self, caller: Caller, body: object, *, store: Responses | None = None, generates: bool = True
+        self,
+        caller: Caller,
+        body: object,
+        *,
+        store: Responses | None = None,
+        generates: bool = True,
+        **how: Any,
     ) -> Run:
         """Does everything up to the first token: after this returns, only the engine can fail.
 
         A connection's own `store` keeps every response and resolves `previous_response_id`. Without
-        `generates`, the engine only reads the prompt.
+        `generates`, the engine only reads the prompt. `how`: the `api` that the run answers, and the text with
+        which the answer has `begun`.
         """
-        return await self._start(caller, await self.parsed(caller, body), store, generates)
+        return await self._start(caller, await self.parsed(caller, body), store, generates, **how)
 
     async def start_streamed(
         self,
@@ -112,6 +119,8 @@ class ResponsesService:
         generates: bool,
         *,
         outlives: bool = False,
+        begun: str | None = None,
+        **api: Any,
     ) -> Run:
         served, work = self.served, self.served.work(caller)
         own = work.keep
@@ -128,7 +137,7 @@ class ResponsesService:
         recording = self.continuing.new_recording(work) if outlives and store is None else None
         if recording is not None:
             work = recording.work
-        prepared = await self.prepare(work, request, response_id)
+        prepared = await self.prepare(work, request, response_id, begun=begun)
         sampling = prepared.sampling
         response = new_response(
             request,
@@ -150,6 +159,7 @@ class ResponsesService:
             generates=generates,
             outlives=outlives,
             tape=None if recording is None else recording.tape,
+            **api,
         )
         if recording is not None:
             run.continuation = recording.continuation(run, prepared)
@@ -237,9 +247,9 @@ class ResponsesService:
         response_id: str = "",
         *,
         context: int | None = None,
-        **how: bool,
+        **how: Any,
     ) -> PreparedResponse:
-        """`context` takes the place of the model's."""
+        """`context` takes the place of the model's; `how`, see `prepare.prepare`."""
         work.model.check_name(request.model)
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
