@@ -82,8 +82,10 @@ def packed_tokens(tokens: Sequence[int]) -> bytes:
     return _in_order(array("I", tokens)).tobytes()
 
 
-def unpacked_tokens(packed: bytes) -> tuple[int, ...]:
+def unpacked_tokens(packed: bytes) -> tuple[int, ...] | None:
     tokens = array("I")
+    if len(packed) % tokens.itemsize:
+        return None
     tokens.frombytes(packed)
     return tuple(_in_order(tokens))
 

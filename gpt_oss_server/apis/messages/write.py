@@ -235,7 +235,7 @@ class MessageWriter:
             self._fail(
                 InvalidOutput(
                     f"The model called {item['name']!r} with an input that is no JSON object: "
-                    f"{item['arguments']:.200}. Send the request again, or declare the tool with strict: true."
+                    f"{item['arguments']:.200}. Send the request again, or declare the tool as strict."
                 )
             )
             return

@@ -79,8 +79,8 @@ def prepare(
 ) -> PreparedResponse:
     """With `compacts`, the conversation is only compacted, as with a compaction_trigger.
 
-    With `counts`, only the prompt's length is determined, which may exceed every context. The answer continues
-    a text that it has `begun` with.
+    With `counts`, only the prompt's length is determined, which may exceed every context. The answer goes on
+    from the text with which it has `begun`.
     """
     if request.truncation != "auto":
         form = request.text.format if request.text else None

@@ -42,6 +42,9 @@ _ADDED_TO_CONVERSATION = ("completed", "incomplete")
 class Run:
     """Iterate once over `events()`; `response` and `error` then hold the outcome."""
 
+    enough = False  # set by the reader of the events: the turn ends after this batch
+    ending = False  # it is producing its last event, or has produced it
+
     def __init__(
         self,
         prepared: PreparedResponse,
@@ -61,17 +64,15 @@ class Run:
 
         If it `outlives` its connection, only its cancellation ends it early. With a `tape`, another process
         can continue it. `stored` is the response of a run whose process stopped after it had stored the
-        response, but before its last event. `spending` holds the tokens that were reserved for it. `api`: its
-        label in metrics, and a title for the log.
+        response, but before its last event. `spending` holds the tokens that were reserved for it. `api` is a
+        label for metrics and a title for the log.
         """
-        self.enough = False  # set by the reader of its events: the turn ends after this batch
         self.outlives = outlives
         self.tape = tape
         self.continuation: Continuation | None = None  # with which another process can continue it
         self.caller = work.caller
         self.request = prepared.request
         self.kept = keeps  # whether the store has the response once it has ended
-        self.ending = False  # it is producing its last event, or has produced it
         self._stored = stored
         self._served, self._work, self._model = served, work, work.model
         self._keeps, self._generates = keeps, generates

@@ -79,8 +79,8 @@ class ResponsesService:
         """Does everything up to the first token: after this returns, only the engine can fail.
 
         A connection's own `store` keeps every response and resolves `previous_response_id`. Without
-        `generates`, the engine only reads the prompt. `how`: the `api` that the run answers, and the text with
-        which the answer has `begun`.
+        `generates`, the engine only reads the prompt. `how`: the `api` that the run answers, and the text
+        with which the answer has `begun`.
         """
         return await self._start(caller, await self.parsed(caller, body), store, generates, **how)
 
@@ -122,14 +122,13 @@ class ResponsesService:
         begun: str | None = None,
         **api: Any,
     ) -> Run:
-        served, work = self.served, self.served.work(caller)
-        own = work.keep
+        work = self.served.work(caller)
+        keep, outlives = self._lasts(request, outlives=outlives)
+        if keep or request.conversation is not None:
+            await check_stored(caller, work.keep)
         if store is not None:
             work = replace(work, keep=replace(work.keep, responses=store))
         response_id = work.ids("resp")
-        keep, outlives = self._lasts(request, outlives=outlives)
-        if keep or request.conversation is not None:
-            await check_stored(caller, own)
         if generates:
             work.model.check_room()
         else:
@@ -138,20 +137,19 @@ class ResponsesService:
         if recording is not None:
             work = recording.work
         prepared = await self.prepare(work, request, response_id, begun=begun)
-        sampling = prepared.sampling
         response = new_response(
             request,
             work,
             response_id=response_id,
             tools=prepared.tools.echo,
             effort=prepared.effort,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
+            temperature=prepared.sampling.temperature,
+            top_p=prepared.sampling.top_p,
             store=keep,
         )
         run = Run(
             prepared,
-            served,
+            self.served,
             work,
             response,
             keeps=keep or store is not None,
