@@ -134,8 +134,7 @@ class ResponsesService:
         else:
             request = without_compaction(request)
         recording = self.continuing.new_recording(work) if outlives and store is None else None
-        if recording is not None:
-            work = recording.work
+        work = work if recording is None else recording.work
         prepared = await self.prepare(work, request, response_id, begun=begun)
         response = new_response(
             request,
