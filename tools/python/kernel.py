@@ -8,10 +8,8 @@ box, and a flood gets a fifth of the event loop's time at most, less once its ou
 import asyncio
 import secrets
 import time
-from collections.abc import Coroutine
 from contextlib import suppress
 from enum import Enum, auto
-from typing import Any
 
 from tools.python.channel import Channel, ChannelEnded, Kind, Received, connect, received, request
 from tools.python.outputs import CellOutputLimits, Outputs
@@ -22,7 +20,7 @@ _TURN = 0.002  # seconds of work on messages before other tasks may run
 _REST = 4  # times as long as the work, the rest after it
 _FLOOD_REST = 20  # the same for a cell whose output is already cut
 _GREETINGS, _GREETING_WAIT = 6, 0.1  # each wait is twice the previous one: 6.3 s in all
-IDLE_GRACE = 1.0  # seconds in which the last outputs may follow a cell's reply
+_END_GRACE = 1.0  # seconds in which a process may follow the end of its outputs
 
 
 class Ended(Enum):
@@ -50,10 +48,9 @@ class Kernel:
         self._connection = connection
         self._session = secrets.token_hex(8)
         self._cell: _Cell | None = None
-        self._doubtful = False  # a cell ended, but the message of its end did not arrive
         self._channels: dict[str, Channel] = {}
         self._gone = asyncio.create_task(box.wait())
-        self._readers: list[asyncio.Task[None]] = []
+        self._readers: dict[str, asyncio.Task[None]] = {}
 
     @property
     def alive(self) -> bool:
@@ -65,7 +62,7 @@ class Kernel:
             path = self._connection.path(self.box.sockets, name)
             self._channels[name] = await connect(path, kind)
         # Answers on the control channel are read too, as they would fill it up.
-        self._readers = [asyncio.create_task(self._read(channel)) for channel in self._channels.values()]
+        self._readers = {name: asyncio.create_task(self._read(at)) for name, at in self._channels.items()}
 
     async def greet(self) -> bool:
         """Whether outputs arrive. Tries repeatedly, because a subscription takes effect after connecting."""
@@ -76,7 +73,7 @@ class Kernel:
                 self._send("shell", "kernel_info_request", cell.id, {"number": number})
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_GREETING_WAIT * 2**number):
-                        return await self._first(cell.idle.wait())
+                        return await self._before_the_end(cell.idle)
             return False
         finally:
             self._cell = None
@@ -95,7 +92,7 @@ class Kernel:
         """Interrupts the cell. Returns whether it ended within `grace` seconds and the kernel is usable."""
         cell = self._cell
         if cell is None or not self.alive:
-            return self.alive and not self._doubtful
+            return self.alive
         self._send("control", "interrupt_request", secrets.token_hex(16), {})
         try:
             async with asyncio.timeout(grace):
@@ -111,34 +108,30 @@ class Kernel:
     async def end(self) -> None:
         """Kills it with everything it started, and releases everything except the files."""
         self.box.kill()
-        for task in self._readers:
+        for task in self._readers.values():
             task.cancel()
         for channel in self._channels.values():
             channel.close()
-        await asyncio.gather(*self._readers, return_exceptions=True)
+        await asyncio.gather(*self._readers.values(), return_exceptions=True)
         await asyncio.shield(self._gone)  # releasing continues even if this call is cancelled
 
     async def _wait_for_end(self, cell: _Cell) -> Ended:
-        if not await self._first(cell.replied.wait()):
-            return Ended.DEAD
-        try:
-            async with asyncio.timeout(IDLE_GRACE):
-                ended = Ended.DONE if await self._first(cell.idle.wait()) else Ended.DEAD
-        except TimeoutError:
-            # Some messages of a flood are dropped, perhaps the last one too, from a channel that works.
-            self._doubtful = True
-            self._doubtful = not await self.greet()
-            ended = Ended.LOST if self._doubtful else Ended.DONE
+        ended = Ended.DONE
+        if not await self._before_the_end(cell.replied):
+            ended = Ended.DEAD
+        elif not await self._before_the_end(cell.idle, self._readers["iopub"]):  # it comes after all outputs
+            await asyncio.wait({self._gone}, timeout=_END_GRACE)
+            ended = Ended.LOST if self.alive else Ended.DEAD
         self._cell = None
         self.used = time.monotonic()
         self.box.use(False)
         return ended
 
-    async def _first(self, event: Coroutine[Any, Any, object]) -> bool:
-        """Waits for the event; False if the process ended first."""
-        waiting = asyncio.ensure_future(event)
+    async def _before_the_end(self, event: asyncio.Event, *of: asyncio.Task[None]) -> bool:
+        """Waits for the event; False if one of these tasks, or the process, ended first."""
+        waiting = asyncio.ensure_future(event.wait())
         try:
-            await asyncio.wait({waiting, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, self._gone, *of}, return_when=asyncio.FIRST_COMPLETED)
             return waiting.done()
         finally:
             waiting.cancel()

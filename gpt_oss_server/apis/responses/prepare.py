@@ -272,7 +272,7 @@ async def bind(
     served: Served,
     work: Work,
     request: CreateResponse,
-    response_id: str,
+    session: str,
     past: Past,
     *,
     context: int | None = None,
@@ -305,6 +305,6 @@ async def bind(
         lay_out,
         (request.input, request.instructions, request.tools, request.tool_choice, form),
         limit=request.max_tool_calls,
-        conversation=past.session or response_id,
+        conversation=past.session or session,
         finish=finish,
     )

@@ -128,22 +128,22 @@ class ResponsesService:
             await check_stored(caller, work.keep)
         if store is not None:
             work = replace(work, keep=replace(work.keep, responses=store))
-        response_id = work.ids("resp")
+        lasts = keep or store is not None
+        response_id, session = _new_ids(work, request, lasts=lasts)
         if generates:
             work.model.check_room()
         else:
             request = without_compaction(request)
         recording = self.continuing.new_recording(work) if outlives and store is None else None
         work = work if recording is None else recording.work
-        prepared = await self.prepare(work, request, response_id, begun=begun)
+        prepared = await self.prepare(work, request, session, begun=begun)
         response = new_response(
             request,
             work,
             response_id=response_id,
             tools=prepared.tools.echo,
             effort=prepared.effort,
-            temperature=prepared.sampling.temperature,
-            top_p=prepared.sampling.top_p,
+            sampling=prepared.sampling,
             store=keep,
         )
         run = Run(
@@ -151,7 +151,7 @@ class ResponsesService:
             self.served,
             work,
             response,
-            keeps=keep or store is not None,
+            keeps=lasts,
             spending=await prepared.reserve(caller, request.max_output_tokens, outlives=outlives),
             generates=generates,
             outlives=outlives,
@@ -175,15 +175,15 @@ class ResponsesService:
 
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, work = self.served, self.served.work(caller)
-        info = work.model.info
+        sampling = work.model.info.defaults
+        own = {"temperature": request.temperature, "top_p": request.top_p}
         response = new_response(
             request,
             work,
-            response_id=work.ids("resp"),
+            response_id=work.new_id("resp", request.request_id),
             tools=work.kinds.read_tools(request.tools or (), offered=True).echo,
             effort=request.effort or served.settings.default_reasoning_effort,
-            temperature=info.temperature if request.temperature is None else request.temperature,
-            top_p=info.top_p if request.top_p is None else request.top_p,
+            sampling=replace(sampling, **{name: value for name, value in own.items() if value is not None}),
             store=False,
         )
         served.observed("responses", response["id"], request.model, caller).refused(error)
@@ -241,12 +241,12 @@ class ResponsesService:
         self,
         work: Work,
         request: CreateResponse,
-        response_id: str = "",
+        session: str = "",
         *,
         context: int | None = None,
         **how: Any,
     ) -> PreparedResponse:
-        """`context` takes the place of the model's; `how`, see `prepare.prepare`."""
+        """`session`: the key of new sessions of its tools. `context` takes the place of the model's."""
         work.model.check_name(request.model)
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
@@ -259,4 +259,10 @@ class ResponsesService:
         past = await past_of(request, work.keep)
         request, results = await with_references(request, store)
         past = replace(past, results=results)
-        return await bind(self.served, work, request, response_id, past, context=context, **how)
+        return await bind(self.served, work, request, session, past, context=context, **how)
+
+
+def _new_ids(work: Work, request: CreateResponse, *, lasts: bool) -> tuple[str, str]:
+    """The response's id, and the key of its tools' sessions: the same, unless the client may choose it."""
+    response_id = work.new_id("resp", request.request_id, lasts=lasts)
+    return response_id, response_id if lasts else work.ids("session")

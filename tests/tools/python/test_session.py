@@ -171,6 +171,19 @@ async def test_a_flood_is_cut_in_the_middle_and_the_kernel_stays_usable(session:
     assert await output_of(session, "1") == "1"
 
 
+async def test_a_host_that_reads_late_loses_no_output(
+    session: PythonSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await output_of(session, "1") == "1"
+    running = asyncio.create_task(call(session, "for i in range(4000): print(i, flush=True)\nprint('end')"))
+    await asyncio.sleep(0.1)
+    time.sleep(2)  # noqa: ASYNC251 (nothing is read, and the code would be done)
+    assert (await running).text == "".join(f"{number}\n" for number in range(4000)) + "end\n"
+    monkeypatch.setattr("tools.python.kernel._TURN", 0)
+    monkeypatch.setattr("tools.python.kernel._REST", 300)  # the outputs follow the code by seconds
+    assert len((await call(session, "for i in range(90): print(i, flush=True)")).text.split()) == 90
+
+
 @pytest.mark.parametrize(
     "source", ["print('x' * 50_000_000)", "'x' * 20_000_000", "raise ValueError('x' * 20_000_000)"]
 )

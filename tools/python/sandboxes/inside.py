@@ -20,6 +20,7 @@ from typing import Any
 READY = b"\x00kernel ready\x00"
 MAX_TEXT = 256 * 1024  # characters of one string in one message, far more than the host keeps
 MAX_IMAGE = 6 * 1024 * 1024  # characters of base64
+WAITING_OUTPUTS = 50  # messages: an interrupted cell ends only when the host has read them
 
 
 def lower_limits(limits: dict[str, int]) -> None:
@@ -114,6 +115,18 @@ def bound_messages() -> None:
     Session.serialize = bounded  # type: ignore[method-assign]
 
 
+def lose_no_outputs(application: Any) -> None:
+    """Code that prints faster than the host reads waits; ZeroMQ would drop its outputs, the last ones too."""
+    init_iopub = application.init_iopub
+
+    def waiting(self: Any, context: Any) -> None:
+        context.sndhwm, context.xpub_nodrop = WAITING_OUTPUTS, True  # for the socket that is made now
+        init_iopub(self, context)
+        del context.sndhwm, context.xpub_nodrop
+
+    application.init_iopub = waiting
+
+
 def find_modules_here() -> None:
     """Finds modules in the current folder, as notebooks do. IPython omits this if Python is isolated."""
     installed = (at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
@@ -125,6 +138,7 @@ def start_kernel(connection: dict[str, Any]) -> None:
     from traitlets.config import Config
 
     bound_messages()
+    lose_no_outputs(IPKernelApp)
     config = Config()
     config.Session.key = connection.pop("key").encode()
     config.InteractiveShell.colors = "nocolor"
