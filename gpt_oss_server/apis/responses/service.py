@@ -176,7 +176,7 @@ class ResponsesService:
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, work = self.served, self.served.work(caller)
         sampling = work.model.info.defaults
-        own = {"temperature": request.temperature, "top_p": request.top_p}
+        own: dict[str, Any] = {"temperature": request.temperature, "top_p": request.top_p}
         response = new_response(
             request,
             work,
