@@ -1,9 +1,13 @@
 """Creates identifiers, in one place so that tests can make them predictable."""
 
 import hashlib
+import re
 import uuid
 from collections import Counter
 from typing import Protocol
+
+CHOSEN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+"""The ids of requests that ids of objects can follow."""
 
 
 class Ids(Protocol):
@@ -14,6 +18,17 @@ class Ids(Protocol):
 
 def random_ids(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex}"
+
+
+def following(new: str, chosen: str, *, lasts: bool) -> str:
+    """The new id with the id that the client chose for its request, if that is fit for one.
+
+    The id of an object that lasts keeps its own random part too: it replaces no other, and nobody guesses it.
+    """
+    if not re.fullmatch(CHOSEN, chosen):
+        return new
+    prefix, _, own = new.partition("_")
+    return f"{prefix}_{chosen}-{own}" if lasts else f"{prefix}_{chosen}"
 
 
 class SeededIds:

@@ -97,9 +97,8 @@ class EngineInfo:
     context_length: int
     vocab_size: int = 201_088
     description: str = ""
-    # The checkpoint's own defaults (generation_config.json), for requests that set no value.
-    temperature: float = 1.0
-    top_p: float = 1.0
+    # The checkpoint's own (generation_config.json), for requests that set no value.
+    defaults: Sampling = field(default_factory=Sampling)
     honours: frozenset[str] = SAMPLING_FIELDS
     # Fields that it cannot obey and that clients nevertheless always send: a server drops them and states so.
     ignores: frozenset[str] = frozenset()

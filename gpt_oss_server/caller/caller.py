@@ -27,6 +27,7 @@ class Caller:
     labels: Mapping[str, str] = field(default_factory=dict)  # for engines, routers and traces of others
     admission: Admission | None = None  # None: the server has no limits
     body_size: int = 0  # bytes of the request's body
+    chosen_id: str = ""  # that the client gave its request
     arrived: float | None = None  # waiting counts from then; None: from when its work begins
 
     @property

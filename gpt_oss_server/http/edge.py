@@ -75,8 +75,9 @@ class Edge:
         scope = _one_spelling(scope)
         began = time.monotonic()
         given = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
-        request_id = given.decode("ascii") if _PRINTABLE.match(given) else new_request_id()
-        make_caller(scope, HEADER, request_id)
+        chosen = given.decode("ascii") if _PRINTABLE.match(given) else ""
+        request_id = chosen or new_request_id()
+        make_caller(scope, HEADER, request_id, chosen)
         record = _record_of(scope, request_id)
         RECORD.set(record)
         record.arrived()
@@ -136,13 +137,13 @@ def set_connection(scope: Scope, connection: str) -> None:
     scope["state"][_CONNECTION] = connection
 
 
-def make_caller(scope: Scope, header: str, request_id: str) -> Caller:
+def make_caller(scope: Scope, header: str, request_id: str, chosen: str = "") -> Caller:
     """The caller of a request that has just arrived; its id is a label too, under the name of its header."""
     labels = {header: request_id}
     for name, value in scope["headers"]:
         if name in _SENT_ALONG and is_label(text := value.decode("latin-1")):
             labels[_SENT_ALONG[name]] = text
-    caller = Caller(client=_connection(scope), labels=labels, arrived=time.monotonic())
+    caller = Caller(client=_connection(scope), labels=labels, chosen_id=chosen, arrived=time.monotonic())
     set_caller(scope, caller)
     return caller
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number, optional
 from gpt_oss_server.http.unserved import NEVER, NotServed
+from gpt_oss_server.ids import CHOSEN
 
 MAX_CHOICES = 128  # OpenAI's limit
 MAX_STOPS = 64  # OpenAI's limit is four
@@ -25,6 +26,7 @@ Salt = Annotated[str, Field(min_length=1, max_length=1_024)]
 Priority = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
 Budget = Annotated[Integer, Field(ge=0)]  # reasoning tokens
 StopIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(max_length=MAX_STOPS)]
+RequestId = Annotated[str, Field(pattern=f"^{CHOSEN}$")]
 Alternatives = Annotated[Integer, Field(ge=0, le=20)]  # per log-probability
 
 
@@ -75,6 +77,10 @@ class GenerationFields(Body):
     cache_salt: Salt | None = optional("Only requests with the same salt share the prefix cache.")
     priority: Priority | None = optional(
         "Requests with a lower number start first, if the server has `--allow-priority`."
+    )
+    request_id: RequestId | None = optional(
+        "The answer's id is this after its prefix, if the answer is not stored; else more follows. It wins "
+        "over the header `x-request-id`, which does the same. 64 letters, digits, `_`, `.` or `-`."
     )
     stream: Boolean | None = optional("Sends the answer as server-sent events while it is generated.")
     user: str | None = optional("Kept and shown where the API's answer has it; changes nothing.")

@@ -142,7 +142,6 @@ WITHOUT_EFFECT = frozenset(
         "no_stop_trim",
         "parse_tool_calls",
         "reasoning_format",
-        "request_id",
         "return_progress",
         "rid",
         "samplers",

@@ -34,7 +34,7 @@ def default_output_limit(info: EngineInfo, settings: Settings) -> int | None:
     """The output limit of a request that sets none; None is the rest of the context."""
     limit = settings.default_max_output_tokens
     if limit == AUTO:
-        return _OUTPUT if info.loops else None
+        return info.defaults.max_tokens or (_OUTPUT if info.loops else None)
     return limit
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpt_oss_server.caller.caller import Caller
-from gpt_oss_server.ids import Ids
+from gpt_oss_server.ids import Ids, following
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.stores.keep import Keep
@@ -24,6 +24,10 @@ class Work:
     kinds: Kinds
     ids: Ids
     clock: Callable[[], float]
+
+    def new_id(self, prefix: str, chosen: str | None, *, lasts: bool = False) -> str:
+        """The id of an API's object; `chosen` is the field of the request, and else its header counts."""
+        return following(self.ids(prefix), chosen or self.caller.chosen_id, lasts=lasts)
 
     def date(self) -> str:
         """Today's date in the format of Harmony's system message."""

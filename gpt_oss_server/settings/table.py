@@ -64,7 +64,7 @@ class AnswerSettings:
         AUTO,
         automatic(optional(whole("TOKENS", 1))),
         "The output limit of a request that sets none; `none` is the rest of the context, and so is `auto`, "
-        "but for the embedded model it is 16384.",
+        "but for the embedded model it is 16384, and where a checkpoint states its own, that.",
         also=("-n", "--predict", "--n-predict"),
     )
     max_output_tokens_cap: int | None = setting(

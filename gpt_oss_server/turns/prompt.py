@@ -26,7 +26,7 @@ from gpt_oss_server.models.limits import default_output_limit
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.bound import HostedTools
-from gpt_oss_server.turns.stops import HARMONY_STOPS, least_tokens, stop_ids
+from gpt_oss_server.turns.stops import least_tokens, stop_ids
 from inference.engine import SAMPLING_FIELDS, ContextOverflow, EngineInfo, Sampling
 
 HarmonyEffort = Literal["low", "medium", "high"]
@@ -61,6 +61,7 @@ _MOST_CHARACTERS = 16  # per token, as the mean of a long text; English has 4 to
 _LEAST_MESSAGE = 4  # tokens
 _READ_APART = frozenset({"logit_bias", "logprobs", "ignored_stop_ids"})
 _OWN_NAMES = SAMPLING_FIELDS - _READ_APART
+_DEFAULTED = ("temperature", "top_p", "top_k", "repetition_penalty")  # by the checkpoint
 _FIELD_OF = {"ignored_stop_ids": "ignore_eos"}
 _ANSWER_SHARE = 8  # an eighth of the context is kept for an answer without a length limit
 _SHORTER = 8  # tokens by which a text can shrink when text is appended: line breaks may merge
@@ -262,12 +263,11 @@ def sampling_of(
     fields |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     if caller.owner:  # no timing of a prompt shows what another owner's contained
         fields["cache_salt"] = f"{caller.owner} {fields.get('cache_salt', '')}"
-    fields.setdefault("temperature", info.temperature)
-    fields.setdefault("top_p", info.top_p)
+    fields = {**{name: getattr(info.defaults, name) for name in _DEFAULTED}, **fields}
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
     most = min([(context or info.context_length) - prompt, *(limit for limit in limits if limit is not None)])
     least = least_tokens(request.min_tokens or 0, limit, most)
-    stops = stop_ids(request.stop_token_ids or (), info.vocab_size)
+    stops = info.defaults.stop_token_ids | stop_ids(request.stop_token_ids or (), info.vocab_size)
     own = {**fields, "min_tokens": least, "stop_token_ids": stops}
     labels = caller.labels_with(getattr(request, "prompt_cache_key", None))
     return Sampling(max_tokens=most, owner=caller.client, labels=labels, **own)
@@ -277,14 +277,14 @@ def _honoured_fields(request: SamplingRequest, info: EngineInfo, encoding: Encod
     """The request's fields that the engine honours, under the names of `Sampling`."""
     values = {name: getattr(request, name, None) for name in _OWN_NAMES}
     fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if fields.get("top_k") == _ALL_TOKENS:  # which every engine supports
-        del fields["top_k"]
+    if fields.get("top_k") == _ALL_TOKENS:
+        fields["top_k"] = 0  # which every engine supports
     bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
     bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
     if bias:
         fields["logit_bias"] = bias
     if request.ignore_eos:
-        fields["ignored_stop_ids"] = HARMONY_STOPS
+        fields["ignored_stop_ids"] = info.defaults.stop_token_ids
     logprobs = request.scores
     if logprobs is None and getattr(request, "debug", False) and "logprobs" in info.honours:
         logprobs = 0  # debugging shows the scores of all tokens

@@ -62,7 +62,7 @@ def stop_ids(own: Sequence[int], vocab_size: int) -> frozenset[int]:
                 f"`stop_token_ids` must be token ids below {vocab_size}, but has {token}.",
                 param="stop_token_ids",
             )
-    return HARMONY_STOPS | frozenset(own)
+    return frozenset(own)
 
 
 def least_tokens(wanted: int, limit: int | None, most: int) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from inference.engine import (
     Step,
     output_limit,
 )
+from inference.local.checkpoint_defaults import generation_defaults
 from inference.local.loop import Loop
 from inference.local.machine import machine_memory, machine_share
 from inference.local.memory_plan import MemoryPlan, layer_kinds, plan_memory
@@ -138,7 +138,7 @@ def load_local(
         precision=options.precision,
         given=given,
     )
-    info = replace(describe(model, name, about), **facts, **generation_defaults(folder))
+    info = replace(describe(model, name, about), **facts, defaults=generation_defaults(folder))
     return start_engine(model, info, options, progress)
 
 
@@ -273,26 +273,3 @@ def _available(device: torch.device) -> int:
 
     free, _ = torch.cuda.mem_get_info(device)
     return int(free * SHARE_OF_CARD)
-
-
-_LARGEST_DEFAULTS = {"temperature": 2.0, "top_p": 1.0}
-
-
-def generation_defaults(folder: Path) -> dict[str, Any]:
-    """temperature and top_p of generation_config.json, if it has them."""
-    path = folder / "generation_config.json"
-    if not path.is_file():
-        return {}
-    try:
-        raw: Any = json.loads(path.read_text(encoding="utf-8"))
-        stated = {key: raw.get(key) for key in _LARGEST_DEFAULTS}
-        values = {key: float(value) for key, value in stated.items() if value is not None}
-    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}. Correct it, or delete it.") from error
-    for key, value in values.items():
-        if not 0 <= value <= _LARGEST_DEFAULTS[key]:
-            raise CheckpointError(
-                f"{path}: {key} must be from 0 to {_LARGEST_DEFAULTS[key]:g}, but is {value}. Correct it, or "
-                "delete it."
-            )
-    return values

@@ -6,6 +6,8 @@ import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded
+from gpt_oss_server.settings import Settings
+from inference.engine import Sampling
 from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, message_of, replaying, service_of
 from tests.doubles.serving import scripted
 
@@ -158,6 +160,23 @@ async def test_every_engine_accepts_a_top_k_of_minus_one() -> None:
     engine = replaying(HELLO, honours=frozenset({"temperature"}))
     await completion_of(engine, top_k=-1)
     assert engine.samplings[0].top_k == 0
+
+
+async def test_the_checkpoints_defaults_hold_where_a_request_sets_nothing() -> None:
+    defaults = Sampling(
+        temperature=0.0, top_k=40, repetition_penalty=1.2, max_tokens=7, stop_token_ids=frozenset({200002, 5})
+    )
+    engine = replaying(HELLO, defaults=defaults)
+    await completion_of(engine)
+    await completion_of(engine, ignore_eos=True, stop_token_ids=[6], max_tokens=9)
+    await completion_of(engine, temperature=1, top_k=-1, repetition_penalty=1)
+    await completion_of(engine, Settings(default_max_output_tokens=8))
+    plain, ignoring, own, operated = engine.samplings
+    assert all(getattr(plain, name) == getattr(defaults, name) for name in ("temperature", "max_tokens"))
+    assert (plain.top_k, plain.repetition_penalty, plain.stop_token_ids) == (40, 1.2, {200002, 5})
+    assert (ignoring.stop_token_ids, ignoring.ignored_stop_ids) == ({200002, 5, 6}, {200002, 5})
+    assert (own.temperature, own.top_k, own.repetition_penalty) == (1, 0, 1)
+    assert (ignoring.max_tokens, operated.max_tokens) == (9, 8)
 
 
 async def test_fields_without_effect_are_accepted() -> None:

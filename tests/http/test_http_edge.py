@@ -128,6 +128,40 @@ def test_the_request_id_is_taken_or_made_and_returned(url: str) -> None:
     assert hostile.headers["x-request-id"].startswith("req_")
 
 
+NAMED: list[tuple[str, dict[str, Any], str]] = [
+    ("responses", {"input": "hi", "store": False}, "resp_"),
+    ("responses", {"input": "hi"}, "resp_"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, "chatcmpl-"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "hi"}], "store": True}, "chatcmpl-"),
+    ("completions", {"prompt": "hi"}, "cmpl-"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "prefix"), NAMED)
+def test_an_object_has_the_id_of_its_request_and_never_replaces_a_stored_one(
+    url: str, path: str, body: dict[str, Any], prefix: str
+) -> None:
+    def made(header: str = "my.1", **more: Any) -> str:
+        answer = httpx.post(f"{url}/{path}", json={**body, **more}, headers={"x-request-id": header})
+        assert answer.status_code == 200
+        return str(answer.json()["id"])
+
+    first, second, unfit = made(), made(request_id="Other-2"), made("a/b")
+    assert first.startswith(f"{prefix}my.1")
+    assert second.startswith(f"{prefix}Other-2")
+    assert unfit.startswith(prefix)
+    assert "a/b" not in unfit
+    refused = httpx.post(f"{url}/{path}", json={**body, "request_id": "../x"})
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "request_id")
+    if path != "completions" and body.get("store", path == "responses"):
+        again = made()
+        assert len({first, again, f"{prefix}my.1"}) == 3
+        kept = [httpx.get(f"{url}/{path}/{object_id}").json()["id"] for object_id in (first, again)]
+        assert kept == [first, again]
+    else:
+        assert (first, second) == (f"{prefix}my.1", f"{prefix}Other-2")
+
+
 def answers_to(item: Any) -> list[dict[str, Any]]:
     if not isinstance(item, dict) or item.get("type") not in ("function_call", "custom_tool_call"):
         return []

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from inference import tiny
 from inference.config import ModelConfig
-from inference.engine import CheckpointError
-from inference.local.engine import generation_defaults
+from inference.engine import CheckpointError, Sampling
+from inference.local.checkpoint_defaults import generation_defaults
 from inference.tiny import codes, expand
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
@@ -52,7 +52,7 @@ def test_it_is_an_ordinary_checkpoint_of_the_full_vocabulary(folder: Path) -> No
         kinds = {str(file.get_slice(name).get_dtype()) for name in file.keys()}  # noqa: SIM118
         assert file.get_slice("lm_head.weight").get_shape() == [codes.VOCABULARY, config["hidden_size"]]
     assert kinds == {"BF16", "U8"}
-    assert set(generation_defaults(folder)) == {"temperature", "top_p"}
+    assert generation_defaults(folder) == Sampling(temperature=0.3, top_p=0.95)
 
 
 @pytest.mark.proof  # ten seconds, for a file that is frozen

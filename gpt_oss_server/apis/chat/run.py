@@ -141,7 +141,7 @@ class ChatRun:
 
     def _choice(self, index: int) -> _Choice:
         prepared = self._prepared
-        hosted = prepared.hosted.in_conversation(f"{self._id}_{index}")
+        hosted = prepared.hosted.in_conversation(self._work.ids("session"))  # no client chooses it
         transcript = Transcript(prepared.prompt)
         own = replace(prepared, hosted=hosted, sampling=prepared.sampling_of(index))
         model = self._work.model

@@ -31,13 +31,14 @@ class ChatService:
         """Does all work before the first token: after it returns, only the engine can fail."""
         work = self.served.work(caller)
         work.model.check_room()
-        completion_id = work.ids("chatcmpl").replace("_", "-", 1)  # OpenAI's spelling
         request = await self._parsed(caller, body)
+        completion_id = work.new_id("chatcmpl", request.request_id, lasts=bool(request.store))
         if request.store:
             await check_stored(caller, work.keep)
         keep = partial(self.stored(caller).keep, request) if request.store else None
         prepared = await self._prepare(work, request)
         spending = await prepared.reserve(caller, request.limit, choices=request.n or 1)
+        completion_id = completion_id.replace("_", "-", 1)  # OpenAI's spelling
         return ChatRun(prepared, self.served, work, completion_id, keep, spending)
 
     async def prompt(self, caller: Caller, body: object) -> list[int]:

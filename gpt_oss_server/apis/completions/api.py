@@ -87,7 +87,7 @@ async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
     choices = len(prompts) * (request.n or 1)
     most = choices * info.context_length
     spending = await caller.reserve(sum(map(len, prompts)), choices * request.limit, most)
-    completion_id = work.ids("cmpl").replace("_", "-", 1)
+    completion_id = work.new_id("cmpl", request.request_id).replace("_", "-", 1)
     return CompletionRun(request, prompts, served, work, completion_id, grammar, spending)
 
 

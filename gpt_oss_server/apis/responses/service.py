@@ -68,14 +68,21 @@ class ResponsesService:
         return StoredResponses(keep, self.background, self.continuing, self.served.traces)
 
     async def start(
-        self, caller: Caller, body: object, *, store: Responses | None = None, generates: bool = True
+        self,
+        caller: Caller,
+        body: object,
+        *,
+        store: Responses | None = None,
+        generates: bool = True,
+        **how: Any,
     ) -> Run:
         """Does everything up to the first token: after this returns, only the engine can fail.
 
         A connection's own `store` keeps every response and resolves `previous_response_id`. Without
-        `generates`, the engine only reads the prompt.
+        `generates`, the engine only reads the prompt. `how`: the `api` that the run answers, and the text
+        with which the answer has `begun`.
         """
-        return await self._start(caller, await self.parsed(caller, body), store, generates)
+        return await self._start(caller, await self.parsed(caller, body), store, generates, **how)
 
     async def start_streamed(
         self,
@@ -112,44 +119,44 @@ class ResponsesService:
         generates: bool,
         *,
         outlives: bool = False,
+        begun: str | None = None,
+        **api: Any,
     ) -> Run:
-        served, work = self.served, self.served.work(caller)
-        own = work.keep
-        if store is not None:
-            work = replace(work, keep=replace(work.keep, responses=store))
-        response_id = work.ids("resp")
+        work = self.served.work(caller)
         keep, outlives = self._lasts(request, outlives=outlives)
         if keep or request.conversation is not None:
-            await check_stored(caller, own)
+            await check_stored(caller, work.keep)
+        if store is not None:
+            work = replace(work, keep=replace(work.keep, responses=store))
+        lasts = keep or store is not None
+        response_id, session = _new_ids(work, request, lasts=lasts)
         if generates:
             work.model.check_room()
         else:
             request = without_compaction(request)
         recording = self.continuing.new_recording(work) if outlives and store is None else None
-        if recording is not None:
-            work = recording.work
-        prepared = await self.prepare(work, request, response_id)
-        sampling = prepared.sampling
+        work = work if recording is None else recording.work
+        prepared = await self.prepare(work, request, session, begun=begun)
         response = new_response(
             request,
             work,
             response_id=response_id,
             tools=prepared.tools.echo,
             effort=prepared.effort,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
+            sampling=prepared.sampling,
             store=keep,
         )
         run = Run(
             prepared,
-            served,
+            self.served,
             work,
             response,
-            keeps=keep or store is not None,
+            keeps=lasts,
             spending=await prepared.reserve(caller, request.max_output_tokens, outlives=outlives),
             generates=generates,
             outlives=outlives,
             tape=None if recording is None else recording.tape,
+            **api,
         )
         if recording is not None:
             run.continuation = recording.continuation(run, prepared)
@@ -168,15 +175,15 @@ class ResponsesService:
 
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, work = self.served, self.served.work(caller)
-        info = work.model.info
+        sampling = work.model.info.defaults
+        own: dict[str, Any] = {"temperature": request.temperature, "top_p": request.top_p}
         response = new_response(
             request,
             work,
-            response_id=work.ids("resp"),
+            response_id=work.new_id("resp", request.request_id),
             tools=work.kinds.read_tools(request.tools or (), offered=True).echo,
             effort=request.effort or served.settings.default_reasoning_effort,
-            temperature=info.temperature if request.temperature is None else request.temperature,
-            top_p=info.top_p if request.top_p is None else request.top_p,
+            sampling=replace(sampling, **{name: value for name, value in own.items() if value is not None}),
             store=False,
         )
         served.observed("responses", response["id"], request.model, caller).refused(error)
@@ -234,12 +241,12 @@ class ResponsesService:
         self,
         work: Work,
         request: CreateResponse,
-        response_id: str = "",
+        session: str = "",
         *,
         context: int | None = None,
-        **how: bool,
+        **how: Any,
     ) -> PreparedResponse:
-        """`context` takes the place of the model's."""
+        """`session`: the key of new sessions of its tools. `context` takes the place of the model's."""
         work.model.check_name(request.model)
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
@@ -252,4 +259,10 @@ class ResponsesService:
         past = await past_of(request, work.keep)
         request, results = await with_references(request, store)
         past = replace(past, results=results)
-        return await bind(self.served, work, request, response_id, past, context=context, **how)
+        return await bind(self.served, work, request, session, past, context=context, **how)
+
+
+def _new_ids(work: Work, request: CreateResponse, *, lasts: bool) -> tuple[str, str]:
+    """The response's id, and the key of its tools' sessions: the same, unless the client may choose it."""
+    response_id = work.new_id("resp", request.request_id, lasts=lasts)
+    return response_id, response_id if lasts else work.ids("session")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.engine import EngineFailed, EngineInfo, Finish, Sampling, Step, TokenLogprob
@@ -18,8 +19,9 @@ class ReplayEngine:
         fails_after: int | None = None,
         error: Exception | None = None,
         context_length: int = 131_072,
-        honours: frozenset[str] | None = None,
+        **known: Any,
     ) -> None:
+        """`known` are further fields of its info."""
         self.tokens = list(tokens)
         self.per_step = per_step
         self.fails_after = fails_after
@@ -27,8 +29,7 @@ class ReplayEngine:
         self.open_generations = 0
         self.prompts: list[list[int]] = []
         self.samplings: list[Sampling] = []
-        known = {} if honours is None else {"honours": honours}
-        self.info = EngineInfo(name="replay", context_length=context_length, **known)  # type: ignore[arg-type]
+        self.info = EngineInfo(name="replay", context_length=context_length, **known)
 
     async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         self.prompts.append(list(tokens))

@@ -1,6 +1,7 @@
 """The local engine's promises beyond the contract: isolation, bounds, fairness, and release of memory."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 from inference import outbox as outbox_module
-from inference.engine import CheckpointError, EngineFailed, Finish, Step
+from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
 from inference.local import torch_runner
-from inference.local.engine import LocalEngine, generation_defaults, load_local
+from inference.local.checkpoint_defaults import generation_defaults
+from inference.local.engine import LocalEngine, load_local
 from inference.local.sampling.sampler import Sampler
 from inference.local.scheduling.step import Sampled, StepPart
 from inference.local.torch_runner import TorchRunner
@@ -212,15 +214,31 @@ async def test_blocks_are_released_however_a_generation_ends(
     engine._scheduler.cache.check_integrity([])
 
 
-@pytest.mark.parametrize(
-    ("content", "defaults"),
-    [('{"temperature": 0.7, "top_p": null}', {"temperature": 0.7}), ("[]", None), ('{"top_p": "x"}', None)],
-)
-def test_defaults_of_the_checkpoint_are_read(tmp_path: Path, content: str, defaults: Any) -> None:
-    assert generation_defaults(tmp_path) == {}
-    (tmp_path / "generation_config.json").write_text(content, encoding="utf-8")
-    if defaults is not None:
-        assert generation_defaults(tmp_path) == defaults
+STATED: dict[str, Any] = {"max_new_tokens": 5, "repetition_penalty": 1.2, "top_k": 40}
+DEFAULTS_OF = [
+    ({"temperature": 0.7, "top_p": None}, Sampling(temperature=0.7)),
+    ({"temperature": 0.7, "do_sample": False}, Sampling(temperature=0.0)),
+    ({"temperature": 0.7, "do_sample": True, "top_k": -1}, Sampling(temperature=0.7)),
+    (STATED, Sampling(max_tokens=5, repetition_penalty=1.2, top_k=40)),
+    ({"eos_token_id": [7, 200002]}, Sampling(stop_token_ids=Sampling().stop_token_ids | {7})),
+    ({"eos_token_id": 7}, Sampling(stop_token_ids=Sampling().stop_token_ids | {7})),
+    *[(bad, None) for bad in ([], {"top_p": "x"}, {"top_p": 2}, {"top_k": 1.5}, {"max_new_tokens": 0})],
+    *[({"eos_token_id": bad}, None) for bad in (-1, [201_088], "x", [True])],
+]
+
+
+@pytest.mark.parametrize(("content", "defaults"), DEFAULTS_OF)
+def test_defaults_of_the_checkpoint_are_read_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: Any, defaults: Sampling | None
+) -> None:
+    caplog.set_level("INFO")
+    assert generation_defaults(tmp_path) == Sampling()
+    (tmp_path / "generation_config.json").write_text(json.dumps(content), encoding="utf-8")
+    if defaults is None:
+        with pytest.raises(CheckpointError, match="generation_config"):
+            generation_defaults(tmp_path)
         return
-    with pytest.raises(CheckpointError, match="generation_config"):
-        generation_defaults(tmp_path)
+    assert generation_defaults(tmp_path) == defaults
+    assert all(
+        f"{key}={json.dumps(value)}" in caplog.text for key, value in content.items() if value is not None
+    )
