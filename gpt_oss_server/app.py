@@ -18,6 +18,7 @@ from gpt_oss_server.own_packages import require_own_packages
 
 require_own_packages()  # before the imports that would fail without a reason
 
+from gpt_oss_server.apis.messages.errors import ErrorsInOwnForm
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.routes import api_routers
 from gpt_oss_server.http.edge import Edge
@@ -111,6 +112,7 @@ def _add_layers(app: FastAPI, served: Served, origins: Origins, observation: Obs
     )
     observation.add_spans(app)
     app.add_middleware(Edge, observers=observation.of_http)
+    app.add_middleware(ErrorsInOwnForm)
 
 
 def _without_routes(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> FastAPI:

@@ -11,6 +11,8 @@ from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.completions.api import completions_router
 from gpt_oss_server.apis.containers.api import containers_router
 from gpt_oss_server.apis.conversations.api import conversations_router
+from gpt_oss_server.apis.messages.api import messages_router
+from gpt_oss_server.apis.messages.service import MessagesService
 from gpt_oss_server.apis.models.api import models_router
 from gpt_oss_server.apis.responses.api import responses_router
 from gpt_oss_server.apis.responses.service import ResponsesService
@@ -28,6 +30,7 @@ def api_routers(served: Served, service: ResponsesService, origins: Origins) -> 
         socket_router(service, origins),
         conversations_router(served),
         chat_router(chat),
+        messages_router(MessagesService(service)),
         completions_router(served, chat.prompt),
         models_router(served),
         containers_router(served),

@@ -4,6 +4,7 @@ Takes each item's additions from the reader of its kind. Holds the segments, the
 and the approvals. It must not know the kinds of items. Below it are the readers that several kinds share.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,11 +20,18 @@ from gpt_oss_server.http.fields import Effort
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Item
-from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.stores.sealing import Sealer, packed_tokens, unpacked_tokens
 
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
 """The model reads this in place of a result that the client has not kept."""
 NOT_KEPT = "(The result was not kept in this conversation.)"
+_SAMPLED = "sampled message"
+
+
+def seal_message(sealer: Sealer, message: Segment) -> str:
+    """A message of the model, for an item whose text alone would be other tokens."""
+    header = json.dumps([message.channel, message.recipient]).encode()
+    return sealer.seal(_SAMPLED, header + b"\n" + packed_tokens(message.tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,18 @@ class Conversation:
         self.recipients[text_field(item, "call_id", where)] = recipient
         if isinstance(item.get("id"), str):
             self.recipients[item["id"]] = recipient  # local_shell_call_output names its call by `id`
-        self.add(self.renderer.call(recipient, arguments, content_type=content_type))
+        called = self.renderer.call(recipient, arguments, content_type=content_type)
+        self.add(self.as_sampled(item) or called)
+
+    def as_sampled(self, item: Item) -> Segment | None:
+        """A message with the tokens that the model sampled, where its item carries them sealed."""
+        sealed = item.get("encrypted_content")
+        content = self.sealer.open(_SAMPLED, sealed) if isinstance(sealed, str) else None
+        if content is None:
+            return None
+        header, _, packed = content.partition(b"\n")
+        tokens = unpacked_tokens(packed)
+        return None if tokens is None else Segment("assistant", tokens, *json.loads(header))
 
     def result(self, where: str, item: Item, text: str) -> None:
         call_id = answered_call(item)

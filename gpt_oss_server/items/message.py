@@ -170,7 +170,8 @@ def _read(item: Item, where: str, conversation: Conversation) -> None:
             commentary = phase == "commentary" or (phase is None and conversation.before_call)
             if phase != "commentary":  # commentary may precede the approved call's run
                 conversation.was_answered()
-            conversation.add(renderer.preamble(text) if commentary else renderer.answer(text))
+            written = renderer.preamble(text) if commentary else renderer.answer(text)
+            conversation.add(conversation.as_sampled(item) or written)
         case _:
             raise InvalidRequest(
                 f"`{where}.role` must be 'user', 'assistant', 'developer' or 'system', not {role!r}.",

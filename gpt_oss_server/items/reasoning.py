@@ -8,8 +8,6 @@ continues like a stored one. It rejects content that another server sealed or th
 from __future__ import annotations
 
 import re
-import sys
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -21,12 +19,11 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, TextItem
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.kind import ItemKind, ItemType, replaced_by
-from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.stores.sealing import Sealer, packed_tokens, unpacked_tokens
 from inference.engine import TokenLogprob
 
 _PREFIX = "rs"
 _PURPOSE = "reasoning"
-_BYTES = 4  # per token id, little-endian
 
 Seal = Callable[[MessageFinished], str]
 SummaryKind = Literal["auto", "concise", "detailed"]
@@ -192,23 +189,14 @@ def _summary_part(text: str) -> Event:
 
 
 def seal_reasoning(sealer: Sealer, tokens: Sequence[int]) -> str:
-    return sealer.seal(_PURPOSE, _in_order(array("I", tokens)).tobytes())
+    return sealer.seal(_PURPOSE, packed_tokens(tokens))
 
 
 def unsealed_reasoning(sealer: Sealer, sealed: str) -> Segment | None:
     """The message as it was sampled; None if this server did not seal the content."""
     content = sealer.open(_PURPOSE, sealed)
-    if content is None or len(content) % _BYTES:
-        return None
-    tokens = array("I")
-    tokens.frombytes(content)
-    return Segment("assistant", tuple(_in_order(tokens)), "analysis")
-
-
-def _in_order(tokens: array[int]) -> array[int]:
-    if sys.byteorder == "big":
-        tokens.byteswap()
-    return tokens
+    tokens = None if content is None else unpacked_tokens(content)
+    return None if tokens is None else Segment("assistant", tokens, "analysis")
 
 
 def _read(item: Item, where: str, conversation: Conversation) -> None:

@@ -19,6 +19,7 @@ from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.watch import UNWATCHED, MeasuredSpan, Watch
 from inference.engine import Finish
 
+_WITH_CHOICES = ("chat", "completions")
 Api = str  # the name of an API, as metrics and traces label it
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled", "disconnected", "handed_over"]
 
@@ -105,8 +106,8 @@ class ObservedRun:
         if self.ended_at is not None or not self._began:
             return
         self.ended_at = time.monotonic()
-        # A response is one turn, even where a compaction came before it.
-        count = 1 if self.api == "responses" else max(1, len(self.turns))
+        # A response or a message is one turn, even where a compaction came before it.
+        count = max(1, len(self.turns)) if self.api in _WITH_CHOICES else 1
         self.statuses += [otherwise] * (count - len(self.statuses))
         for observer in self.observers:
             observer.ended(self)

@@ -13,8 +13,10 @@ import hmac
 import logging
 import os
 import secrets
+import sys
 import tempfile
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,6 +75,25 @@ class Sealer:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # takes 40 ms, so only when needed
 
         return AESGCM(hmac.digest(self._key, salt + purpose.encode(), "sha256"))
+
+
+def packed_tokens(tokens: Sequence[int]) -> bytes:
+    """Four bytes for each, little-endian."""
+    return _in_order(array("I", tokens)).tobytes()
+
+
+def unpacked_tokens(packed: bytes) -> tuple[int, ...] | None:
+    tokens = array("I")
+    if len(packed) % tokens.itemsize:
+        return None
+    tokens.frombytes(packed)
+    return tuple(_in_order(tokens))
+
+
+def _in_order(tokens: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return tokens
 
 
 def server_sealer(key_file: str | None) -> Sealer:

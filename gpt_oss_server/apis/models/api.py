@@ -1,11 +1,13 @@
-"""GET /v1/models and /v1/models/{id}."""
+"""GET /v1/models and /v1/models/{id}, in the form that the client's API has."""
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from gpt_oss_server.apis.messages.errors import speaks_anthropic
 from gpt_oss_server.constraints.binding import enforced
 from gpt_oss_server.runs.served import Served
 
@@ -27,13 +29,29 @@ def models_router(served: Served) -> APIRouter:
             "enforces": enforced(info),
         }
 
+    def in_messages(name: str) -> dict[str, Any]:
+        """The model as the Messages API has it."""
+        return {
+            "id": name,
+            "type": "model",
+            "display_name": name,
+            "created_at": datetime.fromtimestamp(started, UTC).isoformat(),
+            "lifecycle": "active",
+            "max_input_tokens": served.model.info.context_length,
+            "max_tokens": served.model.info.context_length,
+        }
+
     @router.api_route("/v1/models", methods=["GET", "HEAD"])
-    async def models() -> Response:
-        return JSONResponse({"object": "list", "data": [model(name) for name in served.model.names]})
+    async def models(request: Request) -> Response:
+        names = served.model.names
+        if speaks_anthropic(request.scope):
+            page = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
+            return JSONResponse({"data": [in_messages(name) for name in names], **page})
+        return JSONResponse({"object": "list", "data": [model(name) for name in names]})
 
     @router.api_route("/v1/models/{name:path}", methods=["GET", "HEAD"])
-    async def one_model(name: str) -> Response:
+    async def one_model(name: str, request: Request) -> Response:
         served.model.check_name(name)
-        return JSONResponse(model(name))
+        return JSONResponse(in_messages(name) if speaks_anthropic(request.scope) else model(name))
 
     return router

@@ -75,10 +75,12 @@ def prepare(
     *,
     compacts: bool = False,
     counts: bool = False,
+    begun: str | None = None,
 ) -> PreparedResponse:
     """With `compacts`, the conversation is only compacted, as with a compaction_trigger.
 
-    With `counts`, only the prompt's length is determined, which may exceed every context.
+    With `counts`, only the prompt's length is determined, which may exceed every context. The answer goes on
+    from the text with which it has `begun`.
     """
     if request.truncation != "auto":
         form = request.text.format if request.text else None
@@ -103,7 +105,9 @@ def prepare(
     if not history:
         raise InvalidRequest("`input` is empty: send at least one message.", param="input")
     check_answered(past.recipients, waiting, conversation.answered)
-    preparing = _Preparing(request, past, tools, hosted, work, context, conversation, counts=counts)
+    preparing = _Preparing(
+        request, past, tools, hosted, work, context, conversation, counts=counts, begun=begun
+    )
     alone = compacts or conversation.compacts
     if alone:
         return preparing.compacting(history, alone=True)
@@ -127,8 +131,11 @@ class _Preparing:
         conversation: Conversation,
         *,
         counts: bool,
+        begun: str | None,
     ) -> None:
         self._counts = counts
+        renderer = work.model.renderer
+        self._begun = () if begun is None else tuple(renderer.answer(begun).tokens[len(renderer.cue) : -1])
         self._request = request
         self._past = past
         self._tools = tools
@@ -172,7 +179,7 @@ class _Preparing:
             self._head,
             history,
             whole=whole,
-            context=self._context,
+            context=self._context - len(self._begun),
             truncates=request.truncation == "auto",
             answer=request.max_output_tokens,
             all_reasoning=self._all_reasoning,
@@ -227,10 +234,14 @@ class _Preparing:
         parallel = request.allows_parallel_calls
         wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
         approved = tuple((call.recipient, call.arguments) for call in read.approved)
+        prefill = self._begun
+        if not (prefill or approved):
+            prefill = begun_call(wanted, self._model.info, self._model.renderer)
+        length += len(self._begun)
         return PreparedResponse(
             request=request,
             prompt=prompt,
-            prefill=() if approved else begun_call(wanted, self._model.info, self._model.renderer),
+            prefill=prefill,
             length=length,
             sampling=sampling_of(
                 request, self._model, self._work.caller, prompt=length, limit=limit, context=self._context
@@ -248,7 +259,12 @@ class _Preparing:
             approved=approved,
             approval_ids=tuple((call.recipient, call.request_id) for call in read.approved),
             past=self._past,
-            wanted=replace(wanted, bounds_reasoning=self._thinking.budget is not None),
+            wanted=replace(
+                wanted,
+                bounds_reasoning=self._thinking.budget is not None,
+                begun=self._begun,
+                begun_param="messages",
+            ),
         )
 
 
@@ -260,7 +276,7 @@ async def bind(
     past: Past,
     *,
     context: int | None = None,
-    **how: bool,
+    **how: Any,
 ) -> PreparedResponse:
     """Binds the request's tools, its prompt and the form of its turn.
 

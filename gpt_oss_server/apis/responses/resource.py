@@ -6,6 +6,7 @@ from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.http.shared_fields import shown_metadata
 from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work
+from inference.engine import Sampling
 
 
 def new_response(
@@ -15,8 +16,7 @@ def new_response(
     response_id: str,
     tools: list[dict[str, Any]],
     effort: str,
-    temperature: float,
-    top_p: float,
+    sampling: Sampling,
     store: bool,
 ) -> dict[str, Any]:
     background = bool(request.background) and store
@@ -44,12 +44,12 @@ def new_response(
         "safety_identifier": request.safety_identifier,
         "service_tier": request.service_tier or "default",
         "store": store,
-        "temperature": temperature,
+        "temperature": sampling.temperature,
         "text": _text(request),
         "tool_choice": request.tool_choice or "auto",
         "tools": tools,
         "top_logprobs": request.top_logprobs or 0,
-        "top_p": top_p,
+        "top_p": sampling.top_p,
         "presence_penalty": request.presence_penalty or 0.0,
         "frequency_penalty": request.frequency_penalty or 0.0,
         "truncation": request.truncation or "disabled",

@@ -6,7 +6,7 @@ ends the response as failed. Closing the iterator cancels the generation; `stopp
 that end the response.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -42,6 +42,9 @@ _ADDED_TO_CONVERSATION = ("completed", "incomplete")
 class Run:
     """Iterate once over `events()`; `response` and `error` then hold the outcome."""
 
+    enough = False  # set by the reader of the events: the turn ends after this batch
+    ending = False  # it is producing its last event, or has produced it
+
     def __init__(
         self,
         prepared: PreparedResponse,
@@ -55,12 +58,14 @@ class Run:
         tape: Tape | None = None,
         stored: StoredResponse | None = None,
         spending: Spending | None = None,
+        api: tuple[str, str] = ("responses", "The response"),
     ) -> None:
         """Unless it `keeps`, nothing is stored. Without `generates`, the engine only reads the prompt.
 
         If it `outlives` its connection, only its cancellation ends it early. With a `tape`, another process
         can continue it. `stored` is the response of a run whose process stopped after it had stored the
-        response, but before its last event. `spending` holds the tokens that were reserved for it.
+        response, but before its last event. `spending` holds the tokens that were reserved for it. `api` is a
+        label for metrics and a title for the log.
         """
         self.outlives = outlives
         self.tape = tape
@@ -68,7 +73,6 @@ class Run:
         self.caller = work.caller
         self.request = prepared.request
         self.kept = keeps  # whether the store has the response once it has ended
-        self.ending = False  # it is producing its last event, or has produced it
         self._stored = stored
         self._served, self._work, self._model = served, work, work.model
         self._keeps, self._generates = keeps, generates
@@ -78,8 +82,7 @@ class Run:
         self._life = Life(
             served,
             work,
-            "responses",
-            "The response",
+            *api,
             response["id"],
             self.request,
             usage=self._usage,
@@ -112,6 +115,19 @@ class Run:
     @property
     def id(self) -> str:
         return self._life.id
+
+    @property
+    def prompt_length(self) -> int:
+        return self._prepared.length
+
+    @property
+    def turn(self) -> Transcript:
+        return self._transcript
+
+    @property
+    def results(self) -> Mapping[str, str]:
+        """By item id: the result that the model read of a call that ran here."""
+        return self._stream.results
 
     @property
     def ignored(self) -> Sequence[str]:
@@ -158,6 +174,8 @@ class Run:
                                 if type(last := batch[-1]) is TurnFinished:
                                     finish = last.finish
                                 yield stream.feed(batch)
+                                if self.enough:
+                                    break
                         if finish is Finish.STOP and self._generates:
                             await self._turn.check_form()
                 yield await self._finish(self._life.outcome(finish))

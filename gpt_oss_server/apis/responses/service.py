@@ -68,14 +68,21 @@ class ResponsesService:
         return StoredResponses(keep, self.background, self.continuing, self.served.traces)
 
     async def start(
-        self, caller: Caller, body: object, *, store: Responses | None = None, generates: bool = True
+        self,
+        caller: Caller,
+        body: object,
+        *,
+        store: Responses | None = None,
+        generates: bool = True,
+        **how: Any,
     ) -> Run:
         """Does everything up to the first token: after this returns, only the engine can fail.
 
         A connection's own `store` keeps every response and resolves `previous_response_id`. Without
-        `generates`, the engine only reads the prompt.
+        `generates`, the engine only reads the prompt. `how`: the `api` that the run answers, and the text
+        with which the answer has `begun`.
         """
-        return await self._start(caller, await self.parsed(caller, body), store, generates)
+        return await self._start(caller, await self.parsed(caller, body), store, generates, **how)
 
     async def start_streamed(
         self,
@@ -112,8 +119,10 @@ class ResponsesService:
         generates: bool,
         *,
         outlives: bool = False,
+        begun: str | None = None,
+        **api: Any,
     ) -> Run:
-        served, work = self.served, self.served.work(caller)
+        work = self.served.work(caller)
         keep, outlives = self._lasts(request, outlives=outlives)
         if keep or request.conversation is not None:
             await check_stored(caller, work.keep)
@@ -126,23 +135,20 @@ class ResponsesService:
         else:
             request = without_compaction(request)
         recording = self.continuing.new_recording(work) if outlives and store is None else None
-        if recording is not None:
-            work = recording.work
-        prepared = await self.prepare(work, request, session)
-        sampling = prepared.sampling
+        work = work if recording is None else recording.work
+        prepared = await self.prepare(work, request, session, begun=begun)
         response = new_response(
             request,
             work,
             response_id=response_id,
             tools=prepared.tools.echo,
             effort=prepared.effort,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
+            sampling=prepared.sampling,
             store=keep,
         )
         run = Run(
             prepared,
-            served,
+            self.served,
             work,
             response,
             keeps=lasts,
@@ -150,6 +156,7 @@ class ResponsesService:
             generates=generates,
             outlives=outlives,
             tape=None if recording is None else recording.tape,
+            **api,
         )
         if recording is not None:
             run.continuation = recording.continuation(run, prepared)
@@ -168,15 +175,15 @@ class ResponsesService:
 
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
         served, work = self.served, self.served.work(caller)
-        defaults = work.model.info.defaults
+        sampling = work.model.info.defaults
+        own: dict[str, Any] = {"temperature": request.temperature, "top_p": request.top_p}
         response = new_response(
             request,
             work,
             response_id=work.new_id("resp", request.request_id),
             tools=work.kinds.read_tools(request.tools or (), offered=True).echo,
             effort=request.effort or served.settings.default_reasoning_effort,
-            temperature=defaults.temperature if request.temperature is None else request.temperature,
-            top_p=defaults.top_p if request.top_p is None else request.top_p,
+            sampling=replace(sampling, **{name: value for name, value in own.items() if value is not None}),
             store=False,
         )
         served.observed("responses", response["id"], request.model, caller).refused(error)
@@ -237,7 +244,7 @@ class ResponsesService:
         session: str = "",
         *,
         context: int | None = None,
-        **how: bool,
+        **how: Any,
     ) -> PreparedResponse:
         """`session`: the key of new sessions of its tools. `context` takes the place of the model's."""
         work.model.check_name(request.model)

@@ -3,12 +3,12 @@
 import argparse
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.settings import OPTIONS, SettingsError
 from gpt_oss_server.settings.options import Kind, Option
-from gpt_oss_server.settings.sources import CONFIG, file_flag, reads_file
+from gpt_oss_server.settings.sources import CONFIG, FILE, file_flag, reads_file
 from inference.backends.names import meant_by, names_model
 
 _SHOWN_ALIASES = ("-m",)
@@ -29,6 +29,30 @@ def whole_switches(words: Sequence[str]) -> list[str]:
             word = f"{word}={left.pop(0) if has_value else 'on'}"
         whole.append(word)
     return whole
+
+
+def passed_on(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of this program, and those that `launch` passes on: all after the first `--`."""
+    if words[:1] != ["launch"] or "--" not in words:
+        return list(words), []
+    at = words.index("--")
+    return list(words[:at]), list(words[at + 1 :])
+
+
+def flags_in(parsed: Mapping[str, Any]) -> list[str]:
+    """The settings of a command line as flags, for another command."""
+    names = {option.name for option in OPTIONS}
+    names |= {option.name + FILE for option in OPTIONS if reads_file(option, OPTIONS)}
+    words = []
+    for name, value in parsed.items():
+        flag = name.replace("_", "-")
+        if name not in names:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}={one}" for one in ([value] if isinstance(value, str) else value or ())]
+    return words
 
 
 def _is_meant(word: str, kind: Kind) -> bool:

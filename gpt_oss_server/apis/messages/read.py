@@ -1,0 +1,304 @@
+"""Reads a message's request as one of the Responses API.
+
+Takes a validated request and the sealer of its caller. Returns the body of the Responses API's request, and
+for each of its items the place where the client wrote it, so that errors name that place. Thinking and calls
+bring back, sealed, the tokens that the model sampled.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import to_json
+
+from gpt_oss_server.apis.messages.edits import Edits, read_edits
+from gpt_oss_server.apis.messages.hosted import CALLS, RESULTS, Block, item_of
+from gpt_oss_server.apis.messages.parts import content_parts, parts_of, text_block
+from gpt_oss_server.apis.messages.request import CountTokens, CreateMessage, Thoughts
+from gpt_oss_server.apis.messages.tools import read_choice, read_tools
+from gpt_oss_server.errors import ApiError, InvalidRequest, UnsupportedField
+from gpt_oss_server.http.validation import json_type, text_field
+from gpt_oss_server.stores.sealing import Sealer
+
+# Its last part differs from build to build: in the prompt it would change what every other part is cached by.
+_BILLING = "x-anthropic-billing-header:"
+_ROLES = ("user", "assistant", "system")
+_NAMES = {
+    "max_output_tokens": "max_tokens",
+    "reasoning.max_tokens": "thinking.budget_tokens",
+    "reasoning.effort": "output_config.effort",
+    "text.format": "output_config.format",
+    "instructions": "system",
+    "input": "messages",
+}
+
+
+@dataclass(slots=True)
+class Read:
+    body: dict[str, Any] = field(default_factory=dict)
+    begun: str | None = None  # the text that the answer continues
+    thoughts: Thoughts = "shown"
+    places: list[str] = field(default_factory=list)  # of the items of the input
+    tool_places: list[str] = field(default_factory=list)
+
+    def in_own_words(self, error: ApiError) -> ApiError:
+        """The error with the fields of this API's request in place of those of the Responses API."""
+        named = re.sub(r"(?<=`)(\w+)(\[(\d+)\])?([\w.\[\]]*)", self._name, error.message)
+        return type(error)(named, param=error.param)
+
+    def _name(self, match: re.Match[str]) -> str:
+        field_name, _, index, rest = match.groups()
+        places = {"input": self.places, "tools": self.tool_places}.get(field_name)
+        if index is not None and places is not None and int(index) < len(places):
+            return f"{places[int(index)]}{rest}"
+        for name, own in _NAMES.items():
+            if match[0] == name or match[0].startswith(f"{name}."):
+                return own + match[0].removeprefix(name)
+        return match[0]
+
+
+def spelling_key(*shown: object) -> str:
+    """Names what a client shows of one of the model's messages: a text, or a call's name and input."""
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_request(request: CountTokens, sealer: Sealer) -> Read:
+    read = Read()
+    tools = read_tools(request.tools or (), request.mcp_servers or (), request.container)
+    read.tool_places = tools.places
+    conversation, edits = _Conversation(read, sealer), read_edits(request)
+    for index, message in enumerate(request.messages):
+        conversation.read(message, f"messages[{index}]")
+    conversation.end()
+    system = "\n\n".join(_system(request.system))
+    read.body |= {
+        "model": request.model,
+        "input": conversation.items,
+        "store": False,
+        "include": [
+            "reasoning.encrypted_content",
+            "web_search_call.results",
+            "code_interpreter_call.outputs",
+        ],
+        **({"instructions": system} if system else {}),
+        **({"tools": tools.tools, **read_choice(request.tool_choice, tools.tools)} if tools.tools else {}),
+        **({} if tools.most_calls is None else {"max_tool_calls": tools.most_calls}),
+        "reasoning": _reasoning(request, edits),
+        **({} if edits.compact_from is None else {"context_management": [_compaction(edits.compact_from)]}),
+        **_form(request),
+    }
+    if request.thinking is None or request.thinking.type == "disabled":
+        read.thoughts = "hidden"
+    elif request.thinking.display == "omitted":
+        read.thoughts = "omitted"
+    if isinstance(request, CreateMessage):
+        sampling = {name: getattr(request, name) for name in ("temperature", "top_k", "top_p")}
+        read.body |= {name: value for name, value in sampling.items() if value is not None}
+        read.body["max_output_tokens"] = request.max_tokens
+    return read
+
+
+def _system(system: Any) -> Iterator[str]:
+    if isinstance(system, str):
+        yield system
+    for index, block in enumerate(system if isinstance(system, list) else ()):
+        text = text_block(block, f"system[{index}]")
+        if not text.startswith(_BILLING):
+            yield text
+
+
+def _reasoning(request: CountTokens, edits: Edits) -> dict[str, Any]:
+    thinking = request.thinking
+    wanted: dict[str, Any] = {}
+    if request.output_config is not None and request.output_config.effort is not None:
+        wanted["effort"] = request.output_config.effort
+    if thinking is not None and thinking.type == "disabled":
+        wanted["effort"] = "none"
+    if thinking is not None and thinking.type == "enabled" and thinking.budget_tokens is not None:
+        wanted["max_tokens"] = thinking.budget_tokens
+    if edits.thinking_turns is not None:
+        wanted["context"] = "all_turns"
+    return wanted
+
+
+def _compaction(threshold: int) -> dict[str, Any]:
+    return {"type": "compaction", "compact_threshold": threshold}
+
+
+def _form(request: CountTokens) -> dict[str, Any]:
+    own = request.output_config.format if request.output_config else None
+    form, where = (
+        (own, "output_config.format") if own is not None else (request.output_format, "output_format")
+    )
+    if form is None:
+        return {}
+    if form.get("type") != "json_schema":
+        raise InvalidRequest(f"`{where}.type` must be 'json_schema'.", param=f"{where}.type")
+    named = {"type": "json_schema", "name": "answer", "schema": form.get("schema"), "strict": True}
+    return {"text": {"format": named}}
+
+
+class _Conversation:
+    def __init__(self, read: Read, sealer: Sealer) -> None:
+        self.items: list[Block] = []
+        self._read, self._sealer = read, sealer
+        self._role = ""
+        self._parts: list[Block] = []  # of a message that is not complete
+        self._where = ""
+        self._calls: dict[str, tuple[Block, str]] = {}  # of hosted tools, by id, until their results come
+        self._spellings: Mapping[str, Any] = {}
+
+    def read(self, message: Any, where: str) -> None:
+        if not isinstance(message, dict):
+            raise InvalidRequest(f"`{where}` must be an object, but is {json_type(message)}.", param=where)
+        role, content = message.get("role"), message.get("content")
+        if role not in _ROLES:
+            raise InvalidRequest(
+                f"`{where}.role` must be 'user', 'assistant' or 'system'.", param=f"{where}.role"
+            )
+        at = f"{where}.content"
+        if isinstance(content, str):
+            blocks: list[Any] = [{"type": "text", "text": content}]
+        elif isinstance(content, list):
+            blocks = content
+        else:
+            raise InvalidRequest(f"`{at}` must be a text or an array of blocks.", param=at)
+        self._role = role
+        self._spellings = _spellings(blocks)
+        for index, block in enumerate(blocks):
+            place = f"{at}[{index}]" if isinstance(content, list) else at
+            if not isinstance(block, dict):
+                raise InvalidRequest(f"`{place}` must be an object, but is {json_type(block)}.", param=place)
+            self._block(block, place)
+        self._flush()
+
+    def end(self) -> None:
+        """An assistant's text at the end is the beginning of the answer."""
+        last = self.items[-1] if self.items else {}
+        if last.get("role") == "assistant":
+            self._read.begun = "".join(part["text"] for part in last["content"])
+            if not self._read.begun.strip():
+                where = self._read.places[-1]
+                raise InvalidRequest(
+                    f"`{where}`: the text that the answer begins with is empty. Leave the message out.",
+                    param=where,
+                )
+            self.items.pop()
+
+    def _block(self, block: Block, where: str) -> None:
+        kind = block.get("type")
+        reader = _READERS.get((self._role, str(kind)))
+        if reader is None:
+            raise UnsupportedField(
+                f"`{where}.type`: a message of the {self._role} cannot have blocks of type {kind!r} here. "
+                "Leave the block out.",
+                param=f"{where}.type",
+            )
+        reader(self, block, where)
+
+    def _add_part(self, part: Block, where: str) -> None:
+        if not self._parts:
+            self._where = where
+        self._parts.append(part)
+
+    def _flush(self) -> None:
+        if not self._parts:
+            return
+        parts, self._parts = self._parts, []
+        if self._role == "assistant":
+            # Citations cut a text into several blocks.
+            text = "".join(part["text"] for part in parts)
+            message = {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
+            self._add({**message, **self._spelling(text)}, self._where)
+        else:
+            role = {"system": "developer"}.get(self._role, self._role)
+            self._add({"role": role, "content": parts}, self._where)
+
+    def _add(self, item: Block, where: str) -> None:
+        self.items.append(item)
+        self._read.places.append(where)
+
+    def _spelling(self, *shown: object) -> Block:
+        sealed = self._spellings.get(spelling_key(*shown)) if self._spellings else None
+        return {"encrypted_content": sealed} if isinstance(sealed, str) else {}
+
+    def part(self, block: Block, where: str) -> None:
+        for part in parts_of(block, where):
+            self._add_part(part, where)
+
+    def tool_result(self, block: Block, where: str) -> None:
+        self._flush()
+        parts = content_parts(block.get("content"), f"{where}.content")
+        if block.get("is_error"):
+            parts = [{"type": "input_text", "text": "Error:"}, *parts]
+        call = text_field(block, "tool_use_id", where)
+        self._add({"type": "function_call_output", "call_id": call, "output": parts}, where)
+
+    def thinking(self, block: Block, where: str) -> None:
+        self._flush()
+        text = [{"type": "reasoning_text", "text": str(block.get("thinking") or "")}]
+        self._add({"type": "reasoning", "content": text, "encrypted_content": block.get("signature")}, where)
+
+    def redacted_thinking(self, block: Block, where: str) -> None:
+        self._flush()
+        data = block.get("data")
+        if isinstance(data, str) and not data.startswith("{"):
+            self._add({"type": "reasoning", "content": [], "encrypted_content": data}, where)
+
+    def tool_use(self, block: Block, where: str) -> None:
+        self._flush()
+        name, inputs = text_field(block, "name", where), block.get("input")
+        if not isinstance(inputs, dict):
+            raise InvalidRequest(f"`{where}.input` must be an object.", param=f"{where}.input")
+        call = {"type": "function_call", "call_id": text_field(block, "id", where), "name": name}
+        arguments = to_json(inputs).decode()
+        self._add({**call, "arguments": arguments, **self._spelling(name, inputs)}, where)
+
+    def hosted_call(self, block: Block, where: str) -> None:
+        self._flush()
+        self._calls[text_field(block, "id", where)] = block, where
+
+    def hosted_result(self, block: Block, where: str) -> None:
+        self._flush()
+        call_id = text_field(block, "tool_use_id", where)
+        if call_id not in self._calls:
+            raise InvalidRequest(
+                f"`{where}.tool_use_id`: no call {call_id!r} comes before this result.",
+                param=f"{where}.tool_use_id",
+            )
+        call, at = self._calls.pop(call_id)
+        self._add(item_of(call, block, at, self._sealer), at)
+
+    def compaction(self, block: Block, where: str) -> None:
+        self._flush()
+        sealed = text_field(block, "encrypted_content", where)
+        self._add({"type": "compaction", "encrypted_content": sealed}, where)
+
+
+def _spellings(blocks: list[Any]) -> Mapping[str, Any]:
+    """The sealed messages that a `redacted_thinking` block carries."""
+    for block in blocks:
+        data = block.get("data") if isinstance(block, dict) else None
+        if isinstance(data, str) and data.startswith("{"):
+            try:
+                read = json.loads(data)
+            except ValueError:
+                continue
+            return read if isinstance(read, dict) else {}
+    return {}
+
+
+_READERS: dict[tuple[str, str], Callable[[_Conversation, Block, str], None]] = {
+    **{(role, "text"): _Conversation.part for role in _ROLES},
+    **{("user", kind): _Conversation.part for kind in ("image", "document", "search_result")},
+    ("user", "tool_result"): _Conversation.tool_result,
+    ("assistant", "thinking"): _Conversation.thinking,
+    ("assistant", "redacted_thinking"): _Conversation.redacted_thinking,
+    ("assistant", "tool_use"): _Conversation.tool_use,
+    ("assistant", "compaction"): _Conversation.compaction,
+    **{("assistant", kind): _Conversation.hosted_call for kind in CALLS},
+    **{("assistant", kind): _Conversation.hosted_result for kind in RESULTS},
+}
