@@ -128,8 +128,10 @@ class BrowserSession:
     def __init__(self, tool: BrowserTool) -> None:
         self._tool = tool
         self._history = PageHistory()
+        self._owner = ""  # of the current call
 
     async def run(self, call: ToolCall) -> ToolOutput:
+        self._owner = call.client.name
         options = read_options(call.options)
         try:
             request = read_call(call.function, call.arguments)
@@ -257,7 +259,7 @@ class BrowserSession:
         held = None if again else self._history.opened(link.url, source=link.source)
         if held is not None:
             return held
-        request = ReadRequest(link.url, options.permits, self._tool.fetcher, link.source)
+        request = ReadRequest(link.url, options.permits, self._tool.fetcher, link.source, self._owner)
         document = await self._tool.backend.read(request)
         self._history.redirected(link.url, document.url)
         return await asyncio.to_thread(document_page, document, source=link.source)

@@ -39,6 +39,7 @@ class ReadRequest:
     permits: Permits  # must hold for every address on the way, redirects included
     fetcher: Fetcher  # the only safe way to fetch an address that the model chose
     view_source: bool = False
+    owner: str = ""  # for whom the page is read
 
 
 class Backend(Protocol):

@@ -77,7 +77,7 @@ class ExaBackend:
         # Web pages come with their tags; PDFs and the like have none.
         kind = "text/html" if _TAG.search(text, 0, 20_000) else "text/markdown"
         body = PageBody(final, f"{kind}; charset=utf-8", text.encode("utf-8", "replace"))
-        document = await convert(body, view_source=request.view_source)
+        document = await convert(body, view_source=request.view_source, owner=request.owner)
         return replace(document, title=result.title or document.title)
 
     async def close(self) -> None:

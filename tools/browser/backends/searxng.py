@@ -37,7 +37,7 @@ class SearxngBackend:
 
     async def read(self, request: ReadRequest) -> Document:
         body = await request.fetcher.get(request.url, request.permits)
-        return await convert(body, view_source=request.view_source)
+        return await convert(body, view_source=request.view_source, owner=request.owner)
 
     async def close(self) -> None:
         await self._client.close()

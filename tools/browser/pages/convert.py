@@ -23,11 +23,12 @@ _TEXT_TYPES: Final = (
 _UNSPECIFIC: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
 
 
-async def convert(body: PageBody, *, view_source: bool = False) -> Document:
+async def convert(body: PageBody, *, view_source: bool = False, owner: str = "") -> Document:
+    """`owner`: for whom, as one's slow pages do not hold up another's."""
     kind = find_kind(body.content_type, body.data)
     if _takes_little_time(body, kind, view_source=view_source):
         return await asyncio.to_thread(convert_body, body, kind, view_source=view_source)
-    return await read_page(body, kind)
+    return await read_page(body, kind, owner)
 
 
 def convert_blocking(body: PageBody, kind: Kind, *, view_source: bool = False) -> Document:

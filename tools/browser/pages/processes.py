@@ -1,11 +1,10 @@
 """Converts bodies in processes of their own (see worker.py): one kind of process for markup, one for PDF.
 
 Raises PageError if that takes too much time or memory. At most PROCESSES bodies of a kind are converted at a
-time, so that hostile pages hold up neither the event loop nor other threads. Nothing that a process answers
-is trusted.
+time, so that hostile pages hold up neither the event loop nor other threads; one of them is kept from each
+owner, so that the pages of others are read meanwhile. Nothing that a process answers is trusted.
 """
 
-import asyncio
 import atexit
 import json
 import os
@@ -15,15 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from tools.browser.pages.document import MAX_CHARS, Document, Kind, PageBody, PageError
 from tools.browser.pages.text import clean
 from tools.browser.pages.worker import HEAD
+from tools.fair_threads import FairThreads
 
 PROCESSES: Final = 2
 # On a busy machine; a process for markup itself counts its processor time.
@@ -112,7 +111,7 @@ class _Workers:
         self._free: list[_Worker] = []
         self._lock = threading.Lock()
         self._turns = threading.BoundedSemaphore(PROCESSES)
-        self.threads = ThreadPoolExecutor(PROCESSES, thread_name_prefix=f"browser-{kind}")
+        self.threads = FairThreads(PROCESSES, f"browser-{kind}")
         atexit.register(self.close)
 
     def read(self, body: PageBody, kind: Kind, unwanted: threading.Event) -> Document:
@@ -169,12 +168,11 @@ def workers(kind: str) -> _Workers:
     return _Workers(kind)
 
 
-async def read_page(body: PageBody, kind: Kind) -> Document:
+async def read_page(body: PageBody, kind: Kind, owner: str = "") -> Document:
     """Converts a body. Cancelling ends the process."""
     pool, unwanted = _pool(kind), threading.Event()
-    loop = asyncio.get_running_loop()
     try:
-        return await loop.run_in_executor(pool.threads, pool.read, body, kind, unwanted)
+        return await pool.threads.run(owner, partial(pool.read, body, kind, unwanted))
     finally:
         unwanted.set()
 
