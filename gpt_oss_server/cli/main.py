@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from gpt_oss_server import __version__
 from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
-from gpt_oss_server.cli.line.flags import settle_words, whole_switches
+from gpt_oss_server.cli.line.flags import passed_on, settle_words, whole_switches
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.own_packages import foreign_packages
@@ -30,12 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = f"Start from another folder, or with the command `{PROGRAM}`"
         console.err(f"{foreign} {start}, which does not look in the current one.")
         return 1
-    words = whole_switches(expanded(sys.argv[1:] if argv is None else argv))
+    words, rest = passed_on(whole_switches(expanded(sys.argv[1:] if argv is None else argv)))
     parser = build_parser(everything="--help-all" in words)
     if correction := corrected(words, parser.subcommands):
         console.err(correction)
         return 2
     args, further = parser.parse_known_args(words)
+    args.passed_on = rest
     if args.version:
         console.out(f"{PROGRAM} {__version__}")
         return 0

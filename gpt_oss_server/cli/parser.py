@@ -15,6 +15,7 @@ from gpt_oss_server.cli.terminal import console
 COMMANDS = {
     "serve": "serve a model over HTTP",
     "chat": "talk with a model in the terminal",
+    "launch": "run a coding agent with a model",
     "pull": "download a model",
     "export": "write a model for llama.cpp",
     "list": "list the models on this machine",

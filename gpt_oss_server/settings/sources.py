@@ -13,7 +13,7 @@ from gpt_oss_server.settings.options import Option, SettingsError
 from inference.paths import UnknownHome, expanded_path
 
 CONFIG = "config"
-_FILE = "_file"  # `engine_key_file` names the file that holds `engine_key`
+FILE = "_file"  # `engine_key_file` names the file that holds `engine_key`
 _LIKE = 0.6
 Read = tuple[object, str]  # a value, and where it comes from
 
@@ -43,7 +43,7 @@ def file_of(name: str, source: str) -> Path:
 
 def reads_file(option: Option, options: Sequence[Option]) -> bool:
     """Whether a file may hold the setting. A setting of that name, with rules of its own, comes first."""
-    return option.secret != "no" and all(other.name != option.name + _FILE for other in options)
+    return option.secret != "no" and all(other.name != option.name + FILE for other in options)
 
 
 def file_flag(option: Option) -> str:
@@ -52,11 +52,11 @@ def file_flag(option: Option) -> str:
 
 def variables_of(option: Option, options: Sequence[Option]) -> list[str]:
     """The variable of the setting, and the one that names its file."""
-    return [option.variable, *([option.variable + _FILE.upper()] if reads_file(option, options) else [])]
+    return [option.variable, *([option.variable + FILE.upper()] if reads_file(option, options) else [])]
 
 
 def _of_command_line(option: Option, options: Sequence[Option], given: Mapping[str, Any]) -> Read | None:
-    path = given.get(option.name + _FILE) if reads_file(option, options) else None
+    path = given.get(option.name + FILE) if reads_file(option, options) else None
     if option.name in given and path is not None:
         raise SettingsError(f"Give {option.flag} or {file_flag(option)}, not both.")
     if option.name in given:
@@ -110,7 +110,7 @@ def _of_file(path: Path, options: Sequence[Option]) -> dict[str, Read]:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not TOML: {error}. A row is such as: port = 9000") from error
     known = {option.name: option for option in options if option.name != CONFIG}
-    files = {option.name + _FILE: option for option in known.values() if reads_file(option, options)}
+    files = {option.name + FILE: option for option in known.values() if reads_file(option, options)}
     read: dict[str, Read] = {}
     for written, value in rows.items():
         name = written.replace("-", "_")

@@ -76,7 +76,8 @@ def outputs(recorder: Recorder, kind: str) -> list[dict[str, Any]]:
 def catalogue(folder: Path) -> str:
     """A line of configuration that describes the model: Codex then sends apply_patch as a custom tool."""
     path = folder / "models.json"
-    path.write_text((ROOT / "examples" / "codex-models.json").read_text().replace("gpt-oss-20b", "scripted"))
+    models = ROOT / "gpt_oss_server" / "cli" / "launch" / "codex-models.json"
+    path.write_text(models.read_text().replace("gpt-oss-20b", "scripted"))
     return f"model_catalog_json = {json.dumps(str(path))}"
 
 

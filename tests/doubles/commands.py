@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ class Screen:
             ready, _, _ = select.select([self.controller], [], [], max(0, end - time.monotonic()))
             assert ready, f"no {pattern!r} in {seen!r}"
             try:
-                seen += os.read(self.controller, 4096).decode(errors="replace")
+                seen += self.read()
             except OSError:  # the other end is closed
                 raise AssertionError(f"the command ended without {pattern!r}: {seen!r}") from None
         return seen
@@ -96,9 +96,13 @@ class Screen:
     def rest(self, seconds: float) -> str:
         """What is shown until nothing has been for so long."""
         seen = ""
-        while select.select([self.controller], [], [], seconds)[0]:
-            seen += os.read(self.controller, 4096).decode(errors="replace")
+        with suppress(OSError):  # the other end is closed
+            while select.select([self.controller], [], [], seconds)[0]:
+                seen += self.read()
         return seen
+
+    def read(self) -> str:
+        return os.read(self.controller, 4096).decode(errors="replace")
 
     def press(self, keys: str) -> None:
         os.write(self.controller, keys.encode())
@@ -121,7 +125,9 @@ class Screen:
 
 
 @contextmanager
-def terminal(*words: str, command: str = "chat", fresh: bool = False) -> Iterator[Screen]:
+def terminal(
+    *words: str, command: str = "chat", fresh: bool = False, folder: Path | None = None
+) -> Iterator[Screen]:
     controller, terminal_end = pty.openpty()
     process = Command[bytes](
         [command, *words],
@@ -130,6 +136,7 @@ def terminal(*words: str, command: str = "chat", fresh: bool = False) -> Iterato
         stderr=terminal_end,
         takes_terminal=True,
         env={**os.environ, "TERM": "xterm"},
+        cwd=folder,
         fresh=fresh,
     )
     os.close(terminal_end)

@@ -12,10 +12,10 @@ from pydantic_core import from_json, to_json
 
 from gpt_oss_server.apis.messages.errors import error_body
 from gpt_oss_server.apis.messages.hosted import STREAMED, Block, call_block, result_block
+from gpt_oss_server.apis.messages.object_text import ObjectText
 from gpt_oss_server.apis.messages.request import Thoughts
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import ApiError, InvalidOutput
-from gpt_oss_server.json_values import read_json_text
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.turns.stops import StopFilter
 
@@ -43,7 +43,7 @@ class MessageWriter:
         self,
         shown: Shown,
         run: Run,
-        spellings: Callable[[Sequence[Block]], str | None] | None,
+        spellings: Callable[[Sequence[Block]], str | None],
         sealer: Sealer,
     ) -> None:
         """`spellings` seals the messages whose tokens their blocks would not give back."""
@@ -55,6 +55,7 @@ class MessageWriter:
         self._left = shown.begun
         self._open: Block | None = None
         self._text: list[str] = []
+        self._input = ObjectText()  # of the open call
         self._thought: str | None = None  # sealed, and not yet shown
         self._out: list[Event] = []
 
@@ -77,7 +78,7 @@ class MessageWriter:
 
     def _begin(self, block: Block) -> None:
         self._end()
-        self._open, self._text = block, []
+        self._open, self._text, self._input = block, [], ObjectText()
         index = len(self.message["content"])
         self._out.append({"type": "content_block_start", "index": index, "content_block": dict(block)})
 
@@ -176,7 +177,8 @@ class MessageWriter:
             self._delta(type="citations_delta", citation=citation)
 
     def _called(self, event: Event) -> None:
-        self._write(*_INPUT, event["delta"])
+        if text := self._input.feed(event["delta"]):
+            self._write(*_INPUT, text)
 
     def _coded(self, event: Event) -> None:
         self._write(*_INPUT, to_json(event["delta"])[1:-1].decode())
@@ -231,7 +233,8 @@ class MessageWriter:
         self._thought = None
 
     def _end_call(self, item: Event) -> None:
-        if item["status"] == "completed" and not _is_input(item["arguments"]):
+        is_input = self._input.is_whole or not item["arguments"].strip()
+        if item["status"] == "completed" and not is_input:
             self._fail(
                 InvalidOutput(
                     f"The model called {item['name']!r} with an input that is no JSON object: "
@@ -256,8 +259,7 @@ class MessageWriter:
         if self._run.error is not None:
             self._fail(self._run.error)
             return
-        sealed = self._spellings(self.message["content"]) if self._spellings is not None else None
-        if sealed:
+        if not self.stopped and (sealed := self._spellings(self.message["content"])):
             self._whole({"type": "redacted_thinking", "data": sealed})
         message = self.message
         message["stop_reason"] = self._reason(response)
@@ -308,13 +310,6 @@ def _partial(text: str) -> Block:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _is_input(arguments: str) -> bool:
-    try:
-        return not arguments.strip() or isinstance(read_json_text(arguments), dict)
-    except ValueError:
-        return False
 
 
 def _usage(usage: Mapping[str, Any], used: Sequence[str] = ()) -> Block:

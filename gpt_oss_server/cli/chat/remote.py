@@ -28,7 +28,7 @@ class RemoteTalker:
     def __init__(self, url: str, key: str | None, model: str | None = None) -> None:
         """Raises CommandLineError if no server answers there. `model`: None for the server's first one."""
         self._api = ServerApi(url, key)
-        served = self._models()
+        served = self._api.models(_FIRST_SECONDS)
         known = next((entry for entry in served if entry.get("id") == model), None)
         first: Item = known or (served[0] if served and model is None else {"id": model or "its model"})
         self._model: str = first["id"]
@@ -47,7 +47,7 @@ class RemoteTalker:
                     if event.get("type") == "error":
                         raise CannotAnswer(str(event.get("message") or event))
         except urllib.error.HTTPError as error:
-            raise CannotAnswer(_refusal(error)) from error
+            raise CannotAnswer(refusal(error)) from error
         except _UNREACHABLE as error:
             where = self._api.base
             raise CannotAnswer(f"The server at {where} cannot be reached: {_reason(error)}.") from error
@@ -55,13 +55,6 @@ class RemoteTalker:
 
     def close(self) -> None:
         """Nothing stays open between two answers."""
-
-    def _models(self) -> list[Item]:
-        try:
-            return [dict(entry) for entry in self._api.fetch("/models", _FIRST_SECONDS)["data"]]
-        except (KeyError, TypeError, ValueError) as error:
-            problem = f"{self._api.base}/models is no list of models."
-            raise CommandLineError(f"{problem} Is --url the base URL of an API?") from error
 
 
 class ServerApi:
@@ -85,11 +78,18 @@ class ServerApi:
                 return json.load(reply)
         except urllib.error.HTTPError as error:
             key = " Give its key with --api-key." if error.code in (401, 403) else ""
-            raise CommandLineError(f"The server at {self.base} refused: {_refusal(error)}{key}") from error
+            raise CommandLineError(f"The server at {self.base} refused: {refusal(error)}{key}") from error
         except _UNREACHABLE as error:
-            raise CommandLineError(_without_answer(self.base, error)) from error
+            raise CommandLineError(without_answer(self.base, error)) from error
         except ValueError as error:
             problem = f"{self.base}{path} is not JSON."
+            raise CommandLineError(f"{problem} Is --url the base URL of an API?") from error
+
+    def models(self, seconds: float) -> list[Item]:
+        try:
+            return [dict(entry) for entry in self.fetch("/models", seconds)["data"]]
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"{self.base}/models is no list of models."
             raise CommandLineError(f"{problem} Is --url the base URL of an API?") from error
 
 
@@ -103,7 +103,7 @@ def base_url(url: str) -> str:
     return address if address.endswith("/v1") else f"{address}/v1"
 
 
-def _refusal(error: urllib.error.HTTPError) -> str:
+def refusal(error: urllib.error.HTTPError) -> str:
     """The server's own words, else the status."""
     try:
         message = json.loads(error.read(_MOST_ERROR))["error"]["message"]
@@ -112,7 +112,7 @@ def _refusal(error: urllib.error.HTTPError) -> str:
     return str(message)
 
 
-def _without_answer(base: str, error: Exception) -> str:
+def without_answer(base: str, error: Exception) -> str:
     """What to do about a server that does not answer as HTTP, or not over TLS."""
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(inner, ssl.SSLCertVerificationError):

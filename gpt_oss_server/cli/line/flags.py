@@ -3,13 +3,13 @@
 import argparse
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.settings import OPTIONS, SettingsError
 from gpt_oss_server.settings.options import Kind, Option
-from gpt_oss_server.settings.sources import CONFIG, file_flag, reads_file
-from inference.backends.names import names_model
+from gpt_oss_server.settings.sources import CONFIG, FILE, file_flag, reads_file
+from inference.backends.names import meant_by, names_model
 
 _SHOWN_ALIASES = ("-m",)
 _PREFIX = re.compile(r"[a-z]+:")
@@ -29,6 +29,30 @@ def whole_switches(words: Sequence[str]) -> list[str]:
             word = f"{word}={left.pop(0) if has_value else 'on'}"
         whole.append(word)
     return whole
+
+
+def passed_on(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of this program, and those that `launch` passes on: all after the first `--`."""
+    if words[:1] != ["launch"] or "--" not in words:
+        return list(words), []
+    at = words.index("--")
+    return list(words[:at]), list(words[at + 1 :])
+
+
+def flags_in(parsed: Mapping[str, Any]) -> list[str]:
+    """The settings of a command line as flags, for another command."""
+    names = {option.name for option in OPTIONS}
+    names |= {option.name + FILE for option in OPTIONS if reads_file(option, OPTIONS)}
+    words = []
+    for name, value in parsed.items():
+        flag = name.replace("_", "-")
+        if name not in names:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}={one}" for one in ([value] if isinstance(value, str) else value or ())]
+    return words
 
 
 def _is_meant(word: str, kind: Kind) -> bool:
@@ -53,6 +77,8 @@ def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
     if "question" in parsed:
         words = [*parsed["question"], *rest]
         word = words.pop(0) if words and names_model(words[0]) else None
+        if word is None and "model" not in parsed:
+            _check_no_model_is_meant(words)
         parsed["question"], rest = words, []
     elif rest and word is None and takes_model:
         word = rest.pop(0)
@@ -64,6 +90,28 @@ def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
     if parsed.get("model", word) != word:
         raise SettingsError(f"Two models are named, {word} and {parsed['model']}. Leave one out.")
     parsed["model"] = word
+
+
+def _check_no_model_is_meant(words: Sequence[str]) -> None:
+    """Refuses a word alone, or before a quoted question, that is nearly a model's name."""
+    if not words or len(words[0].split()) != 1 or not all(len(word.split()) > 1 for word in words[1:]):
+        return
+    if meant := meant_by(words[0]):
+        raise SettingsError(
+            f"There is no model {words[0]!r}. Did you mean {meant}? As a question, it comes from standard "
+            f"input: echo {shlex.quote(words[0])} | gpt-oss-server chat -"
+        )
+
+
+class _OneModel(argparse.Action):
+    """A second model is refused: the last one would win in silence."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, flag: Any = None
+    ) -> None:
+        if (first := getattr(namespace, self.dest, value)) != value:
+            parser.error(f"Two models are named, {first} and {value}. A server has one: leave one out")
+        setattr(namespace, self.dest, value)
 
 
 def add_flags(
@@ -106,5 +154,5 @@ def _add(group: argparse._ActionsContainer, option: Option, names: Sequence[str]
     elif option.kind.switch:
         group.add_argument(*names, action=argparse.BooleanOptionalAction, **keywords)
     else:
-        action = "append" if option.kind.many else "store"
+        action: Any = "append" if option.kind.many else _OneModel if option.name == "model" else "store"
         group.add_argument(*names, action=action, metavar=option.kind.metavar, **keywords)

@@ -32,6 +32,12 @@ def err(text: str) -> None:
     sys.stderr.flush()
 
 
+def err_in_place(text: str) -> None:
+    """Replaces the line of a terminal that was written so before."""
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
+
+
 def read_input(name: str) -> bytes:
     """The bytes of a file, or of standard input for `-`. Raises CommandLineError."""
     try:
