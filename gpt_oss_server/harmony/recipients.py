@@ -10,6 +10,7 @@ Takes the word after `to=`. Returns the recipient that routing tables know, or N
     functions.python             python is on, no function python      python
     functions.fjson              function f is declared                functions.f: its type is glued to it
     assistant, user, all, …      roles                                 None: not a call
+    any word                     the request allows no call            None
     anything else                not declared                          itself, for the client to judge
 """
 
@@ -28,6 +29,7 @@ class Recipients:
 
     functions: frozenset[str] = frozenset()
     builtin: frozenset[str] = frozenset()  # "browser.search", "python", "server_label.tool"
+    may_call: bool = True  # False: a call is a text to the user
 
     def knows(self, word: str) -> bool:
         """Whether a word is a recipient, possibly bare or misplaced."""
@@ -35,7 +37,7 @@ class Recipients:
 
     def resolve(self, word: str) -> tuple[str | None, tuple[Slip, ...]]:
         """The recipient in its canonical form, and the slips repaired on the way."""
-        if word in _NO_TOOLS:
+        if word in _NO_TOOLS or not self.may_call:
             return None, (Slip(SlipKind.NO_TOOL, f"'to={word}' addresses no tool"),)
         full = self._full_name(word)
         glued = next((end for end in _TYPES if word.endswith(end)), "") if full is None else ""

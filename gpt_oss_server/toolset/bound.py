@@ -202,7 +202,7 @@ def known_recipients(tools: RequestTools, hosted: HostedTools) -> Recipients:
     """The recipients that the decoder may find in the model's headers."""
     functions = {r.removeprefix(FUNCTION) for r in tools.offered_clients if r.startswith(FUNCTION)}
     others = {recipient for recipient in tools.offered_clients if not recipient.startswith(FUNCTION)}
-    return Recipients(frozenset(functions), hosted.recipients | others)
+    return Recipients(frozenset(functions), hosted.recipients | others, may_call=tools.offered)
 
 
 def _namespace(declaration: Declaration) -> ToolNamespace:

@@ -57,5 +57,6 @@ def unpacked(body: bytes, response: Mapping[str, Any]) -> TraceRecord:
         {place: tuple((token, score) for token, score in top) for place, top in head["alternatives"]},
         tuple((kind, detail) for kind, detail in head["warnings"]),
     )
-    recipients = Recipients(frozenset(head["functions"]), frozenset(head["builtin"]))
+    may_call = head["request"].get("tool_choice") != "none"
+    recipients = Recipients(frozenset(head["functions"]), frozenset(head["builtin"]), may_call)
     return TraceRecord(head["request"], response, recipients, None, ended, head["began"], head["origin"])

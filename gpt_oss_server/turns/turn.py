@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from gpt_oss_server.constraints.turn_check import TurnCheck
 from gpt_oss_server.errors import InvalidOutput
-from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.harmony.events import ClosedBy, Header, MessageStarted, TextDelta
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.turns.events import ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from gpt_oss_server.turns.generation import Generation
@@ -142,7 +142,7 @@ class Turn:
         still call a tool.
         """
         transcript = self.transcript
-        if finish is not Finish.STOP or not _lacks_answer(transcript.messages):
+        if finish is not Finish.STOP or not self._lacks_answer():
             return finish
         asks = WarningKind.ASKED_AGAIN not in transcript.departures and self._generation.has_room()
         kind = WarningKind.ASKED_AGAIN if asks else WarningKind.NO_ANSWER
@@ -153,6 +153,15 @@ class Turn:
         self._give_results(self._plan.renderer.cue)
         self._generation = self._new_generation(after_call=bool(transcript.tool_runs))
         return None
+
+    def _lacks_answer(self) -> bool:
+        """Whether the model ended its turn after reasoning, without an answer or a call to the client."""
+        messages = self.transcript.messages
+        if not messages or messages[-1].closed_by not in (ClosedBy.RETURN, ClosedBy.CALL):
+            return False
+        headers = [message.header for message in messages]
+        calls = any(header.recipient and not self._plan.runs(header) for header in headers)
+        return headers[-1].channel == "analysis" and not calls and "final" not in {h.channel for h in headers}
 
     def _new_generation(self, *, after_call: bool) -> Generation:
         return Generation(self._plan, self.transcript, self._budget, after_call=after_call)
@@ -176,12 +185,3 @@ class Turn:
         result = self._plan.renderer.tool_result(recipient, output.text, channel=call.header.channel)
         self._results.append(result)
         return output
-
-
-def _lacks_answer(messages: Sequence[MessageFinished]) -> bool:
-    """Whether the turn ended after reasoning, and has no answer."""
-    if not messages or messages[-1].closed_by is not ClosedBy.RETURN:
-        return False
-    last = messages[-1].header
-    answered = any(message.header.channel == "final" for message in messages)
-    return last.channel == "analysis" and last.recipient is None and not answered

@@ -266,3 +266,14 @@ async def test_every_call_that_ended_before_the_limit_is_valid(encoding: Encodin
                 assert kind in item["type"]
                 assert is_valid(item), item
         assert ended, f"no call of {tool} ended"
+
+
+@pytest.mark.parametrize("channel", ["commentary", "analysis"])
+async def test_a_call_that_tool_choice_none_forbids_is_a_text(channel: str) -> None:
+    ask = Asking(call("functions.say", "Good day.", kind="", channel=channel), FINAL)
+    response = await ask(tools=[FREE], tool_choice="none", metadata={"__debug": "on"})
+    assert response["status"] == "completed"
+    texts = [part["text"] for item in response["output"] for part in item["content"]]
+    assert texts[0] == "Good day."
+    assert {item["type"] for item in response["output"]} <= {"reasoning", "message"}
+    assert '"no_tool"' in response["metadata"]["__debug_warnings"]
