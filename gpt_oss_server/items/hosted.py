@@ -64,8 +64,6 @@ class HostedTool:
     """The channel on which the model calls it; on `analysis` the arguments are code, else JSON."""
     in_system_message: ClassVar[bool] = False
     """Whether the system message declares it, as gpt-oss's own tools were in training."""
-    joins_others: ClassVar[bool] = False
-    """Whether the server offers it along with any other hosted tool, though no request names it."""
     cites: ClassVar[bool] = False
     """Whether its sessions resolve the citations of an answer: `resolve(cursor, line)` → (url, title)."""
     repeatable: ClassVar[bool] = False

@@ -111,13 +111,13 @@ _MEMBERS: dict[str, Callable[[Fields, str, str], ClientTool]] = {
 class ContainerTool(HostedTool):
     """The container of a tool server (`--tool-server`), one of the tools that gpt-oss was trained to use.
 
-    No request names it, and this server has none itself. Where a tool server offers one, it joins the other
-    hosted tools.
+    This server has none itself.
     """
 
     namespace = "container"
+    types = ("container",)
+    off = "This server has no container. Start it with --tool-server URL, for an MCP server that has one."
     in_system_message = True
-    joins_others = True
 
 
 OTHERS = ItemKind(

@@ -57,8 +57,6 @@ def _with_own(hosted: HostedTools, tools: RequestTools, toolset: Toolset, caller
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
     usable = {name for name in offered if access.allows(name)}
     wanted = list(tools.hosted) if tools.offered else []
-    if wanted:
-        wanted += [name for name, tool in kinds.items() if tool.joins_others and name in usable]
     wanted = [name for name in wanted if name in usable or name not in tools.optional]
     if tools.servers and tools.offered:
         access.check_tool(MCP)

@@ -13,19 +13,23 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp.server.mcpserver import MCPServer
 
 from gpt_oss_server.app import create_app
+from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.constraints import matcher
+from gpt_oss_server.errors import ToolNotAvailable
 from gpt_oss_server.items.hosted import HostedTool, Maker
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.toolset import offered as toolset
 from gpt_oss_server.toolset import outside
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from gpt_oss_server.toolset.outside import known_kinds
+from tests.doubles.apis.asking import FINAL, Asking, call
 from tests.doubles.server_process import free_port
 from tests.doubles.server_process import serving as serving_process
 from tests.doubles.serving import scripted, serving
-from tests.doubles.tools.echo_server import ServerThread
+from tests.doubles.tools.echo_server import ServerThread, app_of
 from tests.doubles.tools.scripted_tool import Scripted
 from tests.doubles.tools.small_tools import Sums
 from tools.mcp.serve import ServedTool
@@ -108,6 +112,28 @@ OFF = Settings(python="off", browser="off")
 
 async def repeats(call: ToolCall) -> ToolOutput:
     return ToolOutput(call.arguments)
+
+
+async def test_a_container_is_offered_to_requests_that_name_it() -> None:
+    server = MCPServer("box")
+
+    @server.tool(name="exec")
+    def execute(cmd: list[str]) -> str:
+        return " ".join(cmd)
+
+    box, run = {"type": "container"}, call("container.exec", '{"cmd": ["ls", "-l"]}')
+    with ServerThread(app_of(server, "http")) as thread:
+        given = replace(OFF, tool_server=(thread.url(),), browser=f"local:{ROOT / 'docs'}")
+        ask = Asking(run, FINAL, settings=given, tools=ToolsetMaker(given))
+        assert "namespace container" not in await ask.prompt(tools=[{"type": "web_search"}])
+        assert "namespace browser" not in await ask.prompt(tools=[box])
+        running = await ask.service.start(LOCAL, {"input": "Hi", "tools": [box]})
+        assert [batch async for batch in running]
+        [made, message] = running.response["output"]  # OpenAI's own types know no such tool
+        assert (made["type"], made["output"], message["type"]) == ("mcp_call", "ls -l", "message")
+        await ask.service.close()
+    with pytest.raises(ToolNotAvailable, match="--tool-server URL"):
+        await Asking(FINAL, settings=OFF, tools=ToolsetMaker(OFF))(tools=[box])
 
 
 class Echo(HostedTool):
