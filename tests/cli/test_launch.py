@@ -149,6 +149,14 @@ def test_ctrl_c_is_the_clients_alone(tmp_path: Path) -> None:
     assert gone(json.loads(seen[seen.index("{") :])["url"])
 
 
+def test_a_late_ctrl_c_leaves_the_exit_code() -> None:
+    code = (
+        "import os, signal, sys; from gpt_oss_server.cli.launch.process import run_in_terminal\n"
+        "code = run_in_terminal(['sh', '-c', 'exit 7'], os.environ); signal.raise_signal(2); sys.exit(code)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE).returncode == 7
+
+
 def test_a_signal_ends_the_client_and_its_server(tmp_path: Path) -> None:
     with terminal("claude", "-m", script(tmp_path, ANSWER), "--", "wait", command="launch") as screen:
         seen = screen.shows("Hello!.*\n")

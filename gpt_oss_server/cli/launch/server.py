@@ -55,14 +55,14 @@ class Started:
 
     def stop(self) -> None:
         """As Ctrl-C does: running responses may finish, and another Ctrl-C stops them."""
-        while self.process.poll() is None:
-            with suppress(KeyboardInterrupt):
-                self.process.send_signal(signal.SIGINT)
-                with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(1)
-                    return
-                console.err("The server finishes what runs. Ctrl-C stops it immediately.")
-                self.process.wait()
+        signal.signal(signal.SIGINT, lambda *_: self.process.send_signal(signal.SIGINT))
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            console.err("The server finishes what runs. Ctrl-C stops it immediately.")
+            self.process.wait()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def start(words: Sequence[str], log: Path) -> Started:
