@@ -192,8 +192,7 @@ class ChatRun:
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
-        repeats = choice.transcript.repetition is not None
-        end = stream.finish(choice.finish, choice.turn.stopped_by, repeats=repeats)
+        end = stream.finish(choice.finish, choice.turn.stopped_by, choice.transcript.cut_short)
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
 
     def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:

@@ -41,13 +41,15 @@ class MessageRun:
     writer: MessageWriter
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
+        writer = self.writer
         async with aclosing(self.run.events()) as batches:
             async for batch in batches:
-                if written := self.writer.feed(batch):
+                if written := writer.feed(batch):
                     yield written
-                if self.writer.error is not None:
+                if writer.error is not None:
                     return
-                self.run.enough = self.writer.stopped
+                if writer.stopped:
+                    self.run.enough = True
 
     async def wait(self) -> Block:
         async with aclosing(self.events()) as batches:

@@ -8,8 +8,10 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from gpt_oss_server.apis.messages.service import MessagesService
+from gpt_oss_server.apis.messages.write import encode_event
 from gpt_oss_server.caller.caller import LOCAL, Caller
 from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.http.sse import encode
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine
@@ -52,6 +54,8 @@ def check_events(events: list[Block], *, sdk_types: bool = True) -> Block:
     assert first["type"] == "message_start"
     message: Block = {**first["message"], "content": []}
     inputs, opened, is_over = dict[int, str](), False, False
+    for event in events:
+        assert encode_event(event) == encode(event)
     for event in events if sdk_types else ():
         if event["type"] != "error":
             _event.validate_python(event)
