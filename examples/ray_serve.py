@@ -1,6 +1,6 @@
 """gpt-oss-server as an application of Ray Serve: replicas that have an engine each, and one store.
 
-    pip install 'gpt-oss-server[ray,postgres]'
+    pip install '.[ray,postgres]'
     cd examples
     serve run ray_serve:application model=openai/gpt-oss-20b gpus=1 replicas=1-8 store=postgres://user@host/db
     serve run ray_serve:application model=vllm:http://gpu-a:8000,http://gpu-b:8000 replicas=2 store=postgres://…

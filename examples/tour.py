@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from openai import OpenAI
+from openai import APIConnectionError, OpenAI
 
 FOLDER = Path(__file__).parent
 TOOLS = ("--browser", f"local:{FOLDER / 'documents'}")
@@ -23,7 +23,11 @@ def client(needed: str = "") -> OpenAI:
     """A client of the running server. `needed`: what the example needs that the embedded model cannot do."""
     url = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
     running = OpenAI(base_url=url, api_key="unused")
-    if needed and running.models.list().data[0].id == "tiny":
+    try:
+        model = running.models.list().data[0].id
+    except APIConnectionError:
+        sys.exit(f"No server answers at {url}. Start one in another terminal: make serve")
+    if needed and model == "tiny":
         print(f"The embedded model is too small {needed}.")
         print("A scripted model takes its place: its words are prepared, everything else is real.\n")
         address = os.environ.get("TOUR_BASE_URL") or serve(*SCRIPTED)

@@ -12,7 +12,14 @@ import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
-from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed, InferenceError
+from inference.engine import (
+    ContextOverflow,
+    EngineBusy,
+    EngineClosed,
+    EngineFailed,
+    GrammarFailed,
+    InferenceError,
+)
 
 ErrorBody = dict[str, dict[str, str | None]]
 _MESSAGE, _PARAM, _TAIL = 1_500, 200, 400  # characters: messages quote what a client or the model wrote
@@ -84,7 +91,10 @@ class UnsupportedField(InvalidRequest):
 
 class UnsupportedSchema(InvalidRequest):
     code = "invalid_json_schema"
-    when = "A schema cannot be enforced; the message names the keyword and its place."
+    when = (
+        "A schema cannot be enforced; the message names the keyword and its place, or states why the answer "
+        "cannot be held to it any further."
+    )
 
 
 class UnsupportedGrammar(InvalidRequest):
@@ -357,6 +367,8 @@ def from_inference(error: InferenceError) -> ApiError:
             )
         case EngineClosed():
             return EngineUnavailable("The server is shutting down. Send the request again in a moment.")
+        case GrammarFailed():
+            return UnsupportedSchema(str(error))
         case EngineFailed():
             return EngineBroken(f"The engine failed during generation: {error}")
         case _:

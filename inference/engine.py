@@ -162,6 +162,7 @@ class InferenceError(Exception):
     ├── CheckpointError     a checkpoint or script that does not fit; names the tensor or turn, and why
     ├── ContextOverflow     the prompt does not leave room for one token
     ├── EngineFailed        the engine broke while it generated
+    │   └── GrammarFailed   one generation's grammar cannot be followed further; others go on
     ├── EngineBusy          too many requests wait already; later there may be room
     └── EngineClosed        the engine was closed while it generated
     """
@@ -187,6 +188,10 @@ class ContextOverflow(InferenceError):
 
 
 class EngineFailed(InferenceError):
+    pass
+
+
+class GrammarFailed(EngineFailed):
     pass
 
 

@@ -1,12 +1,26 @@
-"""Which extra of this project installs a missing package: takes an import's error, returns a sentence."""
+"""How to install what is missing here: takes the error of an import or an extra, and returns a command.
+
+It is a checkout, which has the extras; a wheel, from wherever it came; or an image, which its users extend.
+"""
+
+import shlex
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 
 DISTRIBUTION = "gpt-oss-server"
+_ROOT = Path(__file__).resolve().parents[1]
+_IMAGE = Path("/opt/gpt-oss-server/server")  # deploy/docker/Dockerfile
 _PACKAGES = {
     "browser": ("charset_normalizer", "httpx", "pypdf", "selectolax"),
     "exa": ("exa_py",),
     "python": ("ipykernel", "jupyter_client", "traitlets", "zmq"),
     "mcp": ("httpx2", "mcp", "mcp_types"),
     "otel": ("opentelemetry.exporter", "opentelemetry.sdk"),  # fastapi brings the API alone
+    "postgres": ("psycopg",),
+    "gguf": ("gguf",),
     "gpu": ("triton",),
 }
 # By the name that an import uses.
@@ -14,10 +28,35 @@ EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in
 
 
 def how_to_install(error: ImportError) -> str:
-    """A sentence that names the missing package, and the extra that it belongs to."""
+    """A sentence that names the missing package, and the command."""
     name = f"{error.name}."
     package = next((known for known in EXTRAS if name.startswith(f"{known}.")), None)
     if package is None:
-        return f"{error}. Install this server's packages again: pip install --upgrade '{DISTRIBUTION}[all]'."
-    extra = f"{DISTRIBUTION}[{EXTRAS[package]}]"
-    return f"The package {package} is missing. Install its extra: pip install '{extra}'."
+        top = name.partition(".")[0]
+        owner = metadata.packages_distributions().get(top, [top])[0]
+        return f"{error}. Install that package again: {sys.executable} -m pip install --upgrade {owner}"
+    return f"The package {package} is missing. Install it: {install_extra(EXTRAS[package])}"
+
+
+def install_extra(extra: str) -> str:
+    """The command that installs an extra of this project."""
+    if (_ROOT / "pyproject.toml").is_file():
+        return f"{sys.executable} -m pip install -e {shlex.quote(f'{_ROOT}[{extra}]')}"
+    stated = [line.partition(";") for line in metadata.requires(DISTRIBUTION) or ()]
+    names = [name.strip() for name, _, marker in stated if f'extra == "{extra}"' in marker.replace("'", '"')]
+    command = shlex.join(["pip", "install", *(name for name in names if not name.startswith(DISTRIBUTION))])
+    if _ROOT == _IMAGE:
+        return f"in an image FROM this one, as `USER root`, `RUN {command}`, `USER 10001:10001`"
+    return f"{sys.executable} -m {command}"
+
+
+def missing_package(extras: Iterable[str]) -> ImportError | None:
+    """The first package of these extras that Python does not find, without importing any."""
+    for package in (package for extra in extras for package in _PACKAGES[extra]):
+        try:
+            spec = find_spec(package)
+        except ModuleNotFoundError:  # not even the package around it
+            spec = None
+        if spec is None:
+            return ModuleNotFoundError(f"No module named {package!r}", name=package)
+    return None

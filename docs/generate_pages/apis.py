@@ -23,6 +23,7 @@ from gpt_oss_server.apis.conversations.conversations import (
     CreateItems,
     UpdateConversation,
 )
+from gpt_oss_server.apis.messages.request import CreateMessage
 from gpt_oss_server.apis.responses.request import CreateResponse, includable
 from gpt_oss_server.items.table import Kinds
 
@@ -82,6 +83,20 @@ def chat_page() -> str:
 ## The answers
 
 {examples("Chat Completions")}"""
+
+
+def messages_page() -> str:
+    return f"""{NOTE}
+# Messages: fields
+
+{paths("Messages")}
+Errors have the API's own form. [Messages](../messages.md) explains blocks, thinking and conversations.
+
+## The request
+
+`POST /v1/messages/count_tokens` takes the fields that decide the prompt.
+
+{fields.parts(CreateMessage)}"""
 
 
 def completions_page() -> str:
@@ -153,6 +168,7 @@ A form (`multipart/form-data`) with `file`, or JSON with `name` and `content_bas
 API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/responses.md": responses_page,
     "docs/reference/chat.md": chat_page,
+    "docs/reference/messages.md": messages_page,
     "docs/reference/completions.md": completions_page,
     "docs/reference/conversations.md": conversations_page,
     "docs/reference/containers.md": containers_page,

@@ -2,11 +2,14 @@
 
 An engine that enforces grammars gets one for every turn, so that headers are always legal. One that takes
 them as text gets one too, and the finished turn is checked for what such a text leaves free. For all others
-there is only the check. A form that cannot be enforced is a 400 that names the schema's keyword and place.
+there is only the check. A form that cannot be enforced is a 400 that names the schema's keyword and place;
+so is one whose schemas and grammars together take too long. Compiled grammars are kept for their owner alone:
+what another's took shows nobody what it sends.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
@@ -41,7 +44,8 @@ from inference.engine import EngineInfo
 from inference.grammar import Grammar, Notation
 
 _log = logging.getLogger(__name__)
-_KEPT_GRAMMARS = 64
+_KEPT_GRAMMARS = 256
+_MOST_SECONDS = 10.0  # of processor time, for the schemas and grammars of one request
 _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
 _EITHER = ("analysis", "commentary")  # the channels on which the model calls hosted tools
 _PARTS = ("headers", "calls", "schemas", "grammars", "banned")  # of a turn's form
@@ -100,6 +104,7 @@ def bind(
     wanted: Wanted,
     encoding: Encoding,
     *,
+    owner: str = "",
     enforces: bool,
     guides: bool = False,
     notation: Notation | None = None,
@@ -120,8 +125,12 @@ def bind(
         if wanted.needs_grammars:
             raise ToolNotAvailable(str(error), param=wanted.param) from None
     else:
+        until = time.thread_time() + _MOST_SECONDS
         answer = None if wanted.answer is None else _form(grammars, wanted.answer)
-        bodies = {recipient: _form(grammars, form) for recipient, form in wanted.forms.items()}
+        for recipient, form in wanted.forms.items():
+            if time.thread_time() > until:
+                raise _too_long(wanted)
+            bodies[recipient] = _form(grammars, form)
     callees = _callees(wanted, bodies)
     if wanted.must_call and not callees:
         raise InvalidRequest("A call is required, but no tool can be called.", param=wanted.choice_param)
@@ -129,7 +138,7 @@ def bind(
     if guides and grammars is not None and (enforces or notation is not None):
         guided = _guided(grammars, wanted, callees)
     if enforces and grammars is not None:
-        return _compiled(grammars, wanted, answer, callees, guided)
+        return _compiled(partial(_compile, owner, grammars), wanted, answer, callees, guided)
     bound = Binding()
     if notation is not None:
         bound = _bound(wanted, answer, guided, partial(_spelled, wanted, encoding))
@@ -139,7 +148,7 @@ def bind(
     return replace(bound, check=check)
 
 
-def bind_plain(wanted: Wanted, encoding: Encoding) -> Grammar:
+def bind_plain(wanted: Wanted, encoding: Encoding, *, owner: str = "") -> Grammar:
     """Compiles the grammar of a plain completion, for an engine that enforces it. Slow, like `bind`."""
     try:
         grammars = grammars_of(encoding)
@@ -147,16 +156,20 @@ def bind_plain(wanted: Wanted, encoding: Encoding) -> Grammar:
         raise ToolNotAvailable(str(error), param=wanted.param) from None
     body = None if wanted.answer is None else _form(grammars, wanted.answer)
     try:
-        return _compile(grammars, plain_grammar(body, wanted.banned))
+        return _compile(owner, grammars, plain_grammar(body, wanted.banned))
     except GrammarError as error:
         raise _too_large(wanted, error) from None
 
 
 def _compiled(
-    grammars: Grammars, wanted: Wanted, answer: Body, callees: Sequence[Callee], guided: Sequence[Callee]
+    compile_lark: Callable[[str], CompiledGrammar],
+    wanted: Wanted,
+    answer: Body,
+    callees: Sequence[Callee],
+    guided: Sequence[Callee],
 ) -> Binding:
     def compiled(shape: TurnShape) -> CompiledGrammar:
-        return _compile(grammars, turn_grammar(shape))
+        return compile_lark(turn_grammar(shape))
 
     if guided != callees:
         try:
@@ -170,7 +183,7 @@ def _compiled(
 
 
 @lru_cache(_KEPT_GRAMMARS)
-def _compile(grammars: Grammars, lark: str) -> CompiledGrammar:
+def _compile(owner: str, grammars: Grammars, lark: str) -> CompiledGrammar:
     """A cache, because agents send the same tools again and again."""
     return grammars.compile(lark)
 
@@ -184,6 +197,11 @@ def _spelled(wanted: Wanted, encoding: Encoding, shape: TurnShape) -> SpelledTur
 def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
     problem = f"The request's schemas and grammars are too large to be enforced together: {error}."
     return UnsupportedSchema(problem, param=wanted.param)
+
+
+def _too_long(wanted: Wanted) -> UnsupportedSchema:
+    problem = f"The request's schemas and grammars take more than {_MOST_SECONDS:g} seconds to read."
+    return UnsupportedSchema(f"{problem} Send fewer, or smaller ones.", param=wanted.param)
 
 
 def _bound(wanted: Wanted, answer: Body, callees: Sequence[Callee], compiled: _Compile) -> Binding:

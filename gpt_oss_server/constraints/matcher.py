@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt_oss_server.harmony.encoding import ENDOFTEXT, FIRST_SPECIAL, RETURN, VOCABULARY_SIZE, Encoding
-from inference.engine import EngineFailed
+from inference.engine import EngineFailed, GrammarFailed
 from inference.grammar import GrammarState
 
 _CHUNK = 20_000
 # Texts for which masks are prepared: without them a mask in free text takes 2 ms, with them 0.1. Of the
 # library's own four, the other two make creation a third longer and no mask faster.
 _SLICES = (r'[^"\\\x00-\x1F\x7F]{1,10}', r'[^"\\\x00-\x1F\x7F]{1,30}')
+_MOST_ITEMS = 200_000  # of one mask, for which an object with 400 optional properties needs 150,000
 _MASK_BYTES = 4 * -(-VOCABULARY_SIZE // 32)
 
 
@@ -74,10 +75,14 @@ class MatcherState:
         return [state._failure() if state._matcher.is_error() else mask for state, mask in pairs]
 
     def _failure(self) -> EngineFailed:
-        return EngineFailed(f"The request's grammar cannot be followed: {_first_line(self._matcher)}")
+        why = _first_line(self._matcher)
+        problem = f"The request's schemas and grammars cannot be followed further: {why}."
+        return GrammarFailed(f"{problem} Allow fewer properties, cases or words in one place.")
 
     def accept(self, token: int) -> None:
         if not self._matcher.consume_token(token):
+            if "doesn't satisfy" not in self._matcher.get_error():
+                raise self._failure()
             raise EngineFailed(f"The request's grammar does not allow the token {token} here.")
 
     def is_accepting(self) -> bool:
@@ -96,7 +101,7 @@ class Grammars:
                 "Install it next to the server: pip install 'llguidance>=1.9,<2'."
             ) from None
         self._library: Any = llguidance
-        self._limits = llguidance.LLParserLimits(verbose_errors=False)
+        self._limits = llguidance.LLParserLimits(verbose_errors=False, step_max_items=_MOST_ITEMS)
         vocabulary, make = _Vocabulary(encoding), self._library.LLTokenizer
         self._tokenizer = make(vocabulary, eos_token=[ENDOFTEXT], slices=list(_SLICES))
 

@@ -18,6 +18,8 @@ _MOST_NODES: Final = 4_000
 _MOST_TEXT: Final = 200_000  # characters in names, patterns and constants
 _MOST_STRING: Final = 5_000  # characters in one of them: the longer a constant, the costlier its masks
 _MOST_PATTERNS: Final = 100  # in patternProperties: every pair is compared
+# Any of them may come next, in any place of the object: masks would be slow, and beyond 500 there are none.
+_MOST_OPTIONAL: Final = 400
 _MOST_STEP: Final = 100_000  # digits of a multipleOf as a whole number: each is a state of the grammar
 _LARGEST: Final = 2**53 - 1  # in a bound or a constant: the range that every JSON reader keeps exact
 _MOST_COUNT: Final = 100_000  # of minLength, maxItems and the like: each is a state of the grammar
@@ -114,6 +116,13 @@ class _SchemaReader:
                 if not self._lenient:
                     raise SchemaRefused(_join(at, low), f"it is more than {high}, so that no value fits")
                 del clean[low], clean[high]
+        if len(clean.get("properties", {}).keys() - set(clean.get("required", ()))) > _MOST_OPTIONAL:
+            if not self._lenient:
+                advice = "list more in `required`, with the type null as well, or group them in objects"
+                problem = f"at most {_MOST_OPTIONAL} properties of an object can be optional: {advice}"
+                raise SchemaRefused(_join(at, "properties"), problem)
+            del clean["properties"]
+            clean.pop("additionalProperties", None)
         self._read[id(given)] = clean
         if "$ref" in clean:
             self._referring.append((clean, _join(at, "$ref")))

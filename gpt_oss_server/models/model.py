@@ -6,10 +6,10 @@ what the engine enforces, and binds the form that a request wants to a grammar o
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from gpt_oss_server.constraints.binding import Binding, bind, make_ready
+from gpt_oss_server.constraints.binding import Binding, bind, bind_plain, make_ready
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.errors import EngineBroken, ModelNotServed, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
@@ -18,8 +18,11 @@ from gpt_oss_server.models.limits import TurnLimits, turn_limits
 from gpt_oss_server.models.logged import LoggedEngine
 from gpt_oss_server.settings import Settings
 from inference.engine import Engine, EngineInfo, InferenceError, Shared
+from inference.grammar import Grammar
+from tools.fair_threads import FairThreads
 
 ANY_MODEL = "*"
+_binders = FairThreads(2, "grammars")  # a schema of thousands of properties takes one for a second
 _UNHURRIED = 2.0  # seconds
 _RETRY = 5.0  # seconds until a broken engine is worth another request
 
@@ -104,12 +107,18 @@ class Model:
         """
         make_ready(self.encoding, after=0.0 if self.info.enforces_grammar else _UNHURRIED)
 
-    async def bound(self, wanted: Wanted) -> Binding:
-        """How this engine binds a turn to the form that the request requires."""
+    async def bound(self, wanted: Wanted, *, client: str = "", owner: str = "") -> Binding:
+        """How this engine binds a turn to the form that the request requires.
+
+        The clients share the threads that find out; grammars are kept for the owner.
+        """
         enforces, notation = self.info.enforces_grammar, self.info.notation
         if not wanted.binds and not enforces and notation is None:
             return Binding()
         guides = self.settings.guide_arguments
-        return await asyncio.to_thread(
-            bind, wanted, self.encoding, enforces=enforces, guides=guides, notation=notation
-        )
+        work = partial(bind, wanted, self.encoding, enforces=enforces, guides=guides, notation=notation)
+        return await _binders.run(client, partial(work, owner=owner))
+
+    async def bound_plain(self, wanted: Wanted, *, client: str, owner: str) -> Grammar:
+        """The same for a plain completion, for an engine that enforces grammars."""
+        return await _binders.run(client, partial(bind_plain, wanted, self.encoding, owner=owner))

@@ -103,6 +103,6 @@ async def bind_and_lay_out(
     )
     async with binding as hosted:
         laid = await in_thread_if_large(size, lambda: lay_out(tools, hosted), *parts)
-        bound = await work.model.bound(laid.wanted)
+        bound = await work.model.bound(laid.wanted, client=work.caller.client, owner=work.caller.owner)
         laid = replace(laid, binding=bound)
         return laid if finish is None else await finish(laid)

@@ -20,11 +20,13 @@ _SAME_ROUNDS = 8  # a model that polls a slow job repeats itself too
 
 
 class WarningKind(StrEnum):
-    """Why the server ended a turn, apart from the limits of the request."""
+    """Why the server ended a turn, or let it go on, apart from the limits of the request."""
 
     REPETITION = "repetition"
     REPEATED_CALL = "repeated_call"
     TOO_MANY_CALLS = "too_many_calls"
+    ASKED_AGAIN = "asked_again"  # after a turn of reasoning alone
+    NO_ANSWER = "no_answer"
 
 
 @dataclass(frozen=True, slots=True)

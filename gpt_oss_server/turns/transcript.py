@@ -116,9 +116,10 @@ class Transcript:
         return [*(slip.kind for slip in self.slips), *(warning.kind for warning in self.warnings)]
 
     @property
-    def repetition(self) -> str | None:
-        """Why the turn was ended as incomplete, if it repeated itself."""
-        return next((each.detail for each in self.warnings if each.kind is WarningKind.REPETITION), None)
+    def cut_short(self) -> TurnWarning | None:
+        """Why the turn was ended as incomplete, if it repeated itself or has no answer."""
+        kinds = (WarningKind.REPETITION, WarningKind.NO_ANSWER)
+        return next((warning for warning in self.warnings if warning.kind in kinds), None)
 
     def pass_over(self, token: int) -> None:
         """Record a token that was sampled between passages and belongs to no message."""
@@ -127,8 +128,6 @@ class Transcript:
 
     def give(self, results: Sequence[Segment], cue: Sequence[int]) -> None:
         """Append the results of tools, and the cue if the model continues after them."""
-        if not results:
-            return
         if self.generations:
             self.generations[-1].end = len(self.tokens)
         self.segments += results

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from gpt_oss_server.constraints.turn_check import TurnCheck
 from gpt_oss_server.errors import InvalidOutput
-from gpt_oss_server.harmony.events import Header, MessageStarted, TextDelta
+from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.turns.events import ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from gpt_oss_server.turns.generation import Generation
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
-from gpt_oss_server.turns.repetition import Rounds
+from gpt_oss_server.turns.repetition import Rounds, TurnWarning, WarningKind
 from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from inference.engine import Finish
 from tools.tool import ToolOutput
@@ -54,7 +54,8 @@ class Turn:
             text = [TextDelta(arguments)] if arguments else []
             yield [MessageStarted(header), *text, started := ToolStarted(header, arguments)]
             yield [ToolFinished(header, await self._run(started))]
-        self._give_results(self._plan.renderer.cue)
+        if self._results:
+            self._give_results(self._plan.renderer.cue)
         while True:
             async with aclosing(self._generation.events()) as generated:
                 async for batch in generated:
@@ -118,7 +119,7 @@ class Turn:
         """Begin the next generation if the model must read results; otherwise, return the turn's finish."""
         finish, calls_client = self._generation.finish, self._generation.calls_client
         if not self._results:
-            return finish
+            return self._end_or_ask_again(finish)
         if self._budget is not None:
             self._budget.begin_again()
         ran = self.transcript.tool_runs[-len(self._results) :]
@@ -132,6 +133,25 @@ class Turn:
             self.transcript.warnings.append(warning)
             return Finish.LENGTH
         self._generation = self._new_generation(after_call=True)
+        return None
+
+    def _end_or_ask_again(self, finish: Finish) -> Finish | None:
+        """A model that ends its turn after its reasoning goes on, once; else the turn is incomplete.
+
+        It reads its reasoning with the end that it should have had. Any engine can do this, and the model may
+        still call a tool.
+        """
+        transcript = self.transcript
+        if finish is not Finish.STOP or not _lacks_answer(transcript.messages):
+            return finish
+        asks = WarningKind.ASKED_AGAIN not in transcript.departures and self._generation.has_room()
+        kind = WarningKind.ASKED_AGAIN if asks else WarningKind.NO_ANSWER
+        effect = "so it was asked to go on" if asks else "so the turn is incomplete"
+        transcript.warnings.append(TurnWarning(kind, f"The model reasoned and gave no answer, {effect}."))
+        if not asks:
+            return Finish.LENGTH
+        self._give_results(self._plan.renderer.cue)
+        self._generation = self._new_generation(after_call=bool(transcript.tool_runs))
         return None
 
     def _new_generation(self, *, after_call: bool) -> Generation:
@@ -156,3 +176,12 @@ class Turn:
         result = self._plan.renderer.tool_result(recipient, output.text, channel=call.header.channel)
         self._results.append(result)
         return output
+
+
+def _lacks_answer(messages: Sequence[MessageFinished]) -> bool:
+    """Whether the turn ended after reasoning, and has no answer."""
+    if not messages or messages[-1].closed_by is not ClosedBy.RETURN:
+        return False
+    last = messages[-1].header
+    answered = any(message.header.channel == "final" for message in messages)
+    return last.channel == "analysis" and last.recipient is None and not answered

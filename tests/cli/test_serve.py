@@ -22,6 +22,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ImageContent, TextContent
 
+from gpt_oss_server.cli.main import main
 from gpt_oss_server.cli.server.http_server import listen
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from tests.doubles.commands import ANSWER, COMMAND, script, terminal
@@ -29,6 +30,15 @@ from tests.doubles.processes.forked import Command
 from tests.doubles.server_process import serving
 from tests.tools.python.conftest import bubblewrap
 from tools.addresses import is_of_this_machine
+
+
+def test_a_package_that_a_setting_needs_is_checked_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.setattr("gpt_oss_server.cli.server.start.Start", None)
+    assert main(["serve", "--store", "postgres://me@127.0.0.1/db"]) == 1
+    assert "The package psycopg is missing. Install it: " in capsys.readouterr().err
 
 
 def test_the_greeting_shows_the_model_and_the_address(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from gpt_oss_server.constraints.spelling.nodes import Tree
 from gpt_oss_server.constraints.spelling.regex import node_of_pattern
 from gpt_oss_server.constraints.spelling.rest import Rest
 from gpt_oss_server.constraints.text_grammar import GrammarRefused, text_grammar
+from gpt_oss_server.errors import from_inference
 from gpt_oss_server.harmony.encoding import CALL, END, ENDOFTEXT, RETURN, VOCABULARY_SIZE, Encoding
 from gpt_oss_server.harmony.recipients import Recipients
-from inference.engine import EngineFailed
+from inference.engine import EngineFailed, GrammarFailed
 from inference.grammar import BatchedState, compute_masks
 from tests.doubles.harmony.decoding import decode, messages_of, slips_of
 from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens, fitting
@@ -261,6 +262,17 @@ def test_masks_of_many_states_are_those_of_the_single_states(
     assert all(isinstance(mask, bytes) for mask in masks)
     assert [bytes(mask)[:size] for mask in masks] == [state.mask()[:size] for state in states]  # type: ignore[arg-type]
     assert len(set(masks)) == 3
+
+
+def test_a_grammar_that_cannot_be_followed_is_the_requests_fault(
+    encoding: Encoding, grammars: Grammars
+) -> None:
+    body = JsonBody({"type": "object", "properties": {f"n{at}": {} for at in range(1_000)}})
+    state = grammars.compile(turn_grammar(TurnShape(answer=body, asides=()))).start()
+    begun = encoding.encode_special('<|channel|>final<|message|>{"')
+    with pytest.raises(GrammarFailed, match="max is") as failed:
+        list(map(state.accept, begun))
+    assert from_inference(failed.value).status == 400
 
 
 def test_a_state_that_failed_fails_alone(grammar: CompiledGrammar) -> None:

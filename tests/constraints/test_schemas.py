@@ -232,3 +232,26 @@ INVALID = ({"type": "objekt"}, {"properties": []}, {"anyOf": []}, {"minLength": 
 def test_an_invalid_schema_is_reported_nevertheless(grammars: Grammars, schema: Schema) -> None:
     with pytest.raises(SchemaMalformed):
         as_far_as_enforceable(grammars, schema)
+
+
+OPTIONAL = {f"name_{n}": {"type": ["string", "null"]} for n in range(400)}
+
+
+def test_as_many_optional_properties_as_are_taken_can_be_followed(
+    encoding: Encoding, grammars: Grammars
+) -> None:
+    state = compiled(grammars, {"type": "object", "properties": OPTIONAL})[0].start()
+    text = '{"name_0":"a b","name_399": null, "other":[{}]}'
+    for token in encoding.encode_special(f"<|channel|>final<|message|>{text}<|return|>"):
+        assert state.mask()
+        state.accept(token)
+    assert state.is_accepting()
+
+
+def test_more_optional_properties_are_refused_by_name(grammars: Grammars) -> None:
+    more = {**OPTIONAL, "one_more": {}}
+    with pytest.raises(SchemaRefused, match="at most 400 properties of an object can be optional") as refused:
+        enforceable(grammars, {"items": {"properties": more, "additionalProperties": False}})
+    assert refused.value.at == "items.properties"
+    assert enforceable(grammars, {"properties": more, "required": ["one_more"]})
+    assert as_far_as_enforceable(grammars, {"properties": more, "additionalProperties": False}) == {}

@@ -34,7 +34,7 @@ def missing() -> str | None:
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        return "psycopg is not installed (gpt-oss-server[postgres])"
+        return "psycopg is not installed (pip install '.[postgres]')"
     return None
 
 

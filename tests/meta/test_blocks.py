@@ -121,7 +121,7 @@ def is_run(block: Block, command: str) -> bool:
         return True
     if command.startswith("export GPT_OSS_SERVER_"):
         return True  # `check_variables` does
-    if extra := re.fullmatch(rf"pip install ['\"]?{PROGRAM}\[(\w+)\]['\"]?", command):
+    if extra := re.fullmatch(r"pip install ['\"]?\.\[(\w+)\]['\"]?", command):
         return extra[1] in EXTRAS
     return block.page.startswith("docs/clients/") and INSTALLED_BY_CLIENTS.match(command) is not None
 

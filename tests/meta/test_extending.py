@@ -59,4 +59,6 @@ def test_what_the_page_adds_works(extended: Path) -> None:
 
 def test_the_page_is_short_and_linked() -> None:
     assert len(PAGE.splitlines()) <= 200
+    for path in blocks("python"):  # tests/meta/test_house.py allows 20 files in a folder
+        assert len([*(ROOT / path).parent.glob("*.py")]) < 20, path
     assert "extending.md" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import pytest
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import FINAL, NEXT, Asking, call
+from tests.doubles.apis.chat_asking import completion_of
 from tests.doubles.apis.client_tools import FREE, OSLO, PARIS, TOOL, arguments
 from tests.doubles.engines.replay import ReplayEngine, TurnsEngine
 from tests.doubles.serving import scripted
@@ -159,3 +160,38 @@ async def test_a_model_that_loops_has_an_output_limit(loops: bool, setting: Any,
 async def test_a_request_for_a_fixed_length_gets_it(field: str, value: Any, least: int, most: int) -> None:
     response = await Asking(engine=looping(), settings=Settings(repetition_limit=64))(**{field: value})
     assert least <= response["usage"]["output_tokens"] < most
+
+
+THOUGHT = "<|channel|>analysis<|message|>It rains.<|return|>"
+
+
+@pytest.mark.parametrize("then", [FINAL.format("Rain."), OSLO])
+async def test_a_turn_that_ends_after_its_reasoning_goes_on_once(encoding: Encoding, then: str) -> None:
+    engine = TurnsEngine(encoding, THOUGHT, then)
+    ask = Asking(engine=engine)
+    response = await ask(tools=[TOOL], metadata=DEBUG)
+    kind = "message" if then != OSLO else "function_call"
+    assert response["status"] == "completed"
+    assert [item["type"] for item in response["output"]] == ["reasoning", kind]
+    assert warnings_of(response) == ["asked_again"]
+    prompts = [encoding.decode(prompt) for prompt in engine.prompts]
+    assert prompts[1] == prompts[0] + THOUGHT.replace("return", "end") + NEXT
+    assert response["metadata"]["__debug_output"] == THOUGHT + NEXT + then
+    assert response["usage"]["output_tokens"] == len(encoding.encode_special(THOUGHT + then))
+    assert ask.service.served.counters.slips["asked_again"] == 1
+
+
+async def test_a_turn_without_an_answer_is_incomplete(encoding: Encoding) -> None:
+    response = await Asking(engine=TurnsEngine(encoding, THOUGHT))(metadata=DEBUG)
+    assert [item["type"] for item in response["output"]] == ["reasoning", "reasoning"]
+    assert response["status"] == "incomplete"
+    assert "gave no answer" in response["incomplete_details"]["message"]
+    assert warnings_of(response) == ["asked_again", "no_answer"]
+    [choice] = (await completion_of(TurnsEngine(encoding, THOUGHT)))["choices"]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("length", "no_answer")
+
+
+async def test_a_turn_of_reasoning_without_room_for_more_is_incomplete(encoding: Encoding) -> None:
+    engine = TurnsEngine(encoding, THOUGHT, FINAL.format("Rain."))
+    response = await Asking(engine=engine)(max_output_tokens=len(encoding.encode_special(THOUGHT)))
+    assert (response["status"], len(engine.prompts)) == ("incomplete", 1)

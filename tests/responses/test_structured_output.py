@@ -9,7 +9,7 @@ from gpt_oss_server.apis.responses.request import parse_request
 from gpt_oss_server.constraints import binding
 from gpt_oss_server.constraints.binding import bind
 from gpt_oss_server.constraints.matcher import Grammars, GrammarsMissing
-from gpt_oss_server.constraints.wanted import Wanted
+from gpt_oss_server.constraints.wanted import ClientCall, Schema, Wanted
 from gpt_oss_server.content.answer_form import answer_format
 from gpt_oss_server.errors import ApiError, InvalidOutput
 from gpt_oss_server.harmony.encoding import Encoding
@@ -208,6 +208,22 @@ def test_after_a_hosted_call_the_model_may_answer(encoding: Encoding) -> None:
         state = grammar.start()
         state.accept(channel)
         assert allowed(state.mask())[final] == may_answer
+
+
+def test_compiled_grammars_are_kept_for_their_owner_alone(encoding: Encoding) -> None:
+    wanted = Wanted(answer=Schema({"enum": ["kept"]}, "text.format.schema"))
+    one, again, other = (bind(wanted, encoding, owner=owner, enforces=True) for owner in ("a", "a", "b"))
+    assert one.grammar is again.grammar
+    assert one.grammar is not other.grammar
+
+
+def test_schemas_that_together_take_long_are_refused(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding, "_MOST_SECONDS", 0)
+    calls = [ClientCall(f"functions.f{at}", Schema({}, f"tools[{at}]")) for at in range(3)]
+    with pytest.raises(ApiError, match="take more than 0 seconds"):
+        bind(Wanted(calls), encoding, enforces=True)
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_a_server_that_is_not_there_is_a_sentence_without_the_password() -> None
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(SettingsError, match=r"install gpt-oss-server\[postgres\]"):
+    with pytest.raises(SettingsError, match=r"pip install -e \S+\[postgres\]"):
         PostgresDatabase("postgres://user@127.0.0.1:1/db")
 
 

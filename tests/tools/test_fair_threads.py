@@ -1,11 +1,16 @@
-"""Owners share threads: none has all, and their turns alternate."""
+"""Owners share threads, those that read pages too: none has all, and their turns alternate."""
 
 import asyncio
 import threading
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from tests.doubles.waiting import until
+from tools.browser.pages.convert import convert
+from tools.browser.pages.document import Document, Kind, PageBody
+from tools.browser.pages.processes import workers
 from tools.fair_threads import FairThreads
 
 
@@ -15,9 +20,7 @@ class Work:
     def __init__(self, threads: FairThreads, *owners: str) -> None:
         self.begun: list[str] = []
         self._go = {owner: threading.Event() for owner in owners}
-        self.tasks = [
-            asyncio.create_task(threads.run(owner, lambda it=owner: self._work(it))) for owner in owners
-        ]
+        self.tasks = [asyncio.create_task(threads.run(owner, partial(self._work, owner))) for owner in owners]
 
     def _work(self, owner: str) -> str:
         self.begun.append(owner)
@@ -66,3 +69,23 @@ async def test_an_error_is_raised_and_frees_the_thread() -> None:
     with pytest.raises(ZeroDivisionError):
         await threads.run("a", lambda: 1 // 0)
     assert await threads.run("a", lambda: 2) == 2
+
+
+async def test_slow_pages_of_one_owner_do_not_hold_up_the_pages_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, ends = workers("markup"), threading.Event()
+    read = pool.read
+
+    def slow(body: PageBody, kind: Kind, unwanted: threading.Event) -> Document:
+        assert body.url != "https://slow.example" or ends.wait(60)
+        return read(body, kind, unwanted)
+
+    monkeypatch.setattr(pool, "read", slow)
+    page = PageBody("https://slow.example", "text/html", b"<title>A page</title><p>Text")
+    hostile = [asyncio.create_task(convert(page, owner="a")) for _ in range(4)]
+    await asyncio.sleep(0)
+    assert (await convert(replace(page, url=""), owner="b")).title == "A page"
+    assert not any(task.done() for task in hostile)
+    ends.set()
+    await asyncio.gather(*hostile)

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.doubles.tools.scripted_tool import Clock, Scripted, ScriptedSession, echoes, fails_with, sleeps
+from tools import extras
 from tools import tool as tool_module
 from tools.extras import EXTRAS, how_to_install
 from tools.python.sandboxes.interpreter import examine
@@ -292,7 +293,7 @@ def test_a_core_install_answers() -> None:
 def test_a_request_that_needs_an_extra_is_told_which() -> None:
     tool = {"type": "mcp", "server_label": "a", "server_url": "http://127.0.0.1:9/mcp"}
     printed = run(ASK + f"print(ask({{'input': 'Hi', 'tools': [{tool!r}]}})['error']['message'])")
-    assert "pip install 'gpt-oss-server[mcp]'" in printed
+    assert f"pip install -e '{ROOT}[mcp]'" in printed
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -303,7 +304,7 @@ async def test_a_python_without_a_kernel_names_what_to_install(
     executable = str(tmp_path / "bin" / "python")
     if is_own:  # the server's own environment: an extra of this project
         monkeypatch.setattr(sys, "executable", executable)
-    advice = "gpt-oss-server[python]" if is_own else f"`{executable} -m pip install ipykernel`"
+    advice = f"pip install -e '{ROOT}[python]'" if is_own else f"`{executable} -m pip install ipykernel`"
     with pytest.raises(ToolUnavailable, match=re.escape(advice)):
         await examine(executable)
 
@@ -318,21 +319,39 @@ async def test_a_python_without_a_kernel_names_what_to_install(
 )
 def test_a_setting_that_needs_an_extra_is_told_which(made: str, extra: str) -> None:
     printed = run(f"try:\n    {made}\nexcept SettingsError as error:\n    print(error)")
-    assert f"pip install 'gpt-oss-server[{extra}]'" in printed
+    assert f"pip install -e '{ROOT}[{extra}]'" in printed
 
 
 def test_each_package_of_an_extra_is_known() -> None:
     """`how_to_install` knows the import names of all packages that the extras of pyproject.toml add."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     imports = metadata.packages_distributions()
-    for extra in ("browser", "exa", "python", "mcp", "gpu"):
+    for extra in ("browser", "exa", "python", "mcp", "gpu", "postgres", "gguf"):
         for requirement in project["optional-dependencies"][extra]:
-            name = requirement.partition(">")[0].partition(";")[0].strip()
+            name = re.split(r"[\[>;]", requirement)[0].strip()
             if name.startswith("gpt-oss-server") or name == "matplotlib":  # only the model's code imports it
                 continue
             known = {module for module, names in imports.items() if name in map(str.lower, names)}
             assert extra in {EXTRAS.get(module) for module in known} or not known, name
 
 
-def test_an_unknown_package_names_them_all() -> None:
-    assert "gpt-oss-server[all]" in how_to_install(ImportError("cannot import x", name="strange"))
+@pytest.mark.parametrize(("name", "package"), [("strange", "strange"), ("pkg.x", "pkg"), ("jwt", "PyJWT")])
+def test_an_unknown_package_is_installed_again(name: str, package: str) -> None:
+    assert how_to_install(ImportError("cannot import x", name=name)).endswith(f"--upgrade {package}")
+
+
+@pytest.mark.parametrize("extra", ["postgres", "exa", "otel"])
+def test_the_command_fits_a_wheel_and_an_image_too(
+    extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a wheel needs is named itself, as the wheel may come from anywhere."""
+    monkeypatch.setattr(extras, "_ROOT", tmp_path)
+    packages = {
+        "postgres": "'psycopg[binary]>=3.2'",
+        "exa": "'exa-py>=2'",
+        "otel": "'opentelemetry-exporter-otlp-proto-http>=1.30' 'opentelemetry-sdk>=1.30'",
+    }
+    command = f"pip install {packages[extra]}"
+    assert extras.install_extra(extra) == f"{sys.executable} -m {command}"
+    monkeypatch.setattr(extras, "_IMAGE", tmp_path)
+    assert f"`USER root`, `RUN {command}`" in extras.install_extra(extra)

@@ -1,9 +1,9 @@
-"""The settings of a request's web_search tool: takes the mapping that comes with the call
-(`filters.allowed_domains`, `user_location`, `search_context_size`, and the server's `first_cursor` and
-`pages`). What it cannot read is absent, because the server validates requests.
+"""The settings of a request's web_search tool: takes the mapping that comes with the call (`filters` with
+`allowed_domains` and `blocked_domains`, `user_location`, `search_context_size`, and the server's own
+`first_cursor` and `pages`). What it cannot read is absent, because the server validates requests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ SIZES: Final = {
 @dataclass(frozen=True, slots=True)
 class BrowseOptions:
     domains: tuple[str, ...] = ()  # empty: every domain
+    blocked: tuple[str, ...] = ()
     country: str | None = None  # two letters
     size: ContextSize = SIZES["medium"]
     first_cursor: int = 0  # after those that the model has seen
@@ -39,20 +40,22 @@ class BrowseOptions:
 
     def permits(self, url: str) -> bool:
         """Whether the domain filter permits it. A URL without a domain (a local file) is not filtered."""
-        if not self.domains or not url.lower().startswith(("http:", "https:")):
+        if not (self.domains or self.blocked) or not url.lower().startswith(("http:", "https:")):
             return True
         try:
             host = ascii_host(urlsplit(url).hostname or "")
         except ValueError:
             return False
-        return any(host == domain or host.endswith(f".{domain}") for domain in self.domains)
+        is_allowed = not self.domains or _is_within(host, self.domains)
+        return is_allowed and not _is_within(host, self.blocked)
 
 
 def read_options(options: Mapping[str, Any]) -> BrowseOptions:
     location = options.get("user_location")
     country = location.get("country") if isinstance(location, Mapping) else None
     return BrowseOptions(
-        domains=_domains(options.get("filters")),
+        domains=_domains(options.get("filters"), "allowed_domains"),
+        blocked=_domains(options.get("filters"), "blocked_domains"),
         country=country.upper() if isinstance(country, str) and len(country) == 2 else None,
         size=SIZES.get(str(options.get("search_context_size")), SIZES["medium"]),
         first_cursor=options.get("first_cursor", 0),
@@ -60,8 +63,12 @@ def read_options(options: Mapping[str, Any]) -> BrowseOptions:
     )
 
 
-def _domains(filters: object) -> tuple[str, ...]:
-    named = filters.get("allowed_domains") if isinstance(filters, Mapping) else None
+def _is_within(host: str, domains: Iterable[str]) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
+
+
+def _domains(filters: object, key: str) -> tuple[str, ...]:
+    named = filters.get(key) if isinstance(filters, Mapping) else None
     if not isinstance(named, (list, tuple)):
         return ()
     return tuple(_domain(name) for name in named if isinstance(name, str) and name.strip())

@@ -96,8 +96,9 @@ class ChatRun:
         sources = [self._generate(choice) for choice in self._choices]
         try:
             with self._life.running():
-                with self._life.failing():
-                    async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
+                parallel = self._served.parallel_choices(self._work.caller.client, len(sources))
+                with self._life.failing(), parallel as most:
+                    async with aclosing(merged(sources, most)) as batches:
                         async for parts in batches:
                             chunks = self._chunks(parts)
                             if self._keep is not None:
@@ -191,8 +192,7 @@ class ChatRun:
         if choice.finish is not Finish.LENGTH and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
         choice.ended = True
-        repeats = choice.transcript.repetition is not None
-        end = stream.finish(choice.finish, choice.turn.stopped_by, repeats=repeats)
+        end = stream.finish(choice.finish, choice.turn.stopped_by, choice.transcript.cut_short)
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
 
     def _with_ids(self, choice: _Choice, parts: list[ChunkPart]) -> list[ChunkPart]:

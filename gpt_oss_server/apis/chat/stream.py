@@ -35,13 +35,13 @@ from gpt_oss_server.content.logprobs import Scores, Speller, TextScores
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
+from gpt_oss_server.turns.repetition import TurnWarning
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import Finish
 
 if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter, Resolve
 
-REPETITION = "repetition"  # the stop reason of a choice that was ended because it repeated itself
 FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
 
 
@@ -113,7 +113,7 @@ class ChoiceStream:
         return [self._choice(part) for part in out]
 
     def finish(
-        self, finish: Finish, stopped_by: int | None = None, *, repeats: bool = False
+        self, finish: Finish, stopped_by: int | None = None, cut_short: TurnWarning | None = None
     ) -> list[ChunkPart]:
         """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close(complete=False)]
@@ -121,8 +121,8 @@ class ChoiceStream:
         end["finish_reason"] = self._reason(finish)
         # What ended the choice before the model did, as in vLLM; null if nothing did.
         end["stop_reason"] = self._stops.found if self._stops is not None and self.stopped else stopped_by
-        if repeats and not self.stopped:
-            end["stop_reason"] = REPETITION
+        if cut_short is not None and not self.stopped:
+            end["stop_reason"] = str(cut_short.kind)
         return [*out, end]
 
     def _choice(self, part: ChunkPart) -> ChunkPart:

@@ -1,7 +1,5 @@
 """POST /v1/completions, /tokenize and /detokenize, GET /tokenizer_info: reads requests, sends the answers."""
 
-import asyncio
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
@@ -17,7 +15,6 @@ from gpt_oss_server.apis.completions.tokenizer import (
     tokenizer_info,
 )
 from gpt_oss_server.caller.caller import LOCAL, Caller
-from gpt_oss_server.constraints.binding import bind_plain
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
 from gpt_oss_server.content.dialect import NESTED
@@ -83,7 +80,7 @@ async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
         return [truncated(prompt, request, info.context_length) for prompt in prompts]
 
     prompts = await in_thread_if_large(size, encode, request.prompt)
-    grammar = await grammar_of(request, model)
+    grammar = await grammar_of(request, model, caller)
     choices = len(prompts) * (request.n or 1)
     most = choices * info.context_length
     spending = await caller.reserve(sum(map(len, prompts)), choices * request.limit, most)
@@ -91,7 +88,7 @@ async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
     return CompletionRun(request, prompts, served, work, completion_id, grammar, spending)
 
 
-async def grammar_of(request: CreateCompletion, model: Model) -> Grammar | None:
+async def grammar_of(request: CreateCompletion, model: Model, caller: Caller) -> Grammar | None:
     answer = requested_answer(request, request.response_format, "response_format", NESTED, model.encoding)
     wanted = Wanted(answer=answer.form, banned=answer.banned)
     if not wanted.binds:
@@ -103,4 +100,4 @@ async def grammar_of(request: CreateCompletion, model: Model) -> Grammar | None:
             "Leave it out.",
             param=param,
         )
-    return await asyncio.to_thread(bind_plain, wanted, model.encoding)
+    return await model.bound_plain(wanted, client=caller.client, owner=caller.owner)

@@ -6,9 +6,10 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.messages.request import CountTokens, CreateMessage
 from gpt_oss_server.apis.messages.service import MessagesService
+from gpt_oss_server.apis.messages.write import encode_event
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
-from gpt_oss_server.http.sse import EventStream, encode, unless_gone
+from gpt_oss_server.http.sse import EventStream, unless_gone
 from gpt_oss_server.http.unknown_fields import unknown_header
 from gpt_oss_server.runs.chunks import headers_for
 
@@ -29,7 +30,7 @@ def messages_router(service: MessagesService) -> APIRouter:
         }
         if isinstance(body, dict) and body.get("stream"):
             return EventStream(
-                asked.events, encode, headers, keep_alive=settings.keep_alive, beat=asked.writer.beat
+                asked.events, encode_event, headers, keep_alive=settings.keep_alive, beat=asked.writer.beat
             )
         message = await unless_gone(request.receive, asked.wait())
         if message is None:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic_core import to_json
 
 from gpt_oss_server.http.validation import text_field
-from gpt_oss_server.items.builder import json_object
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.stores.sealing import Sealer
 
@@ -150,7 +149,3 @@ def _read_results(content: Any, sealer: Sealer) -> str:
         if text is not None:
             return text.decode()
     return "\n\n".join(f"{hit.get('title')}\n{hit.get('url')}" for hit in hits)
-
-
-def input_of(text: str) -> Block:
-    return json_object(text)

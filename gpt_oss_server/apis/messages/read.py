@@ -62,7 +62,16 @@ class Read:
 
 def spelling_key(*shown: object) -> str:
     """Names what a client shows of one of the model's messages: a text, or a call's name and input."""
-    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(_plain(shown), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Clients in JavaScript send 1.0 back as 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def read_request(request: CountTokens, sealer: Sealer) -> Read:

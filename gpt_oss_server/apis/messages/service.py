@@ -41,13 +41,15 @@ class MessageRun:
     writer: MessageWriter
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
+        writer = self.writer
         async with aclosing(self.run.events()) as batches:
             async for batch in batches:
-                if written := self.writer.feed(batch):
+                if written := writer.feed(batch):
                     yield written
-                if self.writer.error is not None:
+                if writer.error is not None:
                     return
-                self.run.enough = self.writer.stopped
+                if writer.stopped:
+                    self.run.enough = True
 
     async def wait(self) -> Block:
         async with aclosing(self.events()) as batches:
@@ -77,11 +79,12 @@ class MessagesService:
         return MessageRun(run, self._writer(request, read, run, applied))
 
     async def count(self, caller: Caller, body: object) -> dict[str, Any]:
-        request, read, _ = await self._read(caller, body, parse_count)
+        _, read, applied = await self._read(caller, body, parse_count)
         counted: dict[str, Any] = {"input_tokens": await self._length(caller, read)}
-        if request.context_management is not None:
-            whole = await self._length(caller, self._as_read(caller, request.model_copy(update=_UNEDITED)))
-            counted["context_management"] = {"original_input_tokens": whole}
+        if applied is not None:
+            cleared = sum(edit["cleared_input_tokens"] for edit in applied)
+            original = {"original_input_tokens": counted["input_tokens"] + cleared}
+            counted["context_management"] = original
         return counted
 
     async def _read(
@@ -149,12 +152,11 @@ class MessagesService:
         )
 
         def spellings(content: Sequence[Block]) -> str | None:
+            if read.begun:
+                return None  # the client joins its beginning and the rest into one text
             return sealed_spellings(content, run.turn.segments, work.model.renderer, work.keep.sealer)
 
-        return MessageWriter(shown, run, None if read.begun else spellings, work.keep.sealer)
-
-
-_UNEDITED = {"context_management": None}
+        return MessageWriter(shown, run, spellings, work.keep.sealer)
 
 
 def sealed_spellings(

@@ -12,16 +12,18 @@ from pydantic_core import from_json, to_json
 
 from gpt_oss_server.apis.messages.errors import error_body
 from gpt_oss_server.apis.messages.hosted import STREAMED, Block, call_block, result_block
+from gpt_oss_server.apis.messages.object_text import ObjectText
 from gpt_oss_server.apis.messages.request import Thoughts
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import ApiError, InvalidOutput
-from gpt_oss_server.json_values import read_json_text
+from gpt_oss_server.http.sse import encode, to_line
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.turns.stops import StopFilter
 
 Event = dict[str, Any]
 _PARTS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
 _INPUT = ("input_json_delta", "partial_json")
+_MORE_TEXT = "response.output_text.delta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class MessageWriter:
         self,
         shown: Shown,
         run: Run,
-        spellings: Callable[[Sequence[Block]], str | None] | None,
+        spellings: Callable[[Sequence[Block]], str | None],
         sealer: Sealer,
     ) -> None:
         """`spellings` seals the messages whose tokens their blocks would not give back."""
@@ -54,7 +56,10 @@ class MessageWriter:
         self._filter: StopFilter | None = None
         self._left = shown.begun
         self._open: Block | None = None
+        self._index = 0  # of the open block
+        self._is_plain = False  # more text goes into the open block as it is
         self._text: list[str] = []
+        self._input = ObjectText()  # of the open call
         self._thought: str | None = None  # sealed, and not yet shown
         self._out: list[Event] = []
 
@@ -65,8 +70,13 @@ class MessageWriter:
     def feed(self, events: Sequence[Event]) -> list[Event]:
         out = self._out = list[Event]()
         for event in events:
-            handler = _HANDLERS.get(event["type"])
-            if handler is not None and self.error is None:
+            kind = event["type"]
+            if kind == _MORE_TEXT and self._is_plain:  # by far the most frequent
+                text = event["delta"]
+                self._text.append(text)
+                delta = {"type": "text_delta", "text": text}
+                out.append({"type": "content_block_delta", "index": self._index, "delta": delta})
+            elif self.error is None and (handler := _HANDLERS.get(kind)) is not None:
                 handler(self, event)
         return out
 
@@ -77,22 +87,21 @@ class MessageWriter:
 
     def _begin(self, block: Block) -> None:
         self._end()
-        self._open, self._text = block, []
-        index = len(self.message["content"])
-        self._out.append({"type": "content_block_start", "index": index, "content_block": dict(block)})
+        self._open, self._text, self._input = block, [], ObjectText()
+        self._is_plain = block["type"] == "text" and not (self._shown.stops or self._left)
+        self._index = len(self.message["content"])
+        self._out.append({"type": "content_block_start", "index": self._index, "content_block": dict(block)})
 
     def _write(self, kind: str, key: str, text: str) -> None:
         self._text.append(text)
-        index = len(self.message["content"])
         delta = {"type": kind, key: text}
-        self._out.append({"type": "content_block_delta", "index": index, "delta": delta})
+        self._out.append({"type": "content_block_delta", "index": self._index, "delta": delta})
 
     def _delta(self, **delta: Any) -> None:
-        index = len(self.message["content"])
-        self._out.append({"type": "content_block_delta", "index": index, "delta": delta})
+        self._out.append({"type": "content_block_delta", "index": self._index, "delta": delta})
 
     def _end(self) -> None:
-        block, self._open = self._open, None
+        block, self._open, self._is_plain = self._open, None, False
         if block is None:
             return
         text = "".join(self._text)
@@ -100,7 +109,7 @@ class MessageWriter:
             block[_PARTS[block["type"]][1]] = text
         elif "input" in block and text:
             block["input"] = _partial(text)
-        self._out.append({"type": "content_block_stop", "index": len(self.message["content"])})
+        self._out.append({"type": "content_block_stop", "index": self._index})
         self.message["content"].append(block)
 
     def _whole(self, block: Block) -> None:
@@ -176,7 +185,8 @@ class MessageWriter:
             self._delta(type="citations_delta", citation=citation)
 
     def _called(self, event: Event) -> None:
-        self._write(*_INPUT, event["delta"])
+        if text := self._input.feed(event["delta"]):
+            self._write(*_INPUT, text)
 
     def _coded(self, event: Event) -> None:
         self._write(*_INPUT, to_json(event["delta"])[1:-1].decode())
@@ -231,7 +241,8 @@ class MessageWriter:
         self._thought = None
 
     def _end_call(self, item: Event) -> None:
-        if item["status"] == "completed" and not _is_input(item["arguments"]):
+        is_input = self._input.is_whole or not item["arguments"].strip()
+        if item["status"] == "completed" and not is_input:
             self._fail(
                 InvalidOutput(
                     f"The model called {item['name']!r} with an input that is no JSON object: "
@@ -256,8 +267,7 @@ class MessageWriter:
         if self._run.error is not None:
             self._fail(self._run.error)
             return
-        sealed = self._spellings(self.message["content"]) if self._spellings is not None else None
-        if sealed:
+        if not self.stopped and (sealed := self._spellings(self.message["content"])):
             self._whole({"type": "redacted_thinking", "data": sealed})
         message = self.message
         message["stop_reason"] = self._reason(response)
@@ -288,6 +298,20 @@ class MessageWriter:
         return "tool_use" if called else "end_turn"
 
 
+def encode_event(event: Event) -> bytes:
+    """The event as it is sent. A delta is one text in a fixed frame, so that only the text is encoded."""
+    if event["type"] != "content_block_delta" or len(event["delta"]) != 2:
+        return encode(event)
+    (_, kind), (key, text) = event["delta"].items()
+    return _DELTA % (event["index"], kind.encode(), key.encode(), to_line(text))
+
+
+_DELTA = (
+    b"event: content_block_delta\n"
+    b'data: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":%b}}\n\n'
+)
+
+
 def _explained(response: Event) -> bool:
     """Whether the server ended the turn, as the model repeated itself."""
     return "message" in (response["incomplete_details"] or {})
@@ -310,13 +334,6 @@ def _partial(text: str) -> Block:
     return value if isinstance(value, dict) else {}
 
 
-def _is_input(arguments: str) -> bool:
-    try:
-        return not arguments.strip() or isinstance(read_json_text(arguments), dict)
-    except ValueError:
-        return False
-
-
 def _usage(usage: Mapping[str, Any], used: Sequence[str] = ()) -> Block:
     """The tokens in the words of this API, where the prompt's count leaves out those from the cache."""
     cached = usage.get("input_tokens_details", {}).get("cached_tokens", 0)
@@ -337,7 +354,7 @@ _HANDLERS: dict[str, Callable[[MessageWriter, Event], None]] = {
     "response.output_item.added": MessageWriter._added,
     "response.reasoning_text.delta": MessageWriter._reasoned,
     "response.reasoning.delta": MessageWriter._reasoned,
-    "response.output_text.delta": MessageWriter._wrote,
+    _MORE_TEXT: MessageWriter._wrote,
     "response.output_text.annotation.added": MessageWriter._cited,
     "response.function_call_arguments.delta": MessageWriter._called,
     "response.mcp_call_arguments.delta": MessageWriter._called,

@@ -241,11 +241,12 @@ class Run:
             self.response.update(harmony_messages(self._transcript, self._model.encoding))
         encoding, turns = self._model.encoding, (self._transcript, self._summarised)
         debug = debug_of(encoding, *turns) if self.request.debug else {}
+        cut_short = self._transcript.cut_short
         end = self._stream.finish(
             status,
             usage=shown_usage(self._usage()),
             reason="max_output_tokens" if status == "incomplete" else None,
-            why=self._transcript.repetition,
+            why=None if cut_short is None else cut_short.detail,
             error=self.error,
             metadata={**self.response["metadata"], **debug},
         )

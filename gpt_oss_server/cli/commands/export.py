@@ -20,7 +20,7 @@ examples:
   gpt-oss-server export gguf gpt-oss-20b.gguf --model openai/gpt-oss-20b
   llama-server -m tiny.gguf --port 8080 & gpt-oss-server serve llama:http://127.0.0.1:8080
 
-The weights keep their precision. Needs the extra `gguf`: pip install 'gpt-oss-server[gguf]'"""
+The weights keep their precision. Needs the package gguf: pip install 'gguf>=0.18'"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:

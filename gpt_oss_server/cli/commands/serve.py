@@ -21,8 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from gpt_oss_server.cli.server.start import Start
+    from gpt_oss_server.cli.server.start import Start, check_packages
 
+    check_packages(settings)
     start = Start(settings)
     start.begin()
     from gpt_oss_server.cli.server.http_server import listen, serve_until_stopped

@@ -18,6 +18,7 @@ from gpt_oss_server.settings import Settings
 from inference.backends.checkpoints import hub_repo
 from inference.backends.table import runs_here
 from inference.engine import InferenceError, Sampling
+from tools.extras import install_extra
 
 _KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
 _SIZES = {"gpt-oss-20b": 13.8e9, "gpt-oss-120b": 65.3e9}  # bytes of the downloads
@@ -75,7 +76,7 @@ async def triton(settings: Settings) -> Finding:
     if result is None:
         return missing("triton is not used without a GPU.", needed=False)
     if "missing" in result:
-        advice = "pip install 'gpt-oss-server[gpu]'; until then models run more slowly, in plain torch."
+        advice = f"{install_extra('gpu')}; until then models run more slowly, in plain torch."
         return missing(f"triton is not installed ({result['missing']}).", advice, needed=False)
     if result["error"]:
         advice = "It needs a C compiler and Python's headers: apt install gcc python3-dev"

@@ -9,7 +9,7 @@ from typing import Any
 from gpt_oss_server.settings import OPTIONS, SettingsError
 from gpt_oss_server.settings.options import Kind, Option
 from gpt_oss_server.settings.sources import CONFIG, FILE, file_flag, reads_file
-from inference.backends.names import names_model
+from inference.backends.names import meant_by, names_model
 
 _SHOWN_ALIASES = ("-m",)
 _PREFIX = re.compile(r"[a-z]+:")
@@ -77,6 +77,8 @@ def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
     if "question" in parsed:
         words = [*parsed["question"], *rest]
         word = words.pop(0) if words and names_model(words[0]) else None
+        if word is None and "model" not in parsed:
+            _check_no_model_is_meant(words)
         parsed["question"], rest = words, []
     elif rest and word is None and takes_model:
         word = rest.pop(0)
@@ -88,6 +90,28 @@ def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
     if parsed.get("model", word) != word:
         raise SettingsError(f"Two models are named, {word} and {parsed['model']}. Leave one out.")
     parsed["model"] = word
+
+
+def _check_no_model_is_meant(words: Sequence[str]) -> None:
+    """Refuses a word alone, or before a quoted question, that is nearly a model's name."""
+    if not words or len(words[0].split()) != 1 or not all(len(word.split()) > 1 for word in words[1:]):
+        return
+    if meant := meant_by(words[0]):
+        raise SettingsError(
+            f"There is no model {words[0]!r}. Did you mean {meant}? As a question, it comes from standard "
+            f"input: echo {shlex.quote(words[0])} | gpt-oss-server chat -"
+        )
+
+
+class _OneModel(argparse.Action):
+    """A second model is refused: the last one would win in silence."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, flag: Any = None
+    ) -> None:
+        if (first := getattr(namespace, self.dest, value)) != value:
+            parser.error(f"Two models are named, {first} and {value}. A server has one: leave one out")
+        setattr(namespace, self.dest, value)
 
 
 def add_flags(
@@ -130,5 +154,5 @@ def _add(group: argparse._ActionsContainer, option: Option, names: Sequence[str]
     elif option.kind.switch:
         group.add_argument(*names, action=argparse.BooleanOptionalAction, **keywords)
     else:
-        action = "append" if option.kind.many else "store"
+        action: Any = "append" if option.kind.many else _OneModel if option.name == "model" else "store"
         group.add_argument(*names, action=action, metavar=option.kind.metavar, **keywords)

@@ -6,16 +6,36 @@ Settings that would fail at a request raise a sentence here.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.server.tools import check_tools
 from gpt_oss_server.cli.terminal.console import CommandLineError
-from gpt_oss_server.settings import Settings
+from gpt_oss_server.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from inference.engine import Engine
+
+
+_NEEDS: dict[str, Callable[[Settings], object]] = {
+    "postgres": lambda settings: settings.store.startswith("postgres"),
+    "mcp": lambda settings: settings.mcp or settings.tool_server,
+    "otel": lambda settings: settings.otel_endpoint,
+    "browser": lambda settings: settings.browser not in (None, "off"),
+    "exa": lambda settings: str(settings.browser).partition(":")[0] == "exa",
+    "python": lambda settings: settings.python in ("bubblewrap", "unsafe-local"),
+}
+"""By extra, whether the settings need its packages."""
+
+
+def check_packages(settings: Settings) -> None:
+    """Raises `SettingsError` for a package that a setting needs, before anything is started."""
+    from tools.extras import how_to_install, missing_package
+
+    if error := missing_package(extra for extra, needs in _NEEDS.items() if needs(settings)):
+        raise SettingsError(how_to_install(error))
 
 
 class Start:

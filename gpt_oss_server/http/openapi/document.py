@@ -63,37 +63,6 @@ _SHAPES: dict[str, Schema] = {
     "Models": _shape("list", data={"type": "array", "items": _OBJECT}),
     "Model": _shape("model", id=_STRING, created=_COUNT, owned_by=_STRING),
 }
-_ANSWERS: dict[str, str] = {  # by operation; the answer of any other operation is just an object
-    "post /v1/responses": "Response",
-    "get /v1/responses/{response_id}": "Response",
-    "delete /v1/responses/{response_id}": "Deleted",
-    "post /v1/responses/{response_id}/cancel": "Response",
-    "get /v1/responses/{response_id}/input_items": "Items",
-    "post /v1/responses/input_tokens": "InputTokens",
-    "post /v1/responses/compact": "Compaction",
-    "post /v1/conversations": "Conversation",
-    "get /v1/conversations/{conversation}": "Conversation",
-    "post /v1/conversations/{conversation}": "Conversation",
-    "delete /v1/conversations/{conversation}": "Deleted",
-    "get /v1/conversations/{conversation}/items": "Items",
-    "post /v1/conversations/{conversation}/items": "Items",
-    "get /v1/conversations/{conversation}/items/{item}": "Item",
-    "delete /v1/conversations/{conversation}/items/{item}": "Conversation",
-    "get /v1/containers": "Containers",
-    "get /v1/containers/{container}/files": "Files",
-    "delete /v1/containers/{container}": "Deleted",
-    "delete /v1/containers/{container}/files/{file}": "Deleted",
-    "post /v1/chat/completions": "ChatCompletion",
-    "post /v1/completions": "Completion",
-    "get /v1/models": "Models",
-    "get /v1/models/{name}": "Model",
-}
-_STREAMED = {
-    "post /v1/responses",
-    "get /v1/responses/{response_id}",
-    "post /v1/chat/completions",
-    "post /v1/completions",
-}
 _PAGE = {
     "after": _STRING,
     "limit": {"type": "integer", "minimum": 1, "maximum": 100},
@@ -176,8 +145,9 @@ def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> No
 def _answer(name: str) -> Schema:
     if name == _FILE:
         return {"description": "The file.", "content": {"application/octet-stream": {}}}
-    answer = _content("The answer.", _ANSWERS.get(name))
-    if name in _STREAMED:
+    row = operation_of(name)
+    answer = _content("The answer.", row.answer)
+    if row.streams:
         answer["content"]["text/event-stream"] = {"schema": _STRING}
     return answer
 

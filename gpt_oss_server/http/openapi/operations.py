@@ -10,6 +10,7 @@ TAGS = {
     "Responses": "OpenAI's Responses API: reasoning, tools, streams, stored and background responses.",
     "Conversations": "Items that outlive a response, for `conversation` of a request.",
     "Chat Completions": "OpenAI's Chat Completions, on the same turn as the Responses API.",
+    "Messages": "Anthropic's Messages API, on the same run as the Responses API.",
     "Completions": "Plain completions of a text or of token ids, and the tokens of a text.",
     "Containers": "Files of a conversation's python tool.",
     "Models": "What is served here.",
@@ -23,52 +24,86 @@ class Operation:
     summary: str
     errors: tuple[int, ...] = ()  # besides those that follow from its path and body
     generates: bool = False
+    answer: str | None = None  # the shape of the answer in the document; None: an object
+    streams: bool = False  # if the request wishes so
 
 
 TABLE = {
-    "post /v1/responses": Operation("Responses", "Create a response", generates=True),
-    "get /v1/responses/{response_id}": Operation("Responses", "Retrieve a response, or its events", (400,)),
-    "delete /v1/responses/{response_id}": Operation("Responses", "Delete a response"),
-    "post /v1/responses/input_tokens": Operation("Responses", "Count the tokens of a request", (404,)),
-    "post /v1/responses/compact": Operation("Responses", "Compact a conversation", generates=True),
-    "post /v1/responses/{response_id}/cancel": Operation("Responses", "Cancel a response", (400,)),
+    "post /v1/responses": Operation(
+        "Responses", "Create a response", generates=True, answer="Response", streams=True
+    ),
+    "get /v1/responses/{response_id}": Operation(
+        "Responses", "Retrieve a response, or its events", (400,), answer="Response", streams=True
+    ),
+    "delete /v1/responses/{response_id}": Operation("Responses", "Delete a response", answer="Deleted"),
+    "post /v1/responses/input_tokens": Operation(
+        "Responses", "Count the tokens of a request", (404,), answer="InputTokens"
+    ),
+    "post /v1/responses/compact": Operation(
+        "Responses", "Compact a conversation", generates=True, answer="Compaction"
+    ),
+    "post /v1/responses/{response_id}/cancel": Operation(
+        "Responses", "Cancel a response", (400,), answer="Response"
+    ),
     "get /v1/responses/{response_id}/input_items": Operation(
-        "Responses", "List the input of a response", (400,)
+        "Responses", "List the input of a response", (400,), answer="Items"
     ),
     "get /v1/responses/{response_id}/trace": Operation(
         "Responses", "The tokens of a response, and how they were read", (404,)
     ),
     "post /render": Operation("Responses", "Show the exact prompt of a request", (404,)),
-    "post /v1/conversations": Operation("Conversations", "Create a conversation"),
-    "get /v1/conversations/{conversation}": Operation("Conversations", "Retrieve a conversation"),
-    "post /v1/conversations/{conversation}": Operation("Conversations", "Change a conversation's metadata"),
-    "delete /v1/conversations/{conversation}": Operation("Conversations", "Delete a conversation"),
-    "get /v1/conversations/{conversation}/items": Operation(
-        "Conversations", "List the items of a conversation", (400,)
+    "post /v1/conversations": Operation("Conversations", "Create a conversation", answer="Conversation"),
+    "get /v1/conversations/{conversation}": Operation(
+        "Conversations", "Retrieve a conversation", answer="Conversation"
     ),
-    "post /v1/conversations/{conversation}/items": Operation("Conversations", "Add items to a conversation"),
-    "get /v1/conversations/{conversation}/items/{item}": Operation("Conversations", "Retrieve an item"),
-    "delete /v1/conversations/{conversation}/items/{item}": Operation("Conversations", "Delete an item"),
-    "post /v1/chat/completions": Operation("Chat Completions", "Create a chat completion", generates=True),
+    "post /v1/conversations/{conversation}": Operation(
+        "Conversations", "Change a conversation's metadata", answer="Conversation"
+    ),
+    "delete /v1/conversations/{conversation}": Operation(
+        "Conversations", "Delete a conversation", answer="Deleted"
+    ),
+    "get /v1/conversations/{conversation}/items": Operation(
+        "Conversations", "List the items of a conversation", (400,), answer="Items"
+    ),
+    "post /v1/conversations/{conversation}/items": Operation(
+        "Conversations", "Add items to a conversation", answer="Items"
+    ),
+    "get /v1/conversations/{conversation}/items/{item}": Operation(
+        "Conversations", "Retrieve an item", answer="Item"
+    ),
+    "delete /v1/conversations/{conversation}/items/{item}": Operation(
+        "Conversations", "Delete an item", answer="Conversation"
+    ),
+    "post /v1/chat/completions": Operation(
+        "Chat Completions", "Create a chat completion", generates=True, answer="ChatCompletion", streams=True
+    ),
     "get /v1/chat/completions": Operation("Chat Completions", "List the stored completions", (400,)),
     "get /v1/chat/completions/{completion}": Operation("Chat Completions", "Retrieve a stored completion"),
     "post /v1/chat/completions/{completion}": Operation("Chat Completions", "Change its metadata"),
     "delete /v1/chat/completions/{completion}": Operation("Chat Completions", "Delete a stored completion"),
     "get /v1/chat/completions/{completion}/messages": Operation("Chat Completions", "List its messages"),
-    "post /v1/completions": Operation("Completions", "Continue a text or token ids", generates=True),
+    "post /v1/messages": Operation("Messages", "Create a message", generates=True, streams=True),
+    "post /v1/messages/count_tokens": Operation("Messages", "Count the tokens of a request", (404,)),
+    "post /v1/completions": Operation(
+        "Completions", "Continue a text or token ids", generates=True, answer="Completion", streams=True
+    ),
     "post /tokenize": Operation("Completions", "Turn a text or messages into token ids", (404,)),
     "post /detokenize": Operation("Completions", "Turn token ids into text", (404,)),
     "get /tokenizer_info": Operation("Completions", "Describe the tokenizer"),
-    "get /v1/models": Operation("Models", "List the models"),
-    "get /v1/models/{name}": Operation("Models", "Describe a model"),
-    "get /v1/containers": Operation("Containers", "List the containers", (400,)),
+    "get /v1/models": Operation("Models", "List the models", answer="Models"),
+    "get /v1/models/{name}": Operation("Models", "Describe a model", answer="Model"),
+    "get /v1/containers": Operation("Containers", "List the containers", (400,), answer="Containers"),
     "post /v1/containers": Operation("Containers", "Create a container"),
     "get /v1/containers/{container}": Operation("Containers", "Retrieve a container"),
-    "delete /v1/containers/{container}": Operation("Containers", "Delete a container"),
-    "get /v1/containers/{container}/files": Operation("Containers", "List the files of a container", (400,)),
+    "delete /v1/containers/{container}": Operation("Containers", "Delete a container", answer="Deleted"),
+    "get /v1/containers/{container}/files": Operation(
+        "Containers", "List the files of a container", (400,), answer="Files"
+    ),
     "post /v1/containers/{container}/files": Operation("Containers", "Upload a file"),
     "get /v1/containers/{container}/files/{file}": Operation("Containers", "Describe a file"),
-    "delete /v1/containers/{container}/files/{file}": Operation("Containers", "Delete a file"),
+    "delete /v1/containers/{container}/files/{file}": Operation(
+        "Containers", "Delete a file", answer="Deleted"
+    ),
     "get /v1/containers/{container}/files/{file}/content": Operation("Containers", "Download a file"),
     "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpt_oss_server.settings import SettingsError
 from gpt_oss_server.stores.sql.database import Row, Value, speller
 from gpt_oss_server.stores.sql.migrations import migrate
+from tools.extras import how_to_install
 
 if TYPE_CHECKING:
     import psycopg
@@ -60,8 +61,7 @@ def read_url(url: str) -> str:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
     except ImportError as error:
-        advice = "install gpt-oss-server[postgres]"
-        raise SettingsError(f"--store postgres://… needs the psycopg package: {advice}.") from error
+        raise SettingsError(f"--store postgres://… cannot be used. {how_to_install(error)}") from error
     try:
         options = conninfo_to_dict(url)
     except psycopg.Error as error:

@@ -240,6 +240,9 @@ async def test_allowed_domains_are_requested_and_filtered(session: BrowserSessio
     await call(session, "search", query="q", options=two)
     queries = [parse_qs(urlsplit(seen.path).query)["q"][0] for seen in server.seen]
     assert queries == ["q site:b.example", "q (site:b.example OR site:c.example)"]
+    blocked = {"filters": {"blocked_domains": ["b.example"]}}
+    output = await call(session, "search", query="q", options=blocked)
+    assert "https://b.example/" not in [hit["url"] for hit in output.details["results"]]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ from tools.browser.pages import processes
 from tools.browser.pages.body import convert_body
 from tools.browser.pages.charset import decode
 from tools.browser.pages.convert import convert
-from tools.browser.pages.document import Document, Kind, PageBody, PageError
+from tools.browser.pages.document import Document, PageBody, PageError
 from tools.browser.pages.html_text import MAX_DEPTH, html_to_text
 from tools.browser.pages.processes import workers
 from tools.browser.pages.text import clean, find_lines, without_markers, wrap
@@ -345,26 +343,6 @@ async def test_a_process_that_never_answers_is_ended(monkeypatch: pytest.MonkeyP
         with pytest.raises(PageError, match="too much time"):
             await converted(b"x" * size)
     assert children() == before
-
-
-async def test_slow_pages_of_one_owner_do_not_hold_up_the_pages_of_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pool, ends = workers("markup"), threading.Event()
-    read = pool.read
-
-    def slow(body: PageBody, kind: Kind, unwanted: threading.Event) -> Document:
-        assert body.url != "https://slow.example" or ends.wait(60)
-        return read(body, kind, unwanted)
-
-    monkeypatch.setattr(pool, "read", slow)
-    page = PageBody("https://slow.example", "text/html", ORDINARY)
-    hostile = [asyncio.create_task(convert(page, owner="a")) for _ in range(4)]
-    await asyncio.sleep(0)
-    assert (await convert(replace(page, url=""), owner="b")).title == "A page"
-    assert not any(task.done() for task in hostile)
-    ends.set()
-    await asyncio.gather(*hostile)
 
 
 async def test_a_process_is_replaced_after_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:
