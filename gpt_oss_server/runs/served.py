@@ -5,7 +5,9 @@ request: `work` makes the values that one request is served by. It must not know
 """
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from gpt_oss_server.caller.access import MCP
@@ -29,7 +31,8 @@ from gpt_oss_server.traces.records import Traces
 from inference.engine import Engine
 from tools.addresses import is_of_this_machine
 
-_MOST_CHOICES = 128
+_MOST_CHOICES = 128  # of one client's requests, that run simultaneously, besides the first of each
+_ALL_CHOICES = 256  # of all clients
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
 
@@ -67,6 +70,7 @@ class Served:
         self.clock = clock
         self._tools = tools
         self._stopped = False
+        self._choices: Counter[str] = Counter()  # at work, besides the first of each request, by client
 
     def work(self, caller: Caller) -> Work:
         return Work(caller, self.model, self.stores.of(caller.owner), self.kinds, self.ids, self.clock)
@@ -86,11 +90,24 @@ class Served:
             outlives=outlives,
         )
 
-    @property
-    def parallel_choices(self) -> int:
-        """How many choices of one request run simultaneously, so that many prompts leave room for others."""
+    @contextmanager
+    def parallel_choices(self, client: str, count: int) -> Iterator[int]:
+        """How many of a request's choices run simultaneously, so that many leave room for others.
+
+        Each costs the event loop time whenever it has a token, and when the client leaves. So a client's
+        requests share a number of them, and none takes more than half of what is left.
+        """
         room = (self.settings.max_concurrent or _DEFAULT_CONCURRENT) + self.settings.max_waiting
-        return min(_MOST_CHOICES, room)
+        own = min(_MOST_CHOICES, room) - 1 - self._choices[client]
+        left = (_ALL_CHOICES - self._choices.total()) // 2
+        more = max(0, min(count - 1, own, left))
+        self._choices[client] += more
+        try:
+            yield 1 + more
+        finally:
+            self._choices[client] -= more
+            if not self._choices[client]:
+                del self._choices[client]
 
     async def toolset(self) -> Toolset:
         return await self._tools.ready() if self._tools is not None else Toolset()

@@ -23,7 +23,12 @@ def merged(sources: Iterable[AsyncGenerator[T, None]], limit: int | None = None)
     """
     waiting = iter(sources)
     first = list(islice(waiting, limit))
-    return first[0] if len(first) == 1 != limit else _merged(first, waiting)
+    if len(first) == 1:
+        second = next(waiting, None)
+        if second is None:
+            return first[0]
+        waiting = chain([second], waiting)
+    return _merged(first, waiting)
 
 
 async def _merged(

@@ -91,6 +91,13 @@ def gone(url: object) -> bool:
     return not answers(str(url) + "/models")
 
 
+def await_end(url: str) -> None:
+    ended = time.monotonic() + 60
+    while not gone(url):
+        assert time.monotonic() < ended
+        time.sleep(0.05)
+
+
 def test_a_client_gets_a_server_of_its_own_which_ends_with_it(tmp_path: Path) -> None:
     words = ("-m", script(tmp_path, ANSWER), "--key", "secret", "--", "--keep", "a b")
     done = run("launch", "qwen", *words, env={"HTTP_PROXY": "http://127.0.0.1:9"})
@@ -135,9 +142,7 @@ def test_a_server_that_is_kept_is_found_by_the_next_client(tmp_path: Path) -> No
         assert second.stderr.startswith(few)
     finally:
         os.kill(int(process[2]), signal.SIGTERM)
-    ended = time.monotonic() + 60
-    while not gone(process[1]):
-        assert time.monotonic() < ended
+    await_end(process[1])
 
 
 def test_ctrl_c_is_the_clients_alone(tmp_path: Path) -> None:
@@ -147,6 +152,14 @@ def test_ctrl_c_is_the_clients_alone(tmp_path: Path) -> None:
         screen.shows("interrupted and then Hello!")
         assert screen.process.wait(60) == 7
     assert gone(json.loads(seen[seen.index("{") :])["url"])
+
+
+def test_a_late_ctrl_c_leaves_the_exit_code() -> None:
+    code = (
+        "import os, signal, sys; from gpt_oss_server.cli.launch.process import run_in_terminal\n"
+        "code = run_in_terminal(['sh', '-c', 'exit 7'], os.environ); signal.raise_signal(2); sys.exit(code)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE).returncode == 7
 
 
 def test_a_signal_ends_the_client_and_its_server(tmp_path: Path) -> None:
@@ -240,6 +253,14 @@ def test_all_flags_of_a_server_reach_the_one_that_is_started(tmp_path: Path) -> 
     settings = read_settings(again, {})
     assert settings == read_settings(vars(build_parser().parse_args(["serve", *flags])), {})
     assert (settings.websocket, settings.max_concurrent) == (False, 3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, no process can ask for it")
+def test_a_launcher_that_is_killed_takes_its_server_along(tmp_path: Path) -> None:
+    with terminal("claude", "-m", script(tmp_path, ANSWER), "--", "wait", command="launch") as screen:
+        seen = screen.shows("Hello!.*\n")
+        screen.process.kill()
+    await_end(json.loads(seen[seen.index("{") :])["url"])
 
 
 @needs_proc

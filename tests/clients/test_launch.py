@@ -63,6 +63,13 @@ CASES = {
         ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "Make made.txt"),
         ("Say hello",),
     ),
+    "claude": Case(
+        ".claude/settings.json",
+        {"model": "sonnet", "env": {"ANTHROPIC_BASE_URL": ELSEWHERE, "ANTHROPIC_AUTH_TOKEN": "other"}},
+        ("Write", "file_path", "content"),
+        ("-p", "Make made.txt", "--allowedTools", "Write"),
+        ("Say hello",),
+    ),
     "opencode": Case(
         ".config/opencode/opencode.json",
         {
@@ -101,6 +108,8 @@ def client(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     case, home = CASES[name], tmp_path / "home"
     (home / case.file).parent.mkdir(parents=True)
     (home / case.file).write_text(case.text)
+    claude = {"hasCompletedOnboarding": True, "projects": {str(tmp_path): {"hasTrustDialogAccepted": True}}}
+    (home / ".claude.json").write_text(json.dumps(claude))
     monkeypatch.setenv("PATH", f"{COMMANDS}{os.pathsep}{os.environ['PATH']}")
     for variable, value in {"HOME": home, "PWD": tmp_path, "XDG_STATE_HOME": home / "state"}.items():
         monkeypatch.setenv(variable, str(value))
@@ -132,5 +141,5 @@ def test_a_conversation_which_ctrl_c_ends(client: str, tmp_path: Path) -> None:
         while screen.process.poll() is None:
             assert time.monotonic() < end
             screen.press("\x03")
-            screen.rest(1)
+            screen.rest(0.3)  # Claude Code wants a second one soon
         assert screen.process.wait() == 0

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import itertools
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Any
 
 import httpx
@@ -255,6 +255,24 @@ async def test_choices_are_made_as_they_begin() -> None:
     whole = await run.wait()
     assert (len(whole["choices"]), whole["usage"]["completion_tokens"]) == (12, 12 * 3)
     assert engine.most - before <= 4
+
+
+def test_the_requests_of_a_client_share_choices_and_leave_some_for_others() -> None:
+    served = Served(scripted(HELLO))
+    for _ in range(2):  # what a request took comes back
+        with ExitStack() as running:
+            taken = [
+                running.enter_context(served.parallel_choices(client, count))
+                for client, count in (
+                    ("a", 2_048),
+                    ("a", 2_048),
+                    ("b", 2_048),
+                    ("c", 1),
+                    ("c", 4),
+                    ("d", 2_048),
+                )
+            ]
+        assert taken == [128, 1, 1 + 64, 1, 4, 1 + 31]
 
 
 async def test_each_choice_has_its_seed() -> None:

@@ -8,10 +8,12 @@ import pytest
 from anthropic import Anthropic
 
 from gpt_oss_server.apis.messages.errors import error_body
-from gpt_oss_server.caller.caller import LOCAL
+from gpt_oss_server.caller.caller import LOCAL, SESSION
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, EngineUnavailable
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
+from inference.backends.scripted import ScriptedEngine
+from inference.engine import EngineBusy
 from tests.doubles.apis.keyed import key_file
 from tests.doubles.apis.messages_asking import HI, TOOL, Block, message_of, messages_service
 from tests.doubles.engines.replay import TurnsEngine
@@ -132,7 +134,7 @@ async def test_a_form_and_fields_of_sampling(encoding: Encoding) -> None:
     engine = TurnsEngine(encoding, ANSWER)
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     form = {"format": {"type": "json_schema", "schema": schema}}
-    fields = {"temperature": 0.5, "top_k": 7, "top_p": 0.25, "max_tokens": 11}
+    fields: Block = {"temperature": 0.5, "top_k": 7, "top_p": 0.25, "max_tokens": 11}
     await message_of(messages_service(engine), output_config=form, **fields)
     sampling = engine.samplings[0]
     assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.5, 7, 0.25)
@@ -250,3 +252,38 @@ def test_unknown_fields_are_named_and_known_ones_are_not(keyed: str) -> None:
     named = answer.headers["x-unknown-fields"]
     assert named.startswith("tmperature (did you mean temperature?), thinking.depth")
     assert "metadata" not in named
+
+
+async def test_the_session_of_claude_code_keeps_its_requests_on_one_machine(encoding: Encoding) -> None:
+    engine = TurnsEngine(encoding, ANSWER)
+    run = await messages_service(engine).start(LOCAL, HI, "session-1")
+    await run.wait()
+    assert engine.samplings[0].labels[SESSION] == "session-1"
+
+
+class RoomForOne:
+    """An engine with room for one generation."""
+
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self._engine, self.info = engine, engine.info
+        self.generate, self.close = engine.generate, engine.close
+
+    def check_room(self) -> None:
+        if self._engine.active:
+            raise EngineBusy(0, retry_after=2)
+
+    def measures(self) -> dict[str, float]:
+        return {}
+
+
+def test_a_full_server_answers_529_and_a_silent_stream_pings() -> None:
+    slow = scripted(ANSWER.replace("{}", "word " * 20), loop=True, tokens_per_second=4)
+    with serving(RoomForOne(slow), Settings(keep_alive=0.1)) as url:
+        sent = {**HI, "stream": True}
+        with httpx.stream("POST", f"{url}/messages", json=sent, timeout=60) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "event: message_start"
+            refused = httpx.post(f"{url}/messages", json=HI)
+            assert (refused.status_code, refused.json()["error"]["type"]) == (529, "overloaded_error")
+            assert int(refused.headers["retry-after"]) > 0
+            assert "event: ping" in lines

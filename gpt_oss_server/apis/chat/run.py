@@ -96,8 +96,9 @@ class ChatRun:
         sources = [self._generate(choice) for choice in self._choices]
         try:
             with self._life.running():
-                with self._life.failing():
-                    async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
+                parallel = self._served.parallel_choices(self._work.caller.client, len(sources))
+                with self._life.failing(), parallel as most:
+                    async with aclosing(merged(sources, most)) as batches:
                         async for parts in batches:
                             chunks = self._chunks(parts)
                             if self._keep is not None:

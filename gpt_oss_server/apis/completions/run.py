@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from gpt_oss_server.apis.completions.request import CreateCompletion
@@ -86,6 +87,7 @@ class CompletionRun:
             "model": request.model or work.model.name,
         }
         self._begun: list[_Seen] = []
+        self._parallel = partial(served.parallel_choices, work.caller.client, len(prompts) * (request.n or 1))
         self._check_lengths()
         sampling = sampling_of(request, work.model, work.caller, prompt=0, limit=request.limit)
         self._sampling = replace(sampling, grammar=grammar)
@@ -110,8 +112,8 @@ class CompletionRun:
             for choice in self._choices_of(position)
         )
         with self._life.running():
-            with self._life.failing():
-                async with aclosing(merged(sources, self._served.parallel_choices)) as batches:
+            with self._life.failing(), self._parallel() as most:
+                async with aclosing(merged(sources, most)) as batches:
                     async for batch in batches:
                         yield batch
             if (error := self._life.error) is not None:

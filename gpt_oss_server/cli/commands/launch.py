@@ -136,7 +136,8 @@ def _target(args: argparse.Namespace, settings: Settings, folder: Path) -> Itera
         with listen(settings.host, 0) as free:
             port = free.getsockname()[1]
         url = _url(args, settings, port)
-    started, keeps = start([*flags_in(vars(args)), f"--port={port}"], folder / f"server-{port}.log"), False
+    words, log = [*flags_in(vars(args)), f"--port={port}"], folder / f"server-{port}.log"
+    started, keeps = start(words, log, stays=args.keep), False
     try:
         wait_until_ready(url, settings.model, args.wait, started)
         target, _ = _target_at(url, settings, folder)

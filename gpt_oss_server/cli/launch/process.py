@@ -32,8 +32,10 @@ def run_in_terminal(words: Sequence[str], environment: Mapping[str, str]) -> int
             os.kill(process, number)
 
     # Functions, as the program would inherit a signal that is ignored.
-    handlers = {number: signal.signal(number, _leave_to_the_program) for number in _KEYS}
-    handlers |= {number: signal.signal(number, pass_on) for number in _ENDS}
+    for number in _KEYS:
+        signal.signal(number, _leave_to_the_program)
+    for number in _ENDS:
+        signal.signal(number, pass_on)
     try:
         process = os.posix_spawnp(words[0], list(words), environment)
         while True:
@@ -43,8 +45,8 @@ def run_in_terminal(words: Sequence[str], environment: Mapping[str, str]) -> int
             os.kill(os.getpid(), signal.SIGSTOP)  # Ctrl-Z: the shell has the terminal until `fg`
             os.kill(process, signal.SIGCONT)
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        exit_on_signals()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes late must not change the exit code
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 

@@ -3,6 +3,7 @@
 Takes addresses and the words of `serve`. It must not know a client.
 """
 
+import ctypes
 import http.client
 import os
 import re
@@ -29,6 +30,7 @@ from tools.addresses import is_of_this_machine
 _SECONDS = 5.0  # for an answer to whether it is ready
 _PAUSE = 0.2  # between two such questions
 _TAIL = 12  # lines of a log
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +57,23 @@ class Started:
 
     def stop(self) -> None:
         """As Ctrl-C does: running responses may finish, and another Ctrl-C stops them."""
-        while self.process.poll() is None:
-            with suppress(KeyboardInterrupt):
-                self.process.send_signal(signal.SIGINT)
-                with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(1)
-                    return
-                console.err("The server finishes what runs. Ctrl-C stops it immediately.")
-                self.process.wait()
+        signal.signal(signal.SIGINT, lambda *_: self.process.send_signal(signal.SIGINT))
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            console.err("The server finishes what runs. Ctrl-C stops it immediately.")
+            self.process.wait()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def start(words: Sequence[str], log: Path) -> Started:
+def start(words: Sequence[str], log: Path, *, stays: bool) -> Started:
+    """Unless it `stays`, it ends with this process also where that is killed (on Linux)."""
     command = [sys.executable, "-P", "-m", "gpt_oss_server", "serve", *words]
     own: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    if sys.platform == "linux" and not stays:
+        libc = ctypes.CDLL(None)
+        own["preexec_fn"] = lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     with log.open("wb") as output:
         return Started(subprocess.Popen(command, stdout=output, stderr=output, **own), log)
 
