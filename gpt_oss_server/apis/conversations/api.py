@@ -23,10 +23,10 @@ def conversations_router(served: Served) -> APIRouter:
 
     async def sent(request: Request) -> tuple[Work, object]:
         caller, body = await read_json(request, served.settings.max_body_bytes)
-        return served.work(caller), body
+        return served.stored_work(caller), body
 
     def of(request: Request) -> Conversations:
-        return Conversations(served.work(caller_of(request.scope)))
+        return Conversations(served.stored_work(caller_of(request.scope)))
 
     @router.post("", openapi_extra=documented(CreateConversation))
     async def create(request: Request) -> Response:
