@@ -73,8 +73,9 @@ class AnswerSettings:
     repetition_limit: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 32, 65_536))),
-        "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete; "
-        "`none` is no limit, and so is `auto`, but for the embedded model it is 256.",
+        "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete, "
+        "calls since the user's last message included; `none` is no limit, and so is `auto`, but for the "
+        "embedded model it is 256.",
     )
     max_parallel_calls: int = setting(
         16,
