@@ -18,9 +18,10 @@ from gpt_oss_server.apis.messages.edits import Edits, read_edits
 from gpt_oss_server.apis.messages.hosted import CALLS, RESULTS, Block, item_of
 from gpt_oss_server.apis.messages.parts import content_parts, parts_of, text_block
 from gpt_oss_server.apis.messages.request import CountTokens, CreateMessage, Thoughts
-from gpt_oss_server.apis.messages.tools import read_choice, read_tools
+from gpt_oss_server.apis.messages.tools import LaterTools, read_choice, read_tools
 from gpt_oss_server.errors import ApiError, InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import json_type, text_field
+from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.stores.sealing import Sealer
 
 # Its last part differs from build to build: in the prompt it would change what every other part is cached by.
@@ -78,11 +79,13 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
     read = Read()
     tools = read_tools(request.tools or (), request.mcp_servers or (), request.container)
     read.tool_places = tools.places
-    conversation, edits = _Conversation(read, sealer), read_edits(request)
+    conversation, edits = _Conversation(read, sealer, tools.later), read_edits(request)
+    past = _past_notes(request.messages)
     for index, message in enumerate(request.messages):
-        conversation.read(message, f"messages[{index}]")
+        if index not in past:
+            conversation.read(message, f"messages[{index}]")
     conversation.end()
-    system = "\n\n".join(_system(request.system))
+    system, has_tools = "\n\n".join(_system(request.system)), bool(request.tools or request.mcp_servers)
     read.body |= {
         "model": request.model,
         "input": conversation.items,
@@ -93,7 +96,7 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
             "code_interpreter_call.outputs",
         ],
         **({"instructions": system} if system else {}),
-        **({"tools": tools.tools, **read_choice(request.tool_choice, tools.tools)} if tools.tools else {}),
+        **({"tools": tools.tools, **read_choice(request.tool_choice, tools.tools)} if has_tools else {}),
         **({} if tools.most_calls is None else {"max_tool_calls": tools.most_calls}),
         "reasoning": _reasoning(request, edits),
         **({} if edits.compact_from is None else {"context_management": [_compaction(edits.compact_from)]}),
@@ -108,6 +111,14 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
         read.body |= {name: value for name, value in sampling.items() if value is not None}
         read.body["max_output_tokens"] = request.max_tokens
     return read
+
+
+def _past_notes(messages: list[Any]) -> set[int]:
+    """The system messages that are only for the user's turn which they follow."""
+    roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
+    last = max((index for index, role in enumerate(roles) if role == "user"), default=0)
+    cleared = (index for index in range(last) if roles[index] == "system")
+    return {index for index in cleared if messages[index].get("clear_at") == "next_user_message"}
 
 
 def _system(system: Any) -> Iterator[str]:
@@ -151,9 +162,9 @@ def _form(request: CountTokens) -> dict[str, Any]:
 
 
 class _Conversation:
-    def __init__(self, read: Read, sealer: Sealer) -> None:
+    def __init__(self, read: Read, sealer: Sealer, tools: LaterTools) -> None:
         self.items: list[Block] = []
-        self._read, self._sealer = read, sealer
+        self._read, self._sealer, self._tools = read, sealer, tools
         self._role = ""
         self._parts: list[Block] = []  # of a message that is not complete
         self._where = ""
@@ -169,6 +180,9 @@ class _Conversation:
                 f"`{where}.role` must be 'user', 'assistant' or 'system'.", param=f"{where}.role"
             )
         at = f"{where}.content"
+        if role == "system" and isinstance(config := message.get("output_config"), dict):
+            content = [] if content is None else content
+            self._add({"type": "configuration_update", "reasoning": {"effort": config.get("effort")}}, where)
         if isinstance(content, str):
             blocks: list[Any] = [{"type": "text", "text": content}]
         elif isinstance(content, list):
@@ -183,6 +197,8 @@ class _Conversation:
                 raise InvalidRequest(f"`{place}` must be an object, but is {json_type(block)}.", param=place)
             self._block(block, place)
         self._flush()
+        if added := self._tools.take():
+            self._add({"type": "additional_tools", "tools": added}, where)
 
     def end(self) -> None:
         """An assistant's text at the end is the beginning of the answer."""
@@ -241,10 +257,22 @@ class _Conversation:
     def tool_result(self, block: Block, where: str) -> None:
         self._flush()
         parts = content_parts(block.get("content"), f"{where}.content")
+        for inner in dicts_of(block.get("content")):
+            if inner.get("type") == "tool_reference":
+                self._tools.find(inner["tool_name"])
         if block.get("is_error"):
             parts = [{"type": "input_text", "text": "Error:"}, *parts]
         call = text_field(block, "tool_use_id", where)
         self._add({"type": "function_call_output", "call_id": call, "output": parts}, where)
+
+    def tool_addition(self, block: Block, where: str) -> None:
+        self._tools.add(block.get("tool"), f"{where}.tool")
+
+    def tool_removal(self, block: Block, where: str) -> None:
+        """The model reads it: the head, which declares the tool, stays as it is cached."""
+        tool = block.get("tool")
+        name = text_field(tool if isinstance(tool, dict) else {}, "name", f"{where}.tool")
+        self.part({"type": "text", "text": f"The tool {name} is not available from here on."}, where)
 
     def thinking(self, block: Block, where: str) -> None:
         self._flush()
@@ -304,6 +332,8 @@ _READERS: dict[tuple[str, str], Callable[[_Conversation, Block, str], None]] = {
     **{(role, "text"): _Conversation.part for role in _ROLES},
     **{("user", kind): _Conversation.part for kind in ("image", "document", "search_result")},
     ("user", "tool_result"): _Conversation.tool_result,
+    ("system", "tool_addition"): _Conversation.tool_addition,
+    ("system", "tool_removal"): _Conversation.tool_removal,
     ("assistant", "thinking"): _Conversation.thinking,
     ("assistant", "redacted_thinking"): _Conversation.redacted_thinking,
     ("assistant", "tool_use"): _Conversation.tool_use,
