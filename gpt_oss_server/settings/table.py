@@ -128,6 +128,12 @@ class AnswerSettings:
         "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
         "other item. Off: for clients that run each call that is done, whatever its status.",
     )
+    images: str = setting(
+        "note",
+        choice("note", "refuse"),
+        "What an image in a request becomes, as the model reads text only: a note in the prompt, which the "
+        "client does not see, or a 400.",
+    )
     call_form: str = setting(
         "channel-first",
         choice("channel-first", "recipient-first"),
