@@ -8,7 +8,7 @@ bring back, sealed, the tokens that the model sampled.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ class Read:
     begun: str | None = None  # the text that the answer continues
     thoughts: Thoughts = "shown"
     places: list[str] = field(default_factory=list)  # of the items of the input
+    part_places: dict[str, str] = field(default_factory=dict)  # of their parts, by place in the input
     tool_places: list[str] = field(default_factory=list)
 
     def in_own_words(self, error: ApiError) -> ApiError:
@@ -52,6 +53,9 @@ class Read:
 
     def _name(self, match: re.Match[str]) -> str:
         field_name, _, index, rest = match.groups()
+        part = re.match(r"input\[\d+\]\.\w+\[\d+\]", match[0])
+        if part is not None and part[0] in self.part_places:
+            return self.part_places[part[0]] + match[0].removeprefix(part[0])
         places = {"input": self.places, "tools": self.tool_places}.get(field_name)
         if index is not None and places is not None and int(index) < len(places):
             return f"{places[int(index)]}{rest}"
@@ -167,6 +171,7 @@ class _Conversation:
         self._read, self._sealer, self._tools = read, sealer, tools
         self._role = ""
         self._parts: list[Block] = []  # of a message that is not complete
+        self._part_places: list[str] = []
         self._where = ""
         self._calls: dict[str, tuple[Block, str]] = {}  # of hosted tools, by id, until their results come
         self._spellings: Mapping[str, Any] = {}
@@ -228,11 +233,13 @@ class _Conversation:
         if not self._parts:
             self._where = where
         self._parts.append(part)
+        self._part_places.append(where)
 
     def _flush(self) -> None:
         if not self._parts:
             return
         parts, self._parts = self._parts, []
+        places, self._part_places = self._part_places, []
         if self._role == "assistant":
             # Citations cut a text into several blocks.
             text = "".join(part["text"] for part in parts)
@@ -240,9 +247,12 @@ class _Conversation:
             self._add({**message, **self._spelling(text)}, self._where)
         else:
             role = {"system": "developer"}.get(self._role, self._role)
-            self._add({"role": role, "content": parts}, self._where)
+            self._add({"role": role, "content": parts}, self._where, places)
 
-    def _add(self, item: Block, where: str) -> None:
+    def _add(self, item: Block, where: str, parts: Sequence[str] = ()) -> None:
+        key = "content" if "content" in item else "output"
+        here = f"input[{len(self.items)}].{key}"
+        self._read.part_places |= {f"{here}[{at}]": place for at, place in enumerate(parts)}
         self.items.append(item)
         self._read.places.append(where)
 
@@ -257,13 +267,14 @@ class _Conversation:
     def tool_result(self, block: Block, where: str) -> None:
         self._flush()
         parts = content_parts(block.get("content"), f"{where}.content")
+        places = [f"{where}.content[{at}]" for at in range(len(parts))]
         for inner in dicts_of(block.get("content")):
             if inner.get("type") == "tool_reference":
                 self._tools.find(inner["tool_name"])
         if block.get("is_error"):
-            parts = [{"type": "input_text", "text": "Error:"}, *parts]
+            parts, places = [{"type": "input_text", "text": "Error:"}, *parts], [where, *places]
         call = text_field(block, "tool_use_id", where)
-        self._add({"type": "function_call_output", "call_id": call, "output": parts}, where)
+        self._add({"type": "function_call_output", "call_id": call, "output": parts}, where, places)
 
     def tool_addition(self, block: Block, where: str) -> None:
         self._tools.add(block.get("tool"), f"{where}.tool")
