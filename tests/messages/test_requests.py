@@ -287,6 +287,13 @@ def test_the_sdk_with_a_key(keyed: str) -> None:
     assert client.models.retrieve("scripted").max_input_tokens == 131_072
 
 
+def test_the_tool_runner_of_the_sdk_goes_on_without_a_thread(keyed: str) -> None:
+    client = Anthropic(base_url=keyed, api_key=KEY, max_retries=0)
+    hi: Any = said(("user", "hi"))
+    runner = client.beta.messages.tool_runner(model="scripted", max_tokens=9, messages=hi, tools=[])
+    assert runner.until_done().stop_reason == "end_turn"
+
+
 def test_models_are_in_the_form_of_the_caller(keyed: str) -> None:
     headers = {"x-api-key": KEY}
     assert httpx.get(f"{keyed}/v1/models", headers=headers).json()["object"] == "list"

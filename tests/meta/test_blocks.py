@@ -25,7 +25,7 @@ from tests.doubles.pages.blocks import ROOT, RUN_ELSEWHERE, SHELLS, Block, block
 BLOCKS = list(blocks())
 VARIABLES = {name for option in OPTIONS for name in variables_of(option, OPTIONS)}
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])
-INSTALLED_BY_CLIENTS = re.compile(r"(pip|npm) install (-g )?[\w@/.'\[\]=-]+(==|@)\d")  # see test_versions
+INSTALLED_BY_CLIENTS = re.compile(r"(pip|npm) install (-g )?[\w@/.,'\[\]=-]+(==|@)\d")  # see test_versions
 
 
 def of(*languages: str, pages: tuple[str, ...] = ()) -> pytest.MarkDecorator:

@@ -161,9 +161,10 @@ class Recorder:
         return [each for each in self.exchanges if each.path == path and each.method == "POST"]
 
     def check(self) -> None:
-        """Checks that every answer succeeded, and that every completely sent stream is correct."""
+        """Every answer succeeded, or lets the client go on otherwise; every whole stream is correct."""
         for exchange in self.exchanges:
-            assert exchange.status in (200, 426), (exchange.path, exchange.status, exchange.got[:500])
+            goes_on = exchange.status == 426 or b"thread_unsupported_request" in exchange.got
+            assert exchange.status == 200 or goes_on, (exchange.path, exchange.status, exchange.got[:500])
             if exchange.is_stream and exchange.ended:
                 check_answer(exchange)
 
