@@ -90,6 +90,7 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
             conversation.read(message, f"messages[{index}]")
     conversation.end()
     system, has_tools = "\n\n".join(_system(request.system)), bool(request.tools or request.mcp_servers)
+    choice = read_choice(request.tool_choice, tools.tools)
     read.body |= {
         "model": request.model,
         "input": conversation.items,
@@ -100,7 +101,8 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
             "code_interpreter_call.outputs",
         ],
         **({"instructions": system} if system else {}),
-        **({"tools": tools.tools, **read_choice(request.tool_choice, tools.tools)} if has_tools else {}),
+        **({"tools": tools.tools} if has_tools else {}),
+        **(choice if has_tools or choice["tool_choice"] not in ("auto", "none") else {}),
         **({} if tools.most_calls is None else {"max_tool_calls": tools.most_calls}),
         "reasoning": _reasoning(request, edits),
         **({} if edits.compact_from is None else {"context_management": [_compaction(edits.compact_from)]}),
@@ -174,6 +176,8 @@ class _Conversation:
         self._part_places: list[str] = []
         self._where = ""
         self._calls: dict[str, tuple[Block, str]] = {}  # of hosted tools, by id, until their results come
+        self._uses: dict[str, str] = {}  # where calls of the client's tools are, by id
+        self._answered: set[str] = set()
         self._spellings: Mapping[str, Any] = {}
 
     def read(self, message: Any, where: str) -> None:
@@ -207,6 +211,13 @@ class _Conversation:
 
     def end(self) -> None:
         """An assistant's text at the end is the beginning of the answer."""
+        for call, where in self._uses.items():
+            if call not in self._answered:
+                raise InvalidRequest(
+                    f"`{where}`: the call {call!r} has no result. Send a tool_result with this tool_use_id "
+                    "in the next message.",
+                    param=where,
+                )
         last = self.items[-1] if self.items else {}
         if last.get("role") == "assistant":
             self._read.begun = "".join(part["text"] for part in last["content"])
@@ -274,6 +285,13 @@ class _Conversation:
         if block.get("is_error"):
             parts, places = [{"type": "input_text", "text": "Error:"}, *parts], [where, *places]
         call = text_field(block, "tool_use_id", where)
+        if call not in self._uses:
+            raise InvalidRequest(
+                f"`{where}.tool_use_id`: no tool_use with the id {call!r} comes before this result. Send the "
+                "assistant's message that has it too.",
+                param=f"{where}.tool_use_id",
+            )
+        self._answered.add(call)
         self._add({"type": "function_call_output", "call_id": call, "output": parts}, where, places)
 
     def tool_addition(self, block: Block, where: str) -> None:
@@ -301,7 +319,9 @@ class _Conversation:
         name, inputs = text_field(block, "name", where), block.get("input")
         if not isinstance(inputs, dict):
             raise InvalidRequest(f"`{where}.input` must be an object.", param=f"{where}.input")
-        call = {"type": "function_call", "call_id": text_field(block, "id", where), "name": name}
+        call_id = text_field(block, "id", where)
+        self._uses[call_id] = where
+        call = {"type": "function_call", "call_id": call_id, "name": name}
         arguments = to_json(inputs).decode()
         self._add({**call, "arguments": arguments, **self._spelling(name, inputs)}, where)
 
