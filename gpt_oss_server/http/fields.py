@@ -115,9 +115,8 @@ def _check_served(body: dict[str, Any], model: type[Body], prefix: str) -> None:
         served, advice = model.not_served.get(name, _SERVED)
         if value is not None and not served(value):
             place = prefix + name
-            raise UnsupportedField(
-                f"This server does not serve `{place}` with this value. {advice}", param=place
-            )
+            which = " with this value" if served.words else ""
+            raise UnsupportedField(f"This server does not serve `{place}`{which}. {advice}", param=place)
 
 
 @cache

@@ -114,6 +114,7 @@ def test_parts_of_both_apis_are_read() -> None:
 
 
 CALLED = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+SPOKEN = {"type": "text", "text": "Look:"}
 SEEN = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
 WITH_IMAGES: list[tuple[str, dict[str, Any], str]] = [
     ("responses", {"input": [{"role": "user", "content": [SEEN]}]}, "input[0].content[0]"),
@@ -132,8 +133,8 @@ WITH_IMAGES: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "messages",
-        {"max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
-        "messages[0].content[0]",
+        {"max_tokens": 9, "messages": [{"role": "user", "content": [SPOKEN, {"type": "image"}]}]},
+        "messages[0].content[1]",
     ),
 ]
 

@@ -187,6 +187,7 @@ async def test_a_form_and_fields_of_sampling(encoding: Encoding) -> None:
     assert "# Response Formats" in encoding.decode(engine.prompts[0])
 
 
+CALLED = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
 IMAGE_TOOL = {"type": "computer_20250124", "name": "computer"}
 CITED = {"type": "document", "source": {"type": "text", "data": "x"}, "citations": {"enabled": True}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -201,8 +202,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": said(("user", "hi"), ("assistant", " "))}, r"messages\[1\].content"),
     (
         {"messages": said(("user", [{"type": "tool_result", "tool_use_id": "x"}]))},
-        r"messages\[0\].content\[0\]",
+        r"messages\[0\].content\[0\].tool_use_id`: no tool_use with the id 'x' comes before",
     ),
+    (
+        {"messages": said(("user", "hi"), ("assistant", [CALLED]), ("user", "Well?"))},
+        r"messages\[1\].content\[0\]`: the call 't' has no result",
+    ),
+    ({"tool_choice": {"type": "any"}}, "A call is required, but no tool can be called"),
     ({"tools": [IMAGE_TOOL]}, r"tools\[0\].type"),
     ({"tools": [{"name": "f"}]}, r"tools\[0\].input_schema"),
     ({"tools": [TOOL, TOOL]}, "declares 'f' twice"),

@@ -52,6 +52,13 @@ def test_python_compiles(block: Block) -> None:
     compile(block.code, str(block), "exec")
 
 
+@of("python")
+def test_a_program_that_prints_shows_what_the_model_said(block: Block) -> None:
+    """A name alone hides that a value is wrong."""
+    printed = re.findall(r"\bprint\((.*)\)$", block.code, re.MULTILINE)
+    assert not printed or any(not re.fullmatch(r"(\w+\.)*(type|name|id|status)", what) for what in printed)
+
+
 @of("json", "toml", "yaml", "ini")
 def test_data_can_be_parsed(block: Block) -> None:
     parse: dict[str, Callable[[str], object]] = {
