@@ -121,6 +121,26 @@ def test_it_writes_edits_and_reads_files_from_its_cache(tmp_path: Path) -> None:
     check_cache(recorder)
 
 
+def test_its_web_search_is_the_servers_browser(tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "tides.md").write_text("# Tides\n\nHigh tide is at noon.")
+    search = '<|channel|>analysis to=browser.search code<|message|>{"query": "tides"}<|call|>'
+    turns = [
+        call("ToolSearch", {"query": "select:WebSearch"}),
+        call("WebSearch", {"query": "tides"}),
+        search,
+        final("It is at noon."),
+        DONE,
+    ]
+    with recorded(scripted(*turns, loop=False), Settings(browser=f"local:{pages}")) as (url, recorder):
+        assert Claude(tmp_path, url).answer("When?", "--allowedTools", "WebSearch") == "I did it."
+    found = results(recorder)[-1]["content"]
+    assert "It is at noon." in found
+    assert "tides.md" in found
+    recorder.check()
+
+
 def test_a_sub_agent(tmp_path: Path) -> None:
     task = {"description": "Greet", "prompt": "Greet me", "subagent_type": "Explore"}
     turns = [
