@@ -106,8 +106,9 @@ def _recipients(
     else:
         recipients = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
     if not recipients:
+        meant = name or named.get("server_label") or kind
         raise InvalidRequest(
-            f"`{where}` names a tool that `tools` does not declare: {dict(named)!r:.120}.", param=where
+            f"`{where}` names a tool that `tools` does not declare: {meant!r:.120}.", param=where
         )
     return frozenset(recipients)
 
