@@ -30,7 +30,7 @@ COMMANDS = {
     "version": "show the versions in use",
 }
 INTRODUCTION = """\
-A server for OpenAI's gpt-oss models that speaks Harmony: the Responses API and Chat Completions.
+A server for OpenAI's gpt-oss models that speaks Harmony: the Responses API, Chat Completions and Messages.
 """
 
 FIRST_STEPS = """\

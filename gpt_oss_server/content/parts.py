@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import json_type
 from tools.charsets import find_codec
 
@@ -23,13 +23,34 @@ _TEXT_PARTS = {
     "summary_text": "text",
     "refusal": "refusal",
 }
+_IMAGE = "[An image was attached here. This model reads text only and cannot see it.]"
 _NOTES = {
-    "input_image": "[An image was attached here. This model reads text only and cannot see it.]",
-    "image_url": "[An image was attached here. This model reads text only and cannot see it.]",
+    "input_image": _IMAGE,
+    "image_url": _IMAGE,
     "computer_screenshot": "[A screenshot was attached here. This model reads text only and cannot see it.]",
     "input_audio": "[Audio was attached here. This model reads text only and cannot hear it.]",
     "encrypted_content": "[This part was sealed by another service and cannot be read here.]",
 }
+
+
+_IMAGES = frozenset({"input_image", "image_url", "computer_screenshot", "image_generation_call"})
+
+
+def treat_images(items: Any, where: str, treatment: str) -> None:
+    """Refuses items or parts with an image, where the operator wants this instead of a note to the model."""
+    if treatment != "refuse":
+        return
+    places = [(f"{where}[{i}]", each) for i, each in enumerate(items)] if isinstance(items, list) else []
+    for place, item in places or [(where, items)]:
+        if not isinstance(item, dict):
+            continue
+        if item.get("type") in _IMAGES:
+            raise UnsupportedField(
+                f"`{place}`: this model cannot see images. Leave it out, or describe it in words.",
+                param=place,
+            )
+        for key in ("content", "output"):
+            treat_images(item.get(key), f"{place}.{key}", treatment)
 
 
 def text_of(content: Any, where: str) -> str:

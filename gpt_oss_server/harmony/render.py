@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import takewhile
 
 from gpt_oss_server.harmony import declarations
 from gpt_oss_server.harmony.declarations import (
@@ -150,16 +151,19 @@ class Renderer:
         Sampling starts after `<|start|>assistant`, so the first message gets this cue, as does any message
         that the model started without it. A final `<|return|>` becomes `<|end|>`, a call's becomes
         `<|call|>`, and messages that were cut off get `<|end|>`. Stray tokens between messages are left out.
+        A text that was addressed to a tool has no address here: else it would be a call without a result.
         """
-        return [
-            Segment(
-                "assistant",
-                self._sampled(tokens[message.start : message.own_end or message.end], message),
-                message.header.channel,
-                message.header.recipient,
+        segments = []
+        for message in messages:
+            header, span = message.header, tokens[message.start : message.own_end or message.end]
+            is_text = header.recipient is None and self._has_address(span)
+            ids = (
+                self._message("assistant", message.text, header.channel)
+                if is_text
+                else self._sampled(span, message)
             )
-            for message in messages
-        ]
+            segments.append(Segment("assistant", ids, header.channel, header.recipient))
+        return segments
 
     # Prompts
 
@@ -175,6 +179,10 @@ class Renderer:
     def _header_of(self, author: str, channel: Channel | None) -> tuple[int, ...]:
         in_channel = () if channel is None else (CHANNEL, *self._encoding.encode(channel))
         return (START, *self._encoding.encode(author), *in_channel, MESSAGE)
+
+    def _has_address(self, span: Sequence[int]) -> bool:
+        header = takewhile(lambda token: token != MESSAGE, span)
+        return b"to=" in self._encoding.token_bytes(list(header))
 
     def _sampled(self, span: Sequence[int], message: MessageFinished) -> tuple[int, ...]:
         """One message's ids. Stop tokens before its last one, and all before its <|start|>, are strays."""

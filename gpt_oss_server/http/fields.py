@@ -58,11 +58,12 @@ def required(description: str) -> Any:
 
 @cache
 def inner_bodies(model: type[Body]) -> Mapping[str, type[Body]]:
-    """The fields that hold an object of known fields."""
+    """The fields that hold an object of known fields, or a list of such."""
     return {
         field.alias or name: part
         for name, field in model.model_fields.items()
-        for part in (field.annotation, *get_args(field.annotation))
+        for kind in (field.annotation, *get_args(field.annotation))
+        for part in (kind, *get_args(kind))
         if isinstance(part, type) and issubclass(part, Body)
     }
 
@@ -114,9 +115,8 @@ def _check_served(body: dict[str, Any], model: type[Body], prefix: str) -> None:
         served, advice = model.not_served.get(name, _SERVED)
         if value is not None and not served(value):
             place = prefix + name
-            raise UnsupportedField(
-                f"This server does not serve `{place}` with this value. {advice}", param=place
-            )
+            which = " with this value" if served.words else ""
+            raise UnsupportedField(f"This server does not serve `{place}`{which}. {advice}", param=place)
 
 
 @cache

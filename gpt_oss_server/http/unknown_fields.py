@@ -35,8 +35,11 @@ def unknown_fields(body: object, model: type[Body]) -> list[Unknown]:
         return []
     unknown = _unknown(body, model, "", WITHOUT_EFFECT)
     for name, part in inner_bodies(model).items():
-        if isinstance(inner := body.get(name), dict):
-            unknown += _unknown(inner, part, f"{name}.", frozenset())
+        inner = body.get(name)
+        places = {f"{name}[{i}].": each for i, each in enumerate(inner)} if isinstance(inner, list) else {}
+        for place, each in (places or {f"{name}.": inner}).items():
+            if isinstance(each, dict):
+                unknown += _unknown(each, part, place, frozenset())
     return unknown
 
 

@@ -51,7 +51,15 @@ _KEEPS_THE_PROMPT = Accepted(
     lambda value: not (isinstance(value, dict) and value.get("prompt_token_ids")),
 )
 
+_NO_PREWARM = Accepted(
+    "an object without `prewarm`", lambda value: not (isinstance(value, dict) and value.get("prewarm"))
+)
+
 SAMPLERS_NOT_SERVED: NotServed = {
+    "prompt_cache_options": (
+        _NO_PREWARM,
+        "Over a WebSocket of the Responses API, `generate: false` reads a prompt alone.",
+    ),
     "allowed_token_ids": (EMPTY, _BIAS),
     "allowed_tokens": (EMPTY, _BIAS),
     "banned_tokens": (EMPTY, _BIAS),
@@ -107,7 +115,7 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "options": (EMPTY, _TOP_LEVEL),
     "extra_body": (EMPTY, "The client should merge it into the request."),
 }
-"""Sampling fields of other servers that no API of this server has. The API's own tables add to them."""
+"""Fields, most of them of sampling, that no API of this server has. The API's own tables add to them."""
 
 TEMPLATES_NOT_SERVED: NotServed = {
     "chat_template": (NEVER, _HARMONY),
@@ -121,7 +129,6 @@ WITHOUT_EFFECT = frozenset(
         # OpenAI's and its gateways': they choose prices, caches and speed.
         "prediction",
         "prompt_cache_key",
-        "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
         "provider",

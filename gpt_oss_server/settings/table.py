@@ -73,8 +73,9 @@ class AnswerSettings:
     repetition_limit: int | Literal["auto"] | None = setting(
         AUTO,
         automatic(optional(whole("TOKENS", 32, 65_536))),
-        "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete; "
-        "`none` is no limit, and so is `auto`, but for the embedded model it is 256.",
+        "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete, "
+        "calls since the user's last message included; `none` is no limit, and so is `auto`, but for the "
+        "embedded model it is 256.",
     )
     max_parallel_calls: int = setting(
         16,
@@ -126,6 +127,12 @@ class AnswerSettings:
         switch(),
         "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
         "other item. Off: for clients that run each call that is done, whatever its status.",
+    )
+    images: str = setting(
+        "note",
+        choice("note", "refuse"),
+        "What an image in a request becomes, as the model reads text only: a note in the prompt, which the "
+        "client does not see, or a 400.",
     )
     call_form: str = setting(
         "channel-first",

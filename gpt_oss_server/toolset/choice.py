@@ -115,8 +115,9 @@ def _recipients(
     else:
         recipients = clients.get(_key(named), set())
     if not recipients:
+        meant = name or named.get("server_label") or kind
         raise InvalidRequest(
-            f"`{where}` names a tool that `tools` does not declare: {dict(named)!r:.120}.", param=where
+            f"`{where}` names a tool that `tools` does not declare: {meant!r:.120}.", param=where
         )
     return frozenset(recipients)
 

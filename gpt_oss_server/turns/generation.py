@@ -24,7 +24,13 @@ from gpt_oss_server.turns.events import ToolStarted, TurnEvent
 from gpt_oss_server.turns.passage import Between, Passage
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
-from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind
+from gpt_oss_server.turns.repetition import (
+    CallsMade,
+    Cycles,
+    TurnWarning,
+    WarningKind,
+    written_so_far,
+)
 from gpt_oss_server.turns.stops import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.watch import with_trace
@@ -55,7 +61,11 @@ class Generation:
         self._calls = CallsMade()
         # A request that ignores the model's own end wants its length, whatever the text.
         limit = None if plan.sampling.ignored_stop_ids else plan.limits.repetition
-        self._cycles = None if limit is None else Cycles(limit)
+        self._cycles: Cycles | None = None
+        if limit is not None:
+            self._cycles = Cycles(
+                limit, written_so_far(transcript.prompt_so_far(plan.renderer.cue), plan.encoding)
+            )
         self._is_cut = False  # the engine's further tokens do not belong to this generation
 
     def prefill(self, tokens: Sequence[int]) -> list[TurnEvent]:

@@ -18,7 +18,7 @@ from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.declarations import Declared, FunctionTool, ResponseFormat, ToolNamespace
-from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.history import Layout, Segment, are_kept
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.json_values import is_larger
@@ -147,6 +147,7 @@ def fitted_layout(
     context: int,
     most: int | None = None,
     truncates: bool = False,
+    cuts: bool = False,
     answer: int | None = None,
     all_reasoning: bool = False,
     param: str,
@@ -157,14 +158,18 @@ def fitted_layout(
     as long as the context, so that nothing is joined before its length is known.
 
     If `truncates`, the oldest turns are dropped until the prompt has at most `most` tokens and leaves room
-    for an answer: `answer` tokens, or an eighth of the context, as far as the newest turn allows. The prompt
-    contains the reasoning of earlier turns only with `all_reasoning`.
+    for an answer: `answer` tokens, or an eighth of the context, as far as the newest turn allows. If it
+    `cuts` too, the longest texts of a newest turn that is too long lose their beginnings. The prompt contains
+    the reasoning of earlier turns only with `all_reasoning`.
     """
     room = context - 1 if most is None else min(context - 1, most)
     prompt = head.layout(history, all_reasoning=all_reasoning) if whole is None else whole
     left = context - min(answer or context // _ANSWER_SHARE, context // 2)
     if truncates and prompt.length > min(room, left):
         history = _newest_turns(history, min(room, left) - len(head.renderer.cue), head.opened, all_reasoning)
+        prompt = head.layout(history, all_reasoning=all_reasoning)
+    if cuts and prompt.length > room:
+        history = _cut(history, prompt.length - min(room, left))
         prompt = head.layout(history, all_reasoning=all_reasoning)
     if prompt.length > room:
         raise ContextLengthExceeded(_too_long(prompt.length, context, most), param=param)
@@ -202,6 +207,22 @@ def _from(history: Sequence[Segment], start: int) -> tuple[Segment, ...]:
     return (*(s for s in history[:start] if s.role == "developer"), *history[start:])
 
 
+def _cut(history: tuple[Segment, ...], excess: int) -> tuple[Segment, ...]:
+    """Without the beginnings of the longest texts that users and tools wrote, `excess` tokens in all."""
+    begins = {
+        at: segment.tokens.index(MESSAGE) + 1
+        for at, segment in enumerate(history)
+        if segment.role in ("user", "tool")
+    }
+    lengths = {at: len(history[at].tokens) - 1 - begin for at, begin in begins.items()}
+    cut = list(history)
+    for at in sorted(lengths, key=lengths.__getitem__, reverse=True):
+        tokens, begin, less = cut[at].tokens, begins[at], min(excess, lengths[at])
+        cut[at] = replace(cut[at], tokens=(*tokens[:begin], *tokens[begin + less :]))
+        excess -= less
+    return tuple(cut)
+
+
 def _lengths_from(history: Sequence[Segment], all_reasoning: bool) -> list[int]:
     """By position: how many tokens of the history from there on the prompt contains."""
     shown = are_kept(history, all_reasoning=all_reasoning)
@@ -216,7 +237,7 @@ def _length(segments: Sequence[Segment]) -> int:
 def _too_long(prompt: int, context: int, most: int | None) -> str:
     if prompt >= context or most is None:
         return str(ContextOverflow(prompt, context))
-    return f"The newest turn alone makes a prompt of {prompt} tokens, and the request allows at most {most}."
+    return f"What cannot be left out makes a prompt of {prompt} tokens, and the request allows {most}."
 
 
 class SamplingRequest(Protocol):

@@ -8,7 +8,9 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
+from gpt_oss_server.harmony.encoding import START, Encoding
 from gpt_oss_server.harmony.events import ClosedBy, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.turns.events import TurnEvent
 
@@ -37,13 +39,28 @@ class TurnWarning:
     detail: str
 
 
+def written_so_far(prompt: Sequence[int], encoding: Encoding) -> list[int]:
+    """What the model has written since the user's last message: in this turn, also in earlier requests."""
+    [model], [user] = encoding.encode("assistant"), encoding.encode("user")
+    starts = [at for at, token in enumerate(prompt) if token == START]
+    written: list[int] = []
+    for start, end in pairwise([*starts, len(prompt)]):
+        author = prompt[start + 1] if start + 1 < end else None
+        if author == user:
+            written.clear()
+        elif author == model:
+            written += prompt[start:end]
+    return written
+
+
 class Cycles:
     """Finds a cycle of tokens that fills the last `limit` tokens at least three times over."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, written: Sequence[int] = ()) -> None:
+        """`written`: tokens before those that are fed."""
         self._limit = limit
         self._longest = limit * 5 // 8  # so that three cycles are less than twice the limit
-        self._tail: list[int] = []
+        self._tail = list(written)
         self._unchecked = 0
 
     def feed(self, tokens: Sequence[int]) -> TurnWarning | None:

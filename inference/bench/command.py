@@ -113,9 +113,9 @@ def run(parsed: argparse.Namespace) -> Report:
     from inference.bench.measure import measured
 
     device = torch.device(parsed.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    batches = _numbers(parsed.batch or BATCHES[device.type])
-    contexts = _numbers(parsed.contexts or CONTEXTS[device.type])
-    lengths = _numbers(parsed.prefill or PREFILLS[device.type])
+    batches = _numbers("--batch", parsed.batch or BATCHES[device.type])
+    contexts = _numbers("--contexts", parsed.contexts or CONTEXTS[device.type])
+    lengths = _numbers("--prefill", parsed.prefill or PREFILLS[device.type])
     random.seed(0)
     torch.manual_seed(0)
     precision = Precision(weights=parsed.weights, kv=parsed.kv_dtype)
@@ -153,8 +153,8 @@ def _model(parsed: argparse.Namespace, device: torch.device, precision: Precisio
     return f"{name}{flags}", load_model(checkpoint_folder(name), device=device, precision=precision)
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(flag: str, text: str) -> list[int]:
     numbers = [int(part) for part in text.split(",") if part.strip().isdecimal()]
     if len(numbers) != text.count(",") + 1 or min(numbers) < 1:
-        raise ValueError(f"{text!r} must be numbers such as 1,8,64.")
+        raise ValueError(f"{flag} must be numbers such as 1,8,64, not {text!r}.")
     return numbers

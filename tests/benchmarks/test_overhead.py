@@ -55,9 +55,13 @@ def streamed(port: int, jobs: list[Report], **plan: int) -> list[Report]:
     return results
 
 
-def load(port: int, streams: int, body: dict[str, Any]) -> Report:
+RESPONSES = ("/v1/responses", "event: response.output_text.delta\n")
+MESSAGES = ("/v1/messages", "event: content_block_delta\n")
+
+
+def load(port: int, streams: int, body: dict[str, Any], api: tuple[str, str] = RESPONSES) -> Report:
     """Gaps lie between deltas of one stream; further deltas of the same read have gap 0."""
-    job = {"at": 0, "path": "/v1/responses", "body": body, "mark": "event: response.output_text.delta\n"}
+    job = {"at": 0, "path": api[0], "body": body, "mark": api[1]}
     results = streamed(port, [job] * streams)
     waits = sorted(b - a for result in results for a, b in itertools.pairwise(result["times"]))
     deltas = [sum(result["counts"]) for result in results]
@@ -172,6 +176,32 @@ def test_a_token_of_a_long_answer_costs_as_much_as_one_of_a_short_answer(
     )
     assert ratio <= 1.2
     assert within <= 1.2
+
+
+@NEEDS_PROC
+def test_a_token_of_the_messages_api_costs_little_more_than_one_of_responses(
+    encoding: Encoding, tmp_path: Path
+) -> None:
+    """Processor time of one server in turns. Messages also compares an answer's tokens with its text's."""
+    said = {"messages": [{"role": "user", "content": "Write."}], "max_tokens": 2 * TOKENS, "stream": True}
+    apis = {RESPONSES: {"input": "Write.", "stream": True}, MESSAGES: said}
+    used: dict[tuple[str, str], list[float]] = {api: [] for api in apis}
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
+    with serving("--model", f"scripted:{script}", "--python", "off") as server:
+        for turn in range(COMPARISONS // 2 + 1):
+            for api in sorted(apis, reverse=bool(turn % 2)):
+                before = processor_seconds(server.process)
+                check_complete(load(port_of(server.url), STREAMS, apis[api], api), STREAMS, TOKENS)
+                if turn:  # the first warms up
+                    used[api].append((processor_seconds(server.process) - before) / (STREAMS * TOKENS))
+    ratios = sorted(own / other for own, other in zip(used[MESSAGES], used[RESPONSES], strict=True))
+    own, other, ratio = min(used[MESSAGES]), min(used[RESPONSES]), ratios[len(ratios) // 2]
+    print(
+        f"\nProcessor time of a token: Messages {own * 1e6:.2f} µs, Responses {other * 1e6:.2f} µs;"
+        f" of {len(ratios)} pairs, median {ratio:.2f}"
+    )
+    assert min(ratio, own / other) <= 1.4
 
 
 @NEEDS_PROC

@@ -6,6 +6,7 @@ import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling
 from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, message_of, replaying, service_of
@@ -285,6 +286,25 @@ async def test_truncation_drops_the_oldest_turns() -> None:
     assert "Be kind." in prompt
     with pytest.raises(ContextLengthExceeded):
         await prompt_of(messages=turns, truncate_prompt_tokens=10)
+
+
+async def test_truncation_cuts_the_longest_texts_of_a_newest_turn(encoding: Encoding) -> None:
+    """They keep their ends, where vLLM keeps that of the prompt."""
+    words = " ".join(f"w{number}" for number in range(400))
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    turns = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Sum it up."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c", "content": words},
+    ]
+    for messages in (turns, [*turns[:1], {"role": "user", "content": f"{words} Sum it up."}]):
+        with pytest.raises(ContextLengthExceeded):
+            await prompt_of(messages=messages, max_tokens=9, truncate_prompt_tokens=40)
+        prompt = await prompt_of(messages=messages, max_tokens=9, truncate_prompt_tokens=200)
+        assert len(encoding.encode_special(prompt)) == 200
+        assert all(text in prompt for text in ("Be kind.", "Sum it up.", " w399"))
+        assert "w99 " not in prompt
 
 
 async def test_debug_mode_shows_prompt_and_output_of_every_choice() -> None:

@@ -213,6 +213,7 @@ def test_config_prints_a_script_that_runs_the_client_and_starts_nothing(tmp_path
         assert "No server runs at http://127.0.0.1:" in alone.stderr
         assert f"http://127.0.0.1:{port}" in alone.stdout
         assert not (tmp_path / "state").exists()
+    assert "--context 65536" in run("launch", "codex", "--context", "8192", "--config").stderr
     with serving("--model", script(tmp_path, ANSWER)) as served:
         for client in CLIENTS:
             printed = run("launch", client, "--url", served.url, "--key", "it's", "--config", "--", "a b")

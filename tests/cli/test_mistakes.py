@@ -152,6 +152,11 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(line: str) -> None:
     assert error == f"Port {port} on 127.0.0.1 is in use. {advice}\n"
 
 
+def test_a_store_that_cannot_be_opened_is_reported_before_the_model_is_loaded(tmp_path: Path) -> None:
+    error = refused(*NEVER.split(), "--store", f"sqlite:{tmp_path}/none/store.db")
+    assert error == f"The store {tmp_path}/none/store.db cannot be opened: No such file or directory.\n"
+
+
 def test_docker_that_is_missing_is_reported_at_the_start(tmp_path: Path) -> None:
     error = refused(*NEVER.split(), "--python", "docker", env={"PATH": str(tmp_path)})
     assert error.startswith("--python docker cannot be used here. The python tool's docker sandbox needs")

@@ -1,17 +1,25 @@
 """The unmodified Codex CLI with scripted turns: it runs its tools, and the server answers its requests."""
 
 import json
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.clients.running import HELLO, PLACE, ROOT, THINK, Recorder, call, command, recorded, run
+from tests.doubles.clients.running import (
+    HELLO,
+    PLACE,
+    ROOT,
+    THINK,
+    Recorder,
+    abort_in_mid_stream,
+    call,
+    command,
+    recorded,
+    run,
+)
 from tests.doubles.serving import scripted, serving
 
 pytestmark = pytest.mark.clients
@@ -150,17 +158,7 @@ def test_an_abort_in_the_middle_of_a_turn_frees_the_slot(tmp_path: Path) -> None
     engine = scripted("<|channel|>final<|message|>" + "word " * 20_000, tokens_per_second=50)
     with serving(engine) as url:
         codex = Codex(tmp_path, url)
-        process = subprocess.Popen(
-            codex.arguments("Talk"), cwd=codex.project, env=codex.env, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            _wait(lambda: engine.active == 1, "Codex sends no request")
-            process.send_signal(signal.SIGINT)
-            _wait(lambda: engine.active == 0, "the turn continues without a client")
-        finally:
-            process.kill()
-            process.wait()
+        abort_in_mid_stream(engine, codex.arguments("Talk"), codex.project, codex.env)
 
 
 def test_a_web_socket_is_used_if_it_is_configured(tmp_path: Path) -> None:
@@ -178,10 +176,3 @@ def test_without_a_web_socket_it_switches_to_http_immediately(tmp_path: Path) ->
         assert messages(codex.items("Hi")) == ["Hello!"]
     assert len(recorder.of("/v1/responses")) == 1
     recorder.check()
-
-
-def _wait(holds: Any, otherwise: str) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.02)

@@ -1,20 +1,12 @@
-"""Unmodified terminal commands: `llm` and the coding agents opencode, Qwen Code, pi and aider.
-Recorded requests of real clients (with long texts shortened) are answered.
-
-The clients themselves run with `make clients`; this runs everywhere.
-"""
+"""Unmodified terminal commands: `llm` and the coding agents opencode, Qwen Code, pi and aider."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
 
-from tests.doubles.clients.running import HELLO, PLACE, Recorder, call, command, final, recorded, run
+from tests.doubles.clients.running import HELLO, PLACE, call, command, final, recorded, run
 from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
@@ -61,7 +53,11 @@ def opencode_settings(url: str, package: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("package", "path"),
-    [("@ai-sdk/openai-compatible", "/v1/chat/completions"), ("@ai-sdk/openai", "/v1/responses")],
+    [
+        ("@ai-sdk/openai-compatible", "/v1/chat/completions"),
+        ("@ai-sdk/openai", "/v1/responses"),
+        ("@ai-sdk/anthropic", "/v1/messages"),
+    ],
 )
 def test_opencode_writes_a_file(package: str, path: str, tmp_path: Path) -> None:
     opencode = command("opencode")
@@ -128,42 +124,3 @@ def test_aider_edits_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "made.txt").read_text() == "hi\n"
     assert "Let me think." in done.stdout, "aider shows the reasoning"
     recorder.check()
-
-
-RECORDED = sorted((Path(__file__).resolve().parent / "requests").glob("*.json"))
-REQUESTS = [
-    pytest.param(each["path"], each["body"], id=f"{path.stem}-{number}")
-    for path in RECORDED
-    for number, each in enumerate(json.loads(path.read_text(encoding="utf-8")))
-]
-# The answer of every turn: a JSON object if the request wants one.
-HELLO_AS_JSON = '<|channel|>final<|message|>{"city":"Paris"}<|return|>'
-# The calls of requests that force one, by the declaration in the prompt.
-_PARIS = {"city": "Paris"}
-_ARGUMENTS = {"final_result": _PARIS, "PartialPlace": _PARIS, "Place": _PARIS}
-_ARGUMENTS["final_answer"] = {"answer": "It is sunny in Paris."}
-CALLS = [{"when": f"type {name} = ", "text": call(name, given)} for name, given in _ARGUMENTS.items()]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[tuple[str, Recorder]]:
-    in_json = {"when": r"# Response Formats|A city\?", "text": HELLO_AS_JSON}
-    with recorded(scripted(*CALLS, in_json, HELLO)) as running:
-        yield running
-
-
-@pytest.mark.parametrize(("path", "body"), REQUESTS)
-def test_a_recorded_request_is_answered(
-    path: str, body: dict[str, Any], server: tuple[str, Recorder]
-) -> None:
-    url, recorder = server
-    recorder.exchanges.clear()
-    answer = httpx.post(url.removesuffix("/v1") + path, json=body, timeout=60)
-    assert answer.status_code == 200, answer.text
-    recorder.check()
-    [exchange] = recorder.exchanges
-    assert exchange.is_stream == bool(body.get("stream"))
-    if exchange.is_stream:
-        return
-    whole: Any = (Response if path == "/v1/responses" else ChatCompletion).model_validate(answer.json())
-    assert path != "/v1/responses" or whole.status == "completed"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import termios
 import time
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.doubles.clients.running import COMMANDS, HELLO, THINK, call, command
-from tests.doubles.commands import Screen, script, terminal
+from tests.doubles.commands import Screen, run, script, terminal
+from tests.doubles.server_process import serving
 
 pytestmark = pytest.mark.clients
 
@@ -125,6 +127,20 @@ def test_a_client_writes_a_file_and_the_users_own_stays(client: str, tmp_path: P
         screen.shows("Hello!")
         screen.rest(1)
         assert screen.process.wait(60) == 0
+    assert (tmp_path / "made.txt").read_text() == "hi\n"
+    assert (tmp_path / "home" / case.file).read_text() == case.text
+
+
+def test_the_script_that_config_prints_runs_a_client(client: str, tmp_path: Path) -> None:
+    case = CASES[client]
+    model = script(tmp_path, TITLE, case.made(tmp_path / "made.txt"), HELLO)
+    with serving("--model", model, "--context", "32768") as served:
+        printed = run("launch", client, "--url", served.url, "--config", "--", *case.once)
+        assert "The context of scripted is 32,768 tokens, which coding agents fill soon." in printed.stderr
+        command = ["sh", "-ec", printed.stdout]
+        done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Hello!" in done.stdout
     assert (tmp_path / "made.txt").read_text() == "hi\n"
     assert (tmp_path / "home" / case.file).read_text() == case.text
 

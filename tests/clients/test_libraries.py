@@ -23,6 +23,7 @@ from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
 SENTENCE = "It is sunny in Paris."
+WITH_STREAM = [WEATHER, SUNNY, WEATHER, SUNNY]
 
 
 def test_the_official_sdk_for_python(tmp_path: Path) -> None:
@@ -53,8 +54,9 @@ def test_the_official_sdk_for_javascript(tmp_path: Path) -> None:
 
 
 def test_the_vercel_ai_sdk(tmp_path: Path) -> None:
-    results, recorder = run_with("ai_sdk.mjs", [WEATHER, SUNNY, WEATHER, SUNNY, PLACE] * 3, tmp_path)
-    for name in ("responses", "chat", "compatible"):
+    called = [*WITH_STREAM, call("json", {"city": "Paris"})]  # this provider's form of a typed answer
+    results, recorder = run_with("ai_sdk.mjs", [*[*WITH_STREAM, PLACE] * 3, *called], tmp_path)
+    for name in ("responses", "chat", "compatible", "messages"):
         assert results[name] == {
             "text": SENTENCE,
             "steps": 2,
@@ -98,18 +100,21 @@ def test_the_agents_sdk_with_every_reasoning_feature(tmp_path: Path) -> None:
 
 
 def test_langchain(tmp_path: Path) -> None:
-    results, recorder = run_with("langchain_client.py", [WEATHER, SUNNY, SUNNY, HELLO, PLACE] * 3, tmp_path)
+    results, recorder = run_with("langchain_client.py", [WEATHER, SUNNY, SUNNY, HELLO, PLACE] * 4, tmp_path)
     same = {"whole": [SENTENCE, 4], "again": SENTENCE, "streamed": "Hello!", "typed": "Paris", "usage": True}
-    assert results == {"responses": same, "stateless": same, "chat": same}
+    assert results == dict.fromkeys(("responses", "stateless", "chat", "messages"), same)
     assert len(recorder.of("/v1/responses")) == 10
 
 
 def test_litellm(tmp_path: Path) -> None:
-    results, _ = run_with("litellm_client.py", [WEATHER, SUNNY, HELLO, HELLO, HELLO, HELLO], tmp_path)
+    results, _ = run_with(
+        "litellm_client.py", [WEATHER, SUNNY, *[HELLO] * 4, WEATHER, SUNNY, HELLO], tmp_path
+    )
+    call = ["get_weather", {"city": "Paris"}]
+    same = {"call": call, "answer": SENTENCE, "streamed": "Hello!"}
     assert results == {
-        "call": ["get_weather", {"city": "Paris"}],
-        "answer": SENTENCE,
-        "streamed": "Hello!",
+        "chat": same,
+        "messages": same,
         "reasoning": "Let me think.",
         "response": "Hello!",
         "last": "response.completed",
@@ -119,9 +124,9 @@ def test_litellm(tmp_path: Path) -> None:
 def test_pydantic_ai(tmp_path: Path) -> None:
     typed = call("final_result", {"city": "Paris"})
     turns = [WEATHER, SUNNY, SUNNY, WEATHER, SUNNY, typed]
-    results, _ = run_with("pydantic_ai_client.py", turns * 2, tmp_path)
+    results, _ = run_with("pydantic_ai_client.py", turns * 3, tmp_path)
     same = dict.fromkeys(("whole", "again", "streamed"), SENTENCE) | {"typed": "Paris"}
-    assert results == {"responses": same, "chat": same}
+    assert results == {"responses": same, "chat": same, "messages": same}
 
 
 _PAGES = [block for block in blocks() if block.page.startswith("docs/clients/")]
@@ -132,7 +137,7 @@ CODE = [block for block in _PAGES if block.language in ("python", "js") and bloc
 def test_the_code_of_a_page_prints_the_answer(block: Block, tmp_path: Path) -> None:
     """As it stands, except for the address."""
     with recorded(scripted(HELLO), Settings(served_model_name=("tiny",))) as (url, recorder):
-        code = block.code.replace(f"{ADDRESS}/v1", url)
+        code = block.code.replace(ADDRESS, url.removesuffix("/v1"))
         name = "page.py" if block.language == "python" else "page.mjs"
         assert run_code(name, code, tmp_path).strip() == "Hello!"
     recorder.check()
@@ -194,7 +199,6 @@ def test_autogen(tmp_path: Path) -> None:
     assert results == {"whole": SENTENCE, "streamed": streamed, "typed": {"city": "Paris"}}
 
 
-WITH_STREAM = [WEATHER, SUNNY, WEATHER, SUNNY]
 TYPED = call("Place", {"city": "Paris"})
 EITHER = {"whole": SENTENCE, "streamed": SENTENCE}
 

@@ -5,6 +5,7 @@ import random
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
@@ -12,8 +13,10 @@ from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.content.parts import file_text, text_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE, Encoding
+from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import FINAL, Asking
 from tests.doubles.apis.chat_asking import replaying, service_of
+from tests.doubles.serving import scripted, serving
 
 TEXT = "Opening hours: 9–17 Uhr.\n\tClosed on 東京 day.\n"
 PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n\x00"
@@ -108,6 +111,46 @@ def test_parts_of_both_apis_are_read() -> None:
     read = "[The file named 'a.txt' that was attached here:]\nhi\n[The end of the file named 'a.txt'.]"
     assert text.startswith(f"Look:\n{read}\n{read}\n[An image")
     assert "[A screenshot" in text
+
+
+CALLED = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+SPOKEN = {"type": "text", "text": "Look:"}
+SEEN = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+WITH_IMAGES: list[tuple[str, dict[str, Any], str]] = [
+    ("responses", {"input": [{"role": "user", "content": [SEEN]}]}, "input[0].content[0]"),
+    ("responses", {"input": [{"type": "image_generation_call", "result": ""}]}, "input[0]"),
+    ("responses/input_tokens", {"input": {"role": "user", "content": [SEEN]}}, "input.content[0]"),
+    (
+        "responses",
+        {"input": [CALLED, {"type": "function_call_output", "call_id": "c", "output": [SEEN]}]},
+        "input[1].output[0]",
+    ),
+    ("conversations", {"items": [{"role": "user", "content": [SEEN]}]}, "items[0].content[0]"),
+    (
+        "chat/completions",
+        {"messages": [{"role": "user", "content": ["Look:", {"type": "image_url", "image_url": {}}]}]},
+        "messages[0].content[1]",
+    ),
+    (
+        "messages",
+        {"max_tokens": 9, "messages": [{"role": "user", "content": [SPOKEN, {"type": "image"}]}]},
+        "messages[0].content[1]",
+    ),
+]
+
+
+@pytest.mark.parametrize("images", ["note", "refuse"])
+def test_an_image_is_a_note_to_the_model_or_refused_by_every_api(images: str) -> None:
+    settings = Settings(images=images, served_model_name=("*",))
+    with serving(scripted(FINAL.format("It is red."), loop=True), settings) as url:
+        for path, body, where in WITH_IMAGES:
+            answer = httpx.post(f"{url}/{path}", json={"model": "any", **body})
+            if images == "note":
+                assert answer.status_code == 200, answer.text
+                continue
+            assert answer.status_code == 400, path
+            assert f"`{where}" in answer.json()["error"]["message"]
+            assert "cannot see images" in answer.json()["error"]["message"]
 
 
 async def test_both_apis_put_a_file_into_the_prompt() -> None:

@@ -104,6 +104,8 @@ def final_events(text: str) -> dict[str, Any]:
             found["ending"] = found["ending"] or choice.get("finish_reason")
         if str(event.get("type", "")).startswith("response.") and "response" in event:
             found["ending"] = found["ending"] or event["type"].removeprefix("response.")
+        if event.get("type") == "message_stop":
+            found["ending"] = "completed"
         if error := whole.get("error"):
             found["error"] = json.dumps(error)[:300]
     return found

@@ -125,5 +125,5 @@ def test_rows_are_measured_for_every_case() -> None:
 
 @pytest.mark.parametrize("given", ["", "0", "1,two", "1,,2", "-3"])
 def test_what_is_no_number_is_refused(given: str) -> None:
-    with pytest.raises(ValueError, match="must be numbers"):
-        command._numbers(given)
+    with pytest.raises(ValueError, match="--batch must be numbers"):
+        command._numbers("--batch", given)

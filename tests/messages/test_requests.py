@@ -122,6 +122,51 @@ async def test_client_tools_with_a_type_have_its_schema(encoding: Encoding) -> N
     assert "tool_search" not in prompt
 
 
+def _tool(name: str, **more: Any) -> Block:
+    return {**TOOL, "name": name, **more}
+
+
+async def test_tools_that_are_found_or_added_later_leave_the_prompt_before_them(encoding: Encoding) -> None:
+    """A tool is declared where its search's result, or a system message, has it."""
+    later = [_tool(name, defer_loading=True) for name in ("found", "added", "unknown")]
+    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
+    references = [{"type": "tool_reference", "tool_name": "found"}]
+    added = [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "added"}},
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": _tool("defined")}},
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}},
+    ]
+    messages = said(
+        ("user", "hi"),
+        ("assistant", [call]),
+        ("user", [{"type": "tool_result", "tool_use_id": "toolu_1", "content": references}]),
+        ("system", added),
+    )
+    first = await prompt_of(encoding, messages=messages[:1], tools=[TOOL, *later[:1]])
+    prompt = await prompt_of(encoding, messages=messages, tools=[*later, TOOL])
+    assert prompt.startswith(first.removesuffix("<|start|>assistant"))
+    places = [prompt.index(f"type {name} = ") for name in ("f", "found", "added", "defined")]
+    assert sorted(places) == places
+    assert "type unknown" not in prompt
+    assert prompt.index("The tool f is not available from here on.") < places[2]
+    call_it = "<|channel|>commentary to=functions.found <|constrain|>json<|message|>{}<|call|>"
+    service, choice = messages_service(TurnsEngine(encoding, call_it)), {"type": "tool", "name": "found"}
+    message = await message_of(service, messages=messages, tools=[TOOL, *later], tool_choice=choice)
+    assert message["content"][-1]["name"] == "found"
+
+
+async def test_what_a_system_message_in_the_middle_changes(encoding: Encoding) -> None:
+    """The effort from there on; a note of one turn goes with the user's next message."""
+    note = {"role": "system", "content": "Only now.", "clear_at": "next_user_message"}
+    effort = {"role": "system", "output_config": {"effort": "low"}}
+    messages = [*said(("user", "One")), note, effort]
+    prompt = await prompt_of(encoding, messages=messages)
+    assert "Only now." in prompt
+    assert "Reasoning: low" in prompt
+    later = await prompt_of(encoding, messages=[*messages, *said(("assistant", "1"), ("user", "Two"))])
+    assert "Only now." not in later
+
+
 @pytest.mark.parametrize(
     ("config", "effort"),
     [({"effort": "low"}, "low"), ({"effort": "max"}, "high"), (None, "medium")],
@@ -142,6 +187,7 @@ async def test_a_form_and_fields_of_sampling(encoding: Encoding) -> None:
     assert "# Response Formats" in encoding.decode(engine.prompts[0])
 
 
+CALLED = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
 IMAGE_TOOL = {"type": "computer_20250124", "name": "computer"}
 CITED = {"type": "document", "source": {"type": "text", "data": "x"}, "citations": {"enabled": True}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -156,8 +202,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": said(("user", "hi"), ("assistant", " "))}, r"messages\[1\].content"),
     (
         {"messages": said(("user", [{"type": "tool_result", "tool_use_id": "x"}]))},
-        r"messages\[0\].content\[0\]",
+        r"messages\[0\].content\[0\].tool_use_id`: no tool_use with the id 'x' comes before",
     ),
+    (
+        {"messages": said(("user", "hi"), ("assistant", [CALLED]), ("user", "Well?"))},
+        r"messages\[1\].content\[0\]`: the call 't' has no result",
+    ),
+    ({"tool_choice": {"type": "any"}}, "A call is required, but no tool can be called"),
     ({"tools": [IMAGE_TOOL]}, r"tools\[0\].type"),
     ({"tools": [{"name": "f"}]}, r"tools\[0\].input_schema"),
     ({"tools": [TOOL, TOOL]}, "declares 'f' twice"),
@@ -170,6 +221,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"stop_sequences": [" "]}, "stop_sequences"),
     ({"stop": "x"}, "stop_sequences"),
     ({"thread": {"id": "x"}}, "Send all messages"),
+    (
+        {"messages": said(("user", "hi"), ("system", [{"type": "tool_addition", "tool": {"type": "x"}}]))},
+        r"messages\[1\].content\[0\].tool.type",
+    ),
     ({"mcp_servers": [{"name": "x"}]}, r"mcp_servers\[0\].url"),
 ]
 
@@ -236,6 +291,13 @@ def test_the_sdk_with_a_key(keyed: str) -> None:
     assert counted.input_tokens == message.usage.input_tokens
     assert client.models.list().data[0].display_name == "scripted"
     assert client.models.retrieve("scripted").max_input_tokens == 131_072
+
+
+def test_the_tool_runner_of_the_sdk_goes_on_without_a_thread(keyed: str) -> None:
+    client = Anthropic(base_url=keyed, api_key=KEY, max_retries=0)
+    hi: Any = said(("user", "hi"))
+    runner = client.beta.messages.tool_runner(model="scripted", max_tokens=9, messages=hi, tools=[])
+    assert runner.until_done().stop_reason == "end_turn"
 
 
 def test_models_are_in_the_form_of_the_caller(keyed: str) -> None:

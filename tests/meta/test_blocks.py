@@ -25,7 +25,7 @@ from tests.doubles.pages.blocks import ROOT, RUN_ELSEWHERE, SHELLS, Block, block
 BLOCKS = list(blocks())
 VARIABLES = {name for option in OPTIONS for name in variables_of(option, OPTIONS)}
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])
-INSTALLED_BY_CLIENTS = re.compile(r"(pip|npm) install (-g )?[\w@/.'\[\]=-]+(==|@)\d")  # see test_versions
+INSTALLED_BY_CLIENTS = re.compile(r"(pip|npm) install (-g )?[\w@/.,'\[\]=-]+(==|@)\d")  # see test_versions
 
 
 def of(*languages: str, pages: tuple[str, ...] = ()) -> pytest.MarkDecorator:
@@ -50,6 +50,13 @@ def test_each_reason_is_of_a_block_that_would_run() -> None:
 @of("python")
 def test_python_compiles(block: Block) -> None:
     compile(block.code, str(block), "exec")
+
+
+@of("python")
+def test_a_program_that_prints_shows_what_the_model_said(block: Block) -> None:
+    """A name alone hides that a value is wrong."""
+    printed = re.findall(r"\bprint\((.*)\)$", block.code, re.MULTILINE)
+    assert not printed or any(not re.fullmatch(r"(\w+\.)*(type|name|id|status)", what) for what in printed)
 
 
 @of("json", "toml", "yaml", "ini")

@@ -73,6 +73,30 @@ def test_links_between_the_docs_resolve() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+PARENTS = (
+    "",
+    "gpt_oss_server",
+    "gpt_oss_server/apis",
+    "inference",
+    "inference/local",
+    "inference/ops",
+    "tools",
+)
+NO_FILES = {"http/protobuf", "tests/mutations"}  # a protocol, and a folder of an earlier commit
+
+
+def test_files_and_modules_that_pages_name_exist() -> None:
+    folders = [ROOT / parent for parent in (*PARENTS, "tools/python")]
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)+(?:\.py)?/?)`", page.read_text(encoding="utf-8")))
+        for name in sorted(named - NO_FILES):
+            near = [folder for folder in folders if (folder / name.partition("/")[0]).is_dir()]
+            found = [
+                path for folder in near for path in (folder / name, folder / f"{name}.py") if path.exists()
+            ]
+            assert found or not near, f"{page.name} names {name}, which is not there"
+
+
 CLIENTS = ROOT / "tests" / "clients"
 PAGES = DOCS / "clients"
 HELPERS = {"node", "ws", "zod"}  # what clients need, and no client

@@ -21,6 +21,28 @@ HELLO = f"<|channel|>analysis<|message|>Be kind.{NEXT}<|channel|>final<|message|
 SLIPS = f"<|channel|>opinion<|message|>Well.{NEXT}<|channel|>final json<|message|>Done.<|return|>"
 
 
+# The newest step, with the times of a response whose prompt took a second, and its tokens another.
+SLOW_PROMPT = """async () => {
+  const { current, update } = await import("./web/chat/store.js");
+  const times = { began: 1e12, first: 1e12 + 1000, ended: 1e12 + 2000 };
+  const slow = (step) => ({ ...step, ...times, usage: { ...step.usage, output_tokens: 31 } });
+  const alter = (node) => (node.steps ? { ...node, steps: node.steps.map(slow) } : node);
+  const altered = (nodes) => Object.fromEntries(Object.entries(nodes).map(([id, node]) => [id, alter(node)]));
+  update(current().id, (now) => ({ ...now, nodes: altered(now.nodes) }));
+}"""
+
+
+def test_an_answer_has_one_speed(opened: Opened) -> None:
+    page = (found := opened(scripted(GREETING))).page
+    found.asked("Hi")
+    page.evaluate(SLOW_PROMPT)
+    page.get_by_text("31 tokens · 30 per second").wait_for()
+    press(page, "Health")
+    page.get_by_label("Your tokens per second: 30.0, at most 30.0").wait_for()
+    speed = "async () => (await import('./web/lib/speed.js')).speedOf(31, 1, 2)"
+    assert page.evaluate(speed) == 30  # the definition that the tokens have, for each generation
+
+
 def test_slips_are_marked_and_explained(opened: Opened) -> None:
     page = (found := opened(scripted(SLIPS))).page
     found.asked("Hi")

@@ -142,6 +142,28 @@ async def test_the_operator_sets_the_limit(loops: bool, limit: Any, most: int) -
     assert (used == len(engine.tokens)) == (most == 9_000)
 
 
+@pytest.mark.parametrize("limit", [64, None])
+async def test_a_cycle_across_the_calls_of_a_client_ends_its_turn(
+    encoding: Encoding, limit: int | None
+) -> None:
+    """Each result differs, as those of Codex do, which state when the call was made."""
+    polls = f"<|channel|>analysis<|message|>I look whether it is done.<|end|>{NEXT}{OSLO}"
+    settings = Settings(repetition_limit=limit, store="memory")
+    ask = Asking(engine=TurnsEngine(encoding, polls), settings=settings)
+    response, rounds = await ask(tools=[TOOL]), 1
+    while response["status"] == "completed" and rounds < 12:
+        call_id = response["output"][-1]["call_id"]
+        result = {"type": "function_call_output", "call_id": call_id, "output": f"Not at {rounds} s."}
+        response = await ask(input=[result], tools=[TOOL], previous_response_id=response["id"])
+        rounds += 1
+    assert (rounds, response["status"]) == ((4, "incomplete") if limit else (12, "completed"))
+    if limit:
+        assert "over and over" in response["incomplete_details"]["message"]
+        message = {"role": "user", "content": "Go on."}
+        response = await ask(input=[message], tools=[TOOL], previous_response_id=response["id"])
+        assert response["status"] == "completed", "a question begins anew"
+
+
 @pytest.mark.parametrize(
     ("loops", "setting", "expected"),
     [(True, "auto", 16_384), (False, "auto", None), (True, None, None), (False, 77, 77)],

@@ -259,13 +259,8 @@ TOOLS: list[dict[str, Any]] = [
 ONLY_G = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}
 
 
-@pytest.mark.parametrize(
-    ("tools", "choice"),
-    [(TOOLS, "none"), (None, "none"), (TOOLS, ONLY_G)],
-    ids=["none", "no tools", "allowed tools"],
-)
-async def test_a_response_fails_before_it_shows_the_call(tools: Any, choice: Any) -> None:
-    response = await Asking(THINKS + CALL)(tools=tools, tool_choice=choice)
+async def test_a_response_fails_before_it_shows_a_call_that_is_not_among_the_allowed() -> None:
+    response = await Asking(THINKS + CALL)(tools=TOOLS, tool_choice=ONLY_G)
     assert response["status"] == "failed"
     (reasoning,) = response["output"]
     assert (reasoning["type"], reasoning["content"][0]["text"]) == ("reasoning", "I could look.")
@@ -283,7 +278,7 @@ async def test_an_answer_is_free_even_one_that_the_request_begins() -> None:
 async def test_a_cut_header_of_a_forbidden_call_shows_nothing() -> None:
     ask = Asking(THINKS + CALL)
     for limit in range(9, 22):
-        response = await ask(tools=TOOLS, tool_choice="none", max_output_tokens=limit)
+        response = await ask(tools=TOOLS, tool_choice=ONLY_G, max_output_tokens=limit)
         assert {item["type"] for item in response["output"]} <= {"reasoning"}
 
 
@@ -296,14 +291,31 @@ async def test_the_next_turn_reads_no_call_without_a_result(forbidden: str) -> N
 
 
 @pytest.mark.parametrize("per_step", [1, 3, 100])
-async def test_a_chat_completion_fails_before_it_shows_the_call(per_step: int) -> None:
+async def test_a_chat_completion_has_the_text_of_a_call_that_none_forbids(per_step: int) -> None:
     engine = replaying(THINKS + CALL, per_step=per_step)
-    body: dict[str, Any] = {"tools": [CHAT_TOOL], "tool_choice": "none"}
-    chunks = await chunks_of(engine, **body)
-    assert chunks[-1]["error"]["code"] == "invalid_output"
-    deltas = [choice["delta"] for chunk in chunks[:-1] for choice in chunk["choices"]]
+    deltas = [
+        choice["delta"]
+        for chunk in await chunks_of(engine, tools=[CHAT_TOOL], tool_choice="none")
+        for choice in chunk["choices"]
+    ]
     assert not any("tool_calls" in delta for delta in deltas)
     assert "".join(delta.get("reasoning", "") for delta in deltas) == "I could look."
-    for request in (body, {"functions": [CHAT_TOOL["function"]], "function_call": "none"}):
-        with pytest.raises(InvalidOutput, match="does not allow"):
-            await completion_of(engine, **request)
+    assert "".join(delta.get("content") or "" for delta in deltas) == '{"city": "Oslo"}'
+    completion = await completion_of(engine, functions=[CHAT_TOOL["function"]], function_call="none")
+    assert message_of(completion)["content"] == '{"city": "Oslo"}'
+
+
+@pytest.mark.parametrize("per_step", [1, 3, 100])
+async def test_a_chat_completion_fails_before_it_shows_a_call_that_is_not_allowed(
+    per_step: int,
+) -> None:
+    engine = replaying(THINKS + CALL, per_step=per_step)
+    other = {"type": "function", "function": {**CHAT_TOOL["function"], "name": "g"}}
+    only_g = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "g"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": only_g}
+    body: dict[str, Any] = {"tools": [CHAT_TOOL, other], "tool_choice": choice}
+    chunks = await chunks_of(engine, **body)
+    assert chunks[-1]["error"]["code"] == "invalid_output"
+    assert not any("tool_calls" in choice["delta"] for chunk in chunks[:-1] for choice in chunk["choices"])
+    with pytest.raises(InvalidOutput, match="does not allow"):
+        await completion_of(engine, **body)

@@ -89,6 +89,19 @@ def test_fields_within_fields_are_checked_too(warning: str, path: str, field: st
     assert answer.headers[HEADER].startswith(f"{field}.{name}"), answer.text
 
 
+def test_the_entries_of_a_list_are_checked_too(warning: str) -> None:
+    entries = [{"type": "compaction"}, {"type": "compaction", "mode": 1}]
+    answer = httpx.post(f"{warning}/responses", json={"input": "hi", "context_management": entries})
+    assert answer.headers[HEADER] == "context_management[1].mode"
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+def test_a_request_to_read_the_prompt_alone_generates_no_answer(warning: str, path: str) -> None:
+    for prewarm, status in ((True, 400), (False, 200)):
+        options = {"prompt_cache_options": {"prewarm": prewarm, "mode": "implicit"}}
+        assert httpx.post(f"{warning}/{path}", json={**dict(APIS)[path], **options}).status_code == status
+
+
 def test_options_of_the_template_and_of_the_form_are_checked_too(warning: str) -> None:
     path, body = APIS[0]
     options = {"chat_template_kwargs": {"reasoning_efort": "low", "enable_thinking": True}}

@@ -141,6 +141,7 @@ def _prompt(
         context=context,
         most=None if most in (None, -1) else most,
         truncates=most is not None,
+        cuts=most is not None,
         answer=request.limit,
         param="messages",
     )

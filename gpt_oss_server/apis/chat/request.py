@@ -104,7 +104,8 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
         "The most tokens of output, reasoning included."
     )
     truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = optional(
-        "Drops the oldest turns until the prompt has at most this many tokens; -1: until it fits."
+        "Drops the oldest turns, then the beginnings of the newest one's longest texts, until the prompt has "
+        "at most this many tokens; -1: until it fits."
     )
     logprobs: Boolean | None = optional("Each token of `content` gets its log-probability.")
     logprobs_include: list[Literal["reasoning", "tool_calls"]] | None = optional(

@@ -11,6 +11,7 @@ from gpt_oss_server.apis.chat.request import CreateChatCompletion, parse_request
 from gpt_oss_server.apis.chat.run import ChatRun
 from gpt_oss_server.apis.chat.stored import StoredCompletions
 from gpt_oss_server.caller.caller import Caller
+from gpt_oss_server.content.parts import treat_images
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
@@ -50,6 +51,7 @@ class ChatService:
     async def _parsed(self, caller: Caller, body: object) -> CreateChatCompletion:
         request = await in_thread_if_large(caller.body_size, lambda: parse_request(body), body)
         treat_unknown_fields(body, CreateChatCompletion, self.served.settings.unknown_fields)
+        treat_images(request.messages, "messages", self.served.settings.images)
         return request
 
     async def _prepare(self, work: Work, request: CreateChatCompletion) -> PreparedChat:

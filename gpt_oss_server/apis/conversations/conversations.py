@@ -19,6 +19,7 @@ from gpt_oss_server.apis.responses.past import (
 )
 from gpt_oss_server.apis.responses.storage import appended
 from gpt_oss_server.apis.responses.stored import listed
+from gpt_oss_server.content.parts import treat_images
 from gpt_oss_server.errors import InvalidRequest, ItemNotFound
 from gpt_oss_server.http.fields import Body, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
@@ -136,6 +137,8 @@ class Conversations:
                     f"`items[{index}]`: a {kind} cannot be added to a conversation. {why}",
                     param=f"items[{index}].type",
                 )
+
+        treat_images(items, "items", self._work.model.settings.images)
 
         def render() -> Conversation:
             return self._rendered(items, past.recipients, past.approvals)

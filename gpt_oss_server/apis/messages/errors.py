@@ -28,6 +28,8 @@ _TYPES = {
     429: "rate_limit_error",
     _OVERLOADED: "overloaded_error",
 }
+# Clients that would leave a conversation to the server then send all of its messages.
+_NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 # Clients shorten the conversation when they read these words and numbers.
 _TOO_LONG = re.compile(r"maximum context length is (\d+) tokens\. The prompt has (\d+) tokens")
 
@@ -44,7 +46,8 @@ def _body(error: Mapping[str, Any], status: int, request_id: str | None) -> dict
         message = f"prompt is too long: {numbers}{message}"
     kind = _TYPES.get(_status(error, status), "api_error")
     named = {} if request_id is None else {"request_id": request_id}
-    return {"type": "error", "error": {"type": kind, "message": message}, **named}
+    details = {"details": _NO_THREADS} if error.get("param") == "thread" else {}
+    return {"type": "error", "error": {"type": kind, "message": message, **details}, **named}
 
 
 def _status(error: Mapping[str, Any], status: int) -> int:

@@ -8,7 +8,7 @@ bring back, sealed, the tokens that the model sampled.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,10 @@ from gpt_oss_server.apis.messages.edits import Edits, read_edits
 from gpt_oss_server.apis.messages.hosted import CALLS, RESULTS, Block, item_of
 from gpt_oss_server.apis.messages.parts import content_parts, parts_of, text_block
 from gpt_oss_server.apis.messages.request import CountTokens, CreateMessage, Thoughts
-from gpt_oss_server.apis.messages.tools import read_choice, read_tools
+from gpt_oss_server.apis.messages.tools import LaterTools, read_choice, read_tools
 from gpt_oss_server.errors import ApiError, InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import json_type, text_field
+from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.stores.sealing import Sealer
 
 # Its last part differs from build to build: in the prompt it would change what every other part is cached by.
@@ -42,6 +43,7 @@ class Read:
     begun: str | None = None  # the text that the answer continues
     thoughts: Thoughts = "shown"
     places: list[str] = field(default_factory=list)  # of the items of the input
+    part_places: dict[str, str] = field(default_factory=dict)  # of their parts, by place in the input
     tool_places: list[str] = field(default_factory=list)
 
     def in_own_words(self, error: ApiError) -> ApiError:
@@ -51,6 +53,9 @@ class Read:
 
     def _name(self, match: re.Match[str]) -> str:
         field_name, _, index, rest = match.groups()
+        part = re.match(r"input\[\d+\]\.\w+\[\d+\]", match[0])
+        if part is not None and part[0] in self.part_places:
+            return self.part_places[part[0]] + match[0].removeprefix(part[0])
         places = {"input": self.places, "tools": self.tool_places}.get(field_name)
         if index is not None and places is not None and int(index) < len(places):
             return f"{places[int(index)]}{rest}"
@@ -78,11 +83,14 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
     read = Read()
     tools = read_tools(request.tools or (), request.mcp_servers or (), request.container)
     read.tool_places = tools.places
-    conversation, edits = _Conversation(read, sealer), read_edits(request)
+    conversation, edits = _Conversation(read, sealer, tools.later), read_edits(request)
+    past = _past_notes(request.messages)
     for index, message in enumerate(request.messages):
-        conversation.read(message, f"messages[{index}]")
+        if index not in past:
+            conversation.read(message, f"messages[{index}]")
     conversation.end()
-    system = "\n\n".join(_system(request.system))
+    system, has_tools = "\n\n".join(_system(request.system)), bool(request.tools or request.mcp_servers)
+    choice = read_choice(request.tool_choice, tools.tools)
     read.body |= {
         "model": request.model,
         "input": conversation.items,
@@ -93,7 +101,8 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
             "code_interpreter_call.outputs",
         ],
         **({"instructions": system} if system else {}),
-        **({"tools": tools.tools, **read_choice(request.tool_choice, tools.tools)} if tools.tools else {}),
+        **({"tools": tools.tools} if has_tools else {}),
+        **(choice if has_tools or choice["tool_choice"] not in ("auto", "none") else {}),
         **({} if tools.most_calls is None else {"max_tool_calls": tools.most_calls}),
         "reasoning": _reasoning(request, edits),
         **({} if edits.compact_from is None else {"context_management": [_compaction(edits.compact_from)]}),
@@ -108,6 +117,14 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
         read.body |= {name: value for name, value in sampling.items() if value is not None}
         read.body["max_output_tokens"] = request.max_tokens
     return read
+
+
+def _past_notes(messages: list[Any]) -> set[int]:
+    """The system messages that are only for the user's turn which they follow."""
+    roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
+    last = max((index for index, role in enumerate(roles) if role == "user"), default=0)
+    cleared = (index for index in range(last) if roles[index] == "system")
+    return {index for index in cleared if messages[index].get("clear_at") == "next_user_message"}
 
 
 def _system(system: Any) -> Iterator[str]:
@@ -151,13 +168,16 @@ def _form(request: CountTokens) -> dict[str, Any]:
 
 
 class _Conversation:
-    def __init__(self, read: Read, sealer: Sealer) -> None:
+    def __init__(self, read: Read, sealer: Sealer, tools: LaterTools) -> None:
         self.items: list[Block] = []
-        self._read, self._sealer = read, sealer
+        self._read, self._sealer, self._tools = read, sealer, tools
         self._role = ""
         self._parts: list[Block] = []  # of a message that is not complete
+        self._part_places: list[str] = []
         self._where = ""
         self._calls: dict[str, tuple[Block, str]] = {}  # of hosted tools, by id, until their results come
+        self._uses: dict[str, str] = {}  # where calls of the client's tools are, by id
+        self._answered: set[str] = set()
         self._spellings: Mapping[str, Any] = {}
 
     def read(self, message: Any, where: str) -> None:
@@ -169,6 +189,9 @@ class _Conversation:
                 f"`{where}.role` must be 'user', 'assistant' or 'system'.", param=f"{where}.role"
             )
         at = f"{where}.content"
+        if role == "system" and isinstance(config := message.get("output_config"), dict):
+            content = [] if content is None else content
+            self._add({"type": "configuration_update", "reasoning": {"effort": config.get("effort")}}, where)
         if isinstance(content, str):
             blocks: list[Any] = [{"type": "text", "text": content}]
         elif isinstance(content, list):
@@ -183,9 +206,18 @@ class _Conversation:
                 raise InvalidRequest(f"`{place}` must be an object, but is {json_type(block)}.", param=place)
             self._block(block, place)
         self._flush()
+        if added := self._tools.take():
+            self._add({"type": "additional_tools", "tools": added}, where)
 
     def end(self) -> None:
         """An assistant's text at the end is the beginning of the answer."""
+        for call, where in self._uses.items():
+            if call not in self._answered:
+                raise InvalidRequest(
+                    f"`{where}`: the call {call!r} has no result. Send a tool_result with this tool_use_id "
+                    "in the next message.",
+                    param=where,
+                )
         last = self.items[-1] if self.items else {}
         if last.get("role") == "assistant":
             self._read.begun = "".join(part["text"] for part in last["content"])
@@ -212,11 +244,13 @@ class _Conversation:
         if not self._parts:
             self._where = where
         self._parts.append(part)
+        self._part_places.append(where)
 
     def _flush(self) -> None:
         if not self._parts:
             return
         parts, self._parts = self._parts, []
+        places, self._part_places = self._part_places, []
         if self._role == "assistant":
             # Citations cut a text into several blocks.
             text = "".join(part["text"] for part in parts)
@@ -224,9 +258,12 @@ class _Conversation:
             self._add({**message, **self._spelling(text)}, self._where)
         else:
             role = {"system": "developer"}.get(self._role, self._role)
-            self._add({"role": role, "content": parts}, self._where)
+            self._add({"role": role, "content": parts}, self._where, places)
 
-    def _add(self, item: Block, where: str) -> None:
+    def _add(self, item: Block, where: str, parts: Sequence[str] = ()) -> None:
+        key = "content" if "content" in item else "output"
+        here = f"input[{len(self.items)}].{key}"
+        self._read.part_places |= {f"{here}[{at}]": place for at, place in enumerate(parts)}
         self.items.append(item)
         self._read.places.append(where)
 
@@ -241,10 +278,30 @@ class _Conversation:
     def tool_result(self, block: Block, where: str) -> None:
         self._flush()
         parts = content_parts(block.get("content"), f"{where}.content")
+        places = [f"{where}.content[{at}]" for at in range(len(parts))]
+        for inner in dicts_of(block.get("content")):
+            if inner.get("type") == "tool_reference":
+                self._tools.find(inner["tool_name"])
         if block.get("is_error"):
-            parts = [{"type": "input_text", "text": "Error:"}, *parts]
+            parts, places = [{"type": "input_text", "text": "Error:"}, *parts], [where, *places]
         call = text_field(block, "tool_use_id", where)
-        self._add({"type": "function_call_output", "call_id": call, "output": parts}, where)
+        if call not in self._uses:
+            raise InvalidRequest(
+                f"`{where}.tool_use_id`: no tool_use with the id {call!r} comes before this result. Send the "
+                "assistant's message that has it too.",
+                param=f"{where}.tool_use_id",
+            )
+        self._answered.add(call)
+        self._add({"type": "function_call_output", "call_id": call, "output": parts}, where, places)
+
+    def tool_addition(self, block: Block, where: str) -> None:
+        self._tools.add(block.get("tool"), f"{where}.tool")
+
+    def tool_removal(self, block: Block, where: str) -> None:
+        """The model reads it: the head, which declares the tool, stays as it is cached."""
+        tool = block.get("tool")
+        name = text_field(tool if isinstance(tool, dict) else {}, "name", f"{where}.tool")
+        self.part({"type": "text", "text": f"The tool {name} is not available from here on."}, where)
 
     def thinking(self, block: Block, where: str) -> None:
         self._flush()
@@ -262,7 +319,9 @@ class _Conversation:
         name, inputs = text_field(block, "name", where), block.get("input")
         if not isinstance(inputs, dict):
             raise InvalidRequest(f"`{where}.input` must be an object.", param=f"{where}.input")
-        call = {"type": "function_call", "call_id": text_field(block, "id", where), "name": name}
+        call_id = text_field(block, "id", where)
+        self._uses[call_id] = where
+        call = {"type": "function_call", "call_id": call_id, "name": name}
         arguments = to_json(inputs).decode()
         self._add({**call, "arguments": arguments, **self._spelling(name, inputs)}, where)
 
@@ -304,6 +363,8 @@ _READERS: dict[tuple[str, str], Callable[[_Conversation, Block, str], None]] = {
     **{(role, "text"): _Conversation.part for role in _ROLES},
     **{("user", kind): _Conversation.part for kind in ("image", "document", "search_result")},
     ("user", "tool_result"): _Conversation.tool_result,
+    ("system", "tool_addition"): _Conversation.tool_addition,
+    ("system", "tool_removal"): _Conversation.tool_removal,
     ("assistant", "thinking"): _Conversation.thinking,
     ("assistant", "redacted_thinking"): _Conversation.redacted_thinking,
     ("assistant", "tool_use"): _Conversation.tool_use,

@@ -33,7 +33,7 @@ class Thinking(Body):
         "`disabled`: the model does not reason. All others leave it to the effort."
     )
     budget_tokens: Budget | None = optional("The most tokens of reasoning, with `enabled`.")
-    display: Literal["summarized", "omitted"] | None = optional(
+    display: Literal["summarized", "omitted", "updates"] | None = optional(
         "With `omitted`, thinking has a signature and no text. Text is the model's own, never a summary."
     )
 

@@ -7,7 +7,7 @@ the client wrote it, or raises a 400 that names a tool that cannot be served.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
@@ -16,7 +16,7 @@ from gpt_oss_server.http.validation import json_type, text_field
 Tool = dict[str, Any]
 _DATED = re.compile(r"(.*)_(20\d{6})\Z")
 _HERE = {"web_search": "web_search", "web_fetch": "web_search", "code_execution": "code_interpreter"}
-# Searching for tools saves tokens where there are thousands; here all tools are declared.
+# A search that this server would run is not needed: all tools are declared.
 _LEFT_OUT = ("tool_search_tool_bm25", "tool_search_tool_regex")
 
 
@@ -67,11 +67,44 @@ _CLIENT_TOOLS: dict[str, tuple[str, Tool]] = {
 """Anthropic's typed tools that the client runs: their descriptions and the schemas that clients expect."""
 
 
+@dataclass(slots=True)
+class LaterTools:
+    """Tools that the prompt declares where the conversation adds them: what is before stays cached."""
+
+    deferred: dict[str, Tool]
+    _found: list[Tool] = field(default_factory=list)
+
+    def find(self, name: str) -> None:
+        if (tool := self.deferred.pop(name, None)) is not None:
+            self._found.append(tool)
+
+    def add(self, tool: Any, where: str) -> None:
+        """The tool of a `tool_addition`: a reference, or its definition."""
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind == "tool_reference":
+            self.find(text_field(tool, "name", where))
+        elif kind == "tool_definition" and isinstance(tool.get("definition"), dict):
+            read = read_tools([tool["definition"]], (), None)
+            self._found += [*read.tools, *read.later.deferred.values()]
+        else:
+            raise UnsupportedField(
+                f"`{where}.type` must be 'tool_reference' or 'tool_definition' here. Declare MCP servers in "
+                "`mcp_servers`.",
+                param=f"{where}.type",
+            )
+
+    def take(self) -> list[Tool]:
+        """The tools found since the last time."""
+        found, self._found = self._found, []
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class ReadTools:
     tools: list[Tool]
     places: list[str]  # where the client wrote each
     most_calls: int | None  # of tools that run here
+    later: LaterTools
 
 
 def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> ReadTools:
@@ -79,6 +112,8 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
     read: list[tuple[Tool, str]] = []
     hosted: dict[str, int] = {}  # by type: the index of each tool that runs here
     limits: list[int | None] = []
+    deferred: dict[str, Tool] = {}
+    defers = not any(_kind(tool)[0] in _LEFT_OUT for tool in tools if isinstance(tool, dict))
     for index, tool in enumerate(tools):
         where = f"tools[{index}]"
         if not isinstance(tool, dict):
@@ -86,7 +121,10 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
         kind, date = _kind(tool)
         if kind == "mcp_toolset" or kind in _LEFT_OUT:
             continue
-        if kind == "custom":
+        if kind == "custom" and defers and tool.get("defer_loading"):
+            function = _function(tool, where)
+            deferred[function["name"]] = function
+        elif kind == "custom":
             read.append((_function(tool, where), where))
         elif date and kind in _HERE:
             limits.append(tool.get("max_uses"))
@@ -115,6 +153,7 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
         [tool for tool, _ in read],
         [where for _, where in read],
         sum(counted) if counted and len(counted) == len(limits) else None,
+        LaterTools(deferred),
     )
 
 

@@ -38,7 +38,6 @@ from gpt_oss_server.http.unserved import (
     SAMPLERS_NOT_SERVED,
     TEMPLATES_NOT_SERVED,
     TRUE,
-    Accepted,
     NotServed,
     only,
 )
@@ -73,9 +72,6 @@ class ContextManagement(Body):
     )
 
 
-_NO_PREWARM = Accepted(
-    "an object without `prewarm`", lambda value: not (isinstance(value, dict) and value.get("prewarm"))
-)
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
     **TEMPLATES_NOT_SERVED,
@@ -98,7 +94,6 @@ _NOT_SERVED: NotServed = {
     "truncate_prompt_tokens": (only(-1), "Use truncation 'auto'."),
     "previous_input_messages": (EMPTY, "Use previous_response_id, or send all items as `input`."),
     "multi_agent": (FALSE, "Leave it out."),
-    "prompt_cache_options": (_NO_PREWARM, "Over WebSocket, `generate: false` reads a prompt alone."),
     "background_options": (EMPTY, "Use background."),
     "access_programs": (EMPTY, "Leave it out."),
     "image": (EMPTY, "This model writes text only."),
@@ -115,7 +110,9 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     not_served: ClassVar[NotServed] = _NOT_SERVED
 
     input: str | dict[str, Any] | list[Any] | None = optional("A text, or a list of items.")
-    instructions: str | None = optional("Instructions to the model, for this response alone.")
+    instructions: str | None = optional(
+        "Instructions to the model, for this response alone. Those of system messages in the input follow."
+    )
     previous_response_id: str | None = optional("The stored response that this one continues.")
     conversation: str | dict[str, Any] | None = optional(
         "The stored conversation that this response continues and joins: an id, or an object with `id`."

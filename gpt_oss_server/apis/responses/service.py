@@ -28,6 +28,7 @@ from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.stored import StoredResponses
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note
+from gpt_oss_server.content.parts import treat_images
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, InvalidRequest
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
@@ -109,6 +110,7 @@ class ResponsesService:
         request = await in_thread_if_large(caller.body_size, lambda: parse(body), body)
         check_included(request.include or (), self.served.kinds)
         treat_unknown_fields(body, CreateResponse, self.served.settings.unknown_fields)
+        treat_images(request.input, "input", self.served.settings.images)
         return request
 
     async def _start(

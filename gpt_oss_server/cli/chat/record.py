@@ -82,8 +82,10 @@ class Record:
         if last.first is not None:
             seconds = max(last.ended - last.first, 1e-9)
             lines.append(f"first     after {last.first - last.began:.2f} s")
-            lines.append(f"speed     {max(outputs - 1, 0) / seconds:,.1f} tokens/s")
-        return "\n".join([*lines, f"so far    {len(self._turns)} responses, {total:,} output tokens"])
+            lines.append(f"speed     {max(outputs - 1, 0) / seconds:,.1f} tokens/s after the first")
+        count = len(self._turns)
+        responses = f"{count} response{'s' if count > 1 else ''}"
+        return "\n".join([*lines, f"so far    {responses}, {total:,} output tokens"])
 
     def save(self, path: Path) -> None:
         """As JSON if the name ends so, else as Markdown. Raises OSError."""

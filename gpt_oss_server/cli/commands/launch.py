@@ -77,7 +77,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     client = CLIENTS[args.client]
     if args.prints:
-        console.out(_script(client.name, client.setup(_printed_target(args, settings)), args.passed_on))
+        printed = _printed_target(args, settings)
+        _warn_of_short_context(printed)
+        console.out(_script(client.name, client.setup(printed), args.passed_on))
         return 0
     program = shutil.which(client.name)
     if program is None:
@@ -93,13 +95,17 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-")))
         target = stack.enter_context(_target(args, settings, folder))
-        if target.context < _ENOUGH:
-            console.err(_SHORT.format(target.model, target.context, _ENOUGH))
+        _warn_of_short_context(target)
         setup = client.setup(target)
         for path, text in setup.files.items():
             path.write_text(text, encoding="utf-8")
         words = [program, *setup.words, *args.passed_on]
         return run_in_terminal(words, {**os.environ, **setup.variables})
+
+
+def _warn_of_short_context(target: Target) -> None:
+    if target.context < _ENOUGH:
+        console.err(_SHORT.format(target.model, target.context, _ENOUGH))
 
 
 def _list() -> None:

@@ -19,7 +19,7 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
         ("Context", f"{model.context_length:,} tokens"),
         ("Memory", model.plan),
         ("Store", kept_where(settings.store)),
-        ("API", f"{url}/v1   (Responses and Chat Completions; {keys})"),
+        ("API", f"{url}/v1   (Responses, Chat Completions, Messages; {keys})"),
         ("Browser", f"{url}   (the playground)" if settings.web == "on" else ""),
     ]
     shown = "\n".join(_row(label, text) for label, text in rows if text)

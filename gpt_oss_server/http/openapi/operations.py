@@ -83,7 +83,7 @@ TABLE = {
     "delete /v1/chat/completions/{completion}": Operation("Chat Completions", "Delete a stored completion"),
     "get /v1/chat/completions/{completion}/messages": Operation("Chat Completions", "List its messages"),
     "post /v1/messages": Operation("Messages", "Create a message", generates=True, streams=True),
-    "post /v1/messages/count_tokens": Operation("Messages", "Count the tokens of a request", (404,)),
+    "post /v1/messages/count_tokens": Operation("Messages", "Count the tokens of a message", (404,)),
     "post /v1/completions": Operation(
         "Completions", "Continue a text or token ids", generates=True, answer="Completion", streams=True
     ),

@@ -1,11 +1,13 @@
-// The Vercel AI SDK with its OpenAI provider (Responses, and Chat) and the OpenAI-compatible one.
+// The Vercel AI SDK with its providers for OpenAI (Responses, and Chat), compatible servers, and Anthropic.
 import { generateObject, generateText, isStepCount, streamText, tool } from "ai";
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { z } from "zod";
 
 const openai = createOpenAI({ baseURL: process.env.BASE_URL, apiKey: "any" });
 const compatible = createOpenAICompatible({ name: "local", baseURL: process.env.BASE_URL, apiKey: "any" });
+const anthropic = createAnthropic({ baseURL: process.env.BASE_URL, apiKey: "any" });
 const tools = {
   get_weather: tool({
     description: "The weather in a city.", inputSchema: z.object({ city: z.string() }),
@@ -14,6 +16,7 @@ const tools = {
 };
 const models = {
   responses: openai("scripted"), chat: openai.chat("scripted"), compatible: compatible("scripted"),
+  messages: anthropic("scripted"),
 };
 const results = {};
 for (const [name, model] of Object.entries(models)) {

@@ -1,16 +1,22 @@
-"""pydantic-ai over both APIs: tools, a typed answer, a stream, a second turn with its own history."""
+"""pydantic-ai over three APIs: tools, a typed answer, a stream, a second turn with its own history."""
 
 import asyncio
 import os
 
 from pydantic_ai import Agent
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from shared import Place, get_weather, report
 
+URL = os.environ["BASE_URL"]
+OPENAI = OpenAIProvider(base_url=URL, api_key="any")
+ANTHROPIC = AnthropicProvider(base_url=URL.removesuffix("/v1"), api_key="any")
 
-async def results_of(model_class: type) -> dict[str, object]:
-    model = model_class("scripted", provider=OpenAIProvider(base_url=os.environ["BASE_URL"], api_key="any"))
+
+async def results_of(model: Model) -> dict[str, object]:
     agent = Agent(model, instructions="Be brief.", tools=[get_weather])
     whole = await agent.run("Weather in Paris?")
     again = await agent.run("And now?", message_history=whole.all_messages())
@@ -21,7 +27,11 @@ async def results_of(model_class: type) -> dict[str, object]:
 
 
 async def main() -> None:
-    report(responses=await results_of(OpenAIResponsesModel), chat=await results_of(OpenAIChatModel))
+    report(
+        responses=await results_of(OpenAIResponsesModel("scripted", provider=OPENAI)),
+        chat=await results_of(OpenAIChatModel("scripted", provider=OPENAI)),
+        messages=await results_of(AnthropicModel("scripted", provider=ANTHROPIC)),
+    )
 
 
 asyncio.run(main())

@@ -48,7 +48,7 @@ async def message_of(service: MessagesService, caller: Caller = LOCAL, **body: A
     return check_events(await events_of(service, caller, **body))
 
 
-def check_events(events: list[Block], *, sdk_types: bool = True) -> Block:
+def check_events(events: list[Block]) -> Block:
     """The message that a client puts together from the events."""
     first, *rest = events
     assert first["type"] == "message_start"
@@ -56,7 +56,6 @@ def check_events(events: list[Block], *, sdk_types: bool = True) -> Block:
     inputs, opened, is_over = dict[int, str](), False, False
     for event in events:
         assert encode_event(event) == encode(event)
-    for event in events if sdk_types else ():
         if event["type"] != "error":
             _event.validate_python(event)
     for event in rest:
@@ -89,7 +88,7 @@ def check_events(events: list[Block], *, sdk_types: bool = True) -> Block:
             case kind:
                 raise AssertionError(kind)
     assert is_over
-    if sdk_types and "error" not in message:
+    if "error" not in message:
         BetaMessage.model_validate(message)
         if not any(block["type"].startswith(("mcp_", "compaction")) for block in message["content"]):
             Message.model_validate(message)

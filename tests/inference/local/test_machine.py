@@ -239,8 +239,8 @@ def tokens(outcome: Outcome) -> list[int]:
 def test_steps_of_many_generations_take_no_new_memory(whole_vocabulary: Path) -> None:
     """In a fresh process: what ran before decides how glibc shares memory among threads."""
     code = (
-        "import sys; from pathlib import Path; from tests.inference.local import test_step_costs; "
-        "print(test_step_costs.new_pages_of_a_step(Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from tests.inference.local import test_machine; "
+        "print(test_machine.new_pages_of_a_step(Path(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(whole_vocabulary)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

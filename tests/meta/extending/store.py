@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from gpt_oss_server.app import create_app
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.file import FileStore
+from gpt_oss_server.stores.kinds.file import FileStore
 from tests.contracts.store_contract import StoreContract
 from tests.doubles.serving import scripted
 from tests.doubles.stored import append, conversation, item, known, part, put_turns, texts, turn

@@ -1,5 +1,6 @@
 // A trace as rows of known height, so that only those in sight are drawn: titles, lines of tokens, slips, tools,
 // and the library's reading.
+import { speedOf } from "../lib/speed.js";
 import { isSpecial } from "../lib/token.js";
 
 const [RETURN, CHANNEL, START, END, MESSAGE, CALL] = [200002, 200005, 200006, 200007, 200008, 200012];
@@ -95,7 +96,8 @@ function notes(generation, number) {
   if (number && generation.cached) parts.push(`${generation.cached} of its prompt from the cache`);
   const { began, first_token: first, ended } = generation;
   if (first !== null) parts.push(`first token after ${(first - began).toFixed(2)} s`);
-  if (ended !== null && first !== null && ended - first > 0.01) parts.push(`${Math.round(generation.tokens.length / (ended - first))} per second`);
+  const speed = ended !== null && first !== null && speedOf(generation.tokens.length, first, ended);
+  if (speed) parts.push(`${speed.toFixed(0)} per second in the engine`);
   return parts.join(" · ");
 }
 

@@ -1,9 +1,9 @@
 // How fast the answers came that this browser has: time to the first token, tokens per second.
 import { conversations } from "../chat/store.js";
+import { speedHere } from "../lib/speed.js";
 import { useShared } from "../lib/state.js";
 
 const MOST = 60;
-const SHORTEST = 0.02; // seconds: a rate over less is noise
 
 export function useAnswers() {
   const all = useShared(conversations, (state) => state.all);
@@ -15,6 +15,6 @@ export function useAnswers() {
     .slice(-MOST);
   return {
     first: steps.map((step) => step.first - step.began),
-    rate: steps.filter((step) => step.ended - step.first > SHORTEST * 1000).map((step) => (step.usage.output_tokens / (step.ended - step.first)) * 1000),
+    rate: steps.map(speedHere).filter((speed) => speed !== null),
   };
 }

@@ -6,6 +6,7 @@ import { update } from "../chat/store.js";
 import { choose, lastStep, messageText, textOf } from "../chat/tree.js";
 import { isOver, pending } from "../chat/apply.js";
 import { checked } from "../lib/schema.js";
+import { speedHere } from "../lib/speed.js";
 import { Calls } from "./calls.js";
 import { IconButton } from "./icons.js";
 import { Item } from "./items.js";
@@ -65,7 +66,7 @@ export function Assistant({ conversation, node, versions }) {
       <${IconButton} icon="copy" label="Copy the answer" onClick=${() => copy(textOf(node))} />
       <${IconButton} icon="again" label="Regenerate" onClick=${() => answer(conversation, node.parent)} />
       ${last?.id && html`<${IconButton} icon="tokens" label="Show the tokens" onClick=${() => inspect(last.id)} />`}
-      <span class="faint">${costOf(node)}</span></div>`}
+      <span class="faint" title="The speed is that of the tokens after the first, as this browser received them.">${costOf(node)}</span></div>`}
   </article>`;
 }
 
@@ -89,10 +90,10 @@ function countOf(step, item, at) {
 function costOf(node) {
   const last = lastStep(node);
   if (!last?.usage) return "";
-  const seconds = (last.ended - last.began) / 1000;
+  const speed = speedHere(last);
   const { output_tokens: count, input_tokens_details: details } = last.usage;
   const cached = details?.cached_tokens ? ` · ${details.cached_tokens} cached` : "";
-  return `${count} tokens${seconds > 0.05 ? ` · ${(count / seconds).toFixed(0)} per second` : ""}${cached}`;
+  return `${count} tokens${speed ? ` · ${speed.toFixed(0)} per second` : ""}${cached}`;
 }
 
 // What the user gave between two steps: results of functions, approvals.
