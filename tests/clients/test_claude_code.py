@@ -1,6 +1,7 @@
 """The unmodified Claude Code with scripted turns, and with the embedded model."""
 
 import json
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from inference.backends.scripted import ScriptedEngine
 from inference.engine import Sampling, Step
 from tests.doubles.clients.running import (
     HELLO,
+    ROOT,
     Recorder,
     abort_in_mid_stream,
     call,
@@ -96,27 +98,28 @@ def check_cache(recorder: Recorder) -> None:
     assert len(usages) > 1
 
 
-def test_it_writes_edits_and_reads_files_from_its_cache(tmp_path: Path) -> None:
+def test_all_its_kinds_of_tools_run_from_its_cache(tmp_path: Path) -> None:
     made = tmp_path / "project" / "made.txt"
+    server = str(ROOT / "tests" / "doubles" / "tools" / "echo_server.py")
+    servers = {"mcpServers": {"echo": {"command": sys.executable, "args": [server, "stdio"]}}}
     edit = {"file_path": str(made), "old_string": "one", "new_string": "two"}
     turns = [
         call("Write", {"file_path": str(made), "content": "one\n"}),
         call("Edit", edit),
         call("Bash", {"command": "cat made.txt; echo 3 >> made.txt", "description": "Look"}),
-        call("ToolSearch", {"query": "select:CronList"}),
-        call("CronList", {}),
+        call("ToolSearch", {"query": "select:mcp__echo__echo"}),
+        call("mcp__echo__echo", {"text": "ahoy"}),
         DONE,
     ]
     with recorded(Cached(scripted(*turns, loop=False))) as (url, recorder):
-        assert (
-            Claude(tmp_path, url).answer("Make made.txt", "--allowedTools", "Write,Edit,Bash") == "I did it."
-        )
+        flags = ("--allowedTools", "Write,Edit,Bash,mcp__echo__echo", "--mcp-config", json.dumps(servers))
+        assert Claude(tmp_path, url).answer("Make made.txt", *flags) == "I did it."
     assert made.read_text() == "two\n3\n"
     assert len(recorder.of(MESSAGES)) == len(turns)
-    *_, shell, found, listed = results(recorder)
+    *_, shell, found, echoed = results(recorder)
     assert shell["content"] == "two"
-    assert found["content"] == [{"type": "tool_reference", "tool_name": "CronList"}]
-    assert listed["content"] == "No scheduled jobs."
+    assert found["content"] == [{"type": "tool_reference", "tool_name": "mcp__echo__echo"}]
+    assert "ahoy" in echoed["content"]
     recorder.check()
     check_cache(recorder)
 
