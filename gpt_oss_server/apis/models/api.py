@@ -10,12 +10,12 @@ from starlette.responses import JSONResponse, Response
 from gpt_oss_server.apis.messages.errors import speaks_anthropic
 from gpt_oss_server.constraints.binding import enforced
 from gpt_oss_server.errors import from_inference
-from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import Body, documented, read_body, required
+from gpt_oss_server.http.unknown_fields import read_known
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.served import Served
-from inference.engine import InferenceError
+from inference.engine import InferenceError, Loadable
 
 
 class NamedModel(Body):
@@ -74,20 +74,22 @@ def models_router(served: Served) -> APIRouter:
 def _add_changes(router: APIRouter, served: Served) -> None:
     """Loading and unloading, as llama-server has them."""
 
-    async def named(request: Request) -> Model:
-        caller, body = await read_json(request, served.settings.max_body_bytes)
+    async def named(request: Request) -> tuple[Loadable, dict[str, str]]:
+        caller, body, headers = await read_known(request, NamedModel, served.settings)
         wanted = read_body(body, NamedModel, '{"model": "gpt-oss-20b"}')
-        return served.models.chosen(wanted.model, caller.access.models)
+        return served.models.chosen(wanted.model, caller.access.models).loadable(), headers
 
     @router.post("/models/load", openapi_extra=documented(NamedModel))
     async def load(request: Request) -> Response:
+        engine, headers = await named(request)
         try:
-            await (await named(request)).loadable().load()
+            await engine.load()
         except InferenceError as error:
             raise from_inference(error) from error
-        return JSONResponse({"success": True})
+        return JSONResponse({"success": True}, headers=headers)
 
     @router.post("/models/unload", openapi_extra=documented(NamedModel))
     async def unload(request: Request) -> Response:
-        await (await named(request)).loadable().unload()
-        return JSONResponse({"success": True})
+        engine, headers = await named(request)
+        await engine.unload()
+        return JSONResponse({"success": True}, headers=headers)
