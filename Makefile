@@ -250,7 +250,7 @@ deploy-test: $(VENV)/deploy/.installed
 
 # On a quiet machine, ATTACKS_LONGEST_WAIT=0.25 holds the server to its promise; others measure the machine too.
 attacks: $(VENV)/.developing
-	@$(BIN)/python -m pytest -m attacks tests/attacks
+	@$(BIN)/python -m pytest -m attacks tests/attacks tests/properties/test_linear_time.py
 
 bench: $(VENV)/.developing
 	@$(BIN)/python -m pytest -s -m benchmark tests/benchmarks

@@ -12,11 +12,14 @@ _MEANT: Final = {
 }  # fmt: skip
 # Codecs that Python counts as text but that no page uses as a charset.
 _NO_CHARSET: Final = {"idna", "punycode", "undefined", "utf_7", "mbcs", "oem"}
+_LONGEST: Final = 40  # characters of a label: Python keeps in memory all that it does not know
 _ESCAPES: Final = {"unicode_escape", "raw_unicode_escape"}
 
 
 def find_codec(label: str) -> str | None:
     """The codec for a label; None if it is not a plain text encoding."""
+    if len(label) > _LONGEST:
+        return None
     try:
         b"x".decode(label, "replace")  # LookupError for codecs that do not make text
     except (LookupError, ValueError):  # the latter of a label with a NUL

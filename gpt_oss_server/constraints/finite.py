@@ -7,27 +7,31 @@ from gpt_oss_server.json_values import resolve
 
 
 def has_finite_value(schema: Any, root: Mapping[str, Any]) -> bool:
-    """Whether some finite value fits. A reference counts as without a value until a round finds one."""
+    """Whether some finite value fits. A reference counts as without a value until its target has one."""
     judge = _Judge(root)
     judge.has_value(schema)
-    for reference in judge.references:  # this list grows during the loop
-        judge.has_value(resolve(root, reference))
-    while True:
-        before = len(judge.finite)
-        # In reverse order, because a chain of references then needs a single round: its end was met last.
-        for reference in reversed(judge.references):
-            if reference not in judge.finite and judge.has_value(resolve(root, reference)):
-                judge.finite.add(reference)
-        if len(judge.finite) == before:
-            return judge.has_value(schema)
+    judge.look(judge.references)  # this list grows meanwhile
+    while judge.found:
+        found, judge.found = judge.found, []
+        judge.look(set[str]().union(*(judge.waiting[reference] for reference in found)))
+    return judge.has_value(schema)
 
 
 class _Judge:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self.references: list[str] = []  # in the order in which they were met
-        self._known: set[str] = set()
-        self.finite: set[str] = set()  # those with a value
+        self.waiting: dict[str, set[str]] = {}  # reference → those whose targets may depend on it
+        self.found: list[str] = []  # references with a value, since the last look at those that wait for them
+        self._finite: set[str] = set()
+        self._at: str | None = None  # the reference that is looked at
+
+    def look(self, references: Iterable[str]) -> None:
+        for reference in references:
+            self._at = reference
+            if reference not in self._finite and self.has_value(resolve(self._root, reference)):
+                self._finite.add(reference)
+                self.found.append(reference)
 
     def has_value(self, schema: Any) -> bool:
         if not isinstance(schema, dict):
@@ -40,10 +44,12 @@ class _Judge:
         reference = schema.get("$ref")
         if reference is None:
             return True
-        if reference not in self._known:
-            self._known.add(reference)
+        if reference not in self.waiting:
+            self.waiting[reference] = set()
             self.references.append(reference)
-        return reference in self.finite
+        if self._at is not None:
+            self.waiting[reference].add(self._at)
+        return reference in self._finite
 
     def _all(self, schemas: Iterable[Any]) -> list[bool]:
         """Checks every schema, without short-circuiting: the next round must know all their references."""
@@ -70,7 +76,7 @@ class _Judge:
 
     def _object(self, schema: Mapping[str, Any]) -> bool:
         """Counts the required properties, and optional ones up to `minProperties`."""
-        properties, required = schema.get("properties", {}), schema.get("required", ())
+        properties, required = schema.get("properties", {}), set(schema.get("required", ()))
         own = {key: self.has_value(value) for key, value in properties.items()}
         # It is not known here which pattern a name matches: any pattern with a value is enough.
         others = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties", True)]

@@ -47,9 +47,11 @@ def _loosened(grammars: Grammars, clean: dict[str, Any]) -> dict[str, Any] | Non
     until = time.monotonic() + _LOOSENING_SECONDS
     moved = _moved(clean)
     for _, part in _parts(moved, ""):
-        while _problem(grammars, {**part, _HOME: moved}) is not None:
+        while True:
             if time.monotonic() > until:
                 return None
+            if _problem(grammars, {**part, _HOME: moved}) is None:
+                break
             keyword = _keyword(grammars, part, moved)
             if keyword == "oneOf" and "anyOf" not in part:
                 part["anyOf"] = part.pop("oneOf")

@@ -122,8 +122,9 @@ def _constants(schema: Schema, tag: Any) -> dict[str, frozenset[str]]:
     """The required properties that have only a few values, each value as JSON."""
     properties, required = schema.get("properties"), schema.get("required")
     constants: dict[str, frozenset[str]] = {}
+    needed = {each for each in required or () if isinstance(each, str)}
     for name, inner in properties.items() if isinstance(properties, dict) else ():
-        if not isinstance(inner, dict) or (name != tag and name not in (required or ())):
+        if not isinstance(inner, dict) or (name != tag and name not in needed):
             continue
         values = [inner["const"]] if "const" in inner else inner.get("enum")
         if isinstance(values, list) and all(isinstance(value, str | bool) for value in values):

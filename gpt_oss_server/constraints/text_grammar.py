@@ -14,7 +14,11 @@ from gpt_oss_server.constraints.matcher import GrammarError, Grammars, first_lin
 Syntax = Literal["lark", "regex", "ebnf"]  # ebnf: Lark, or the notation of llama.cpp (GBNF)
 
 LONGEST = 64_000  # characters
-_LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|[^/\\])+/|//[^\n]*|#[^\n]*', re.DOTALL)
+# Of one regular expression: `.*.*…` and `a?a?…` are compiled in time quadratic in their length.
+LONGEST_REGEX = 8_000
+# The two groups are empty where a literal is not closed: without them, each of its escapes would be tried as
+# the beginning of another.
+_LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*("|)|/(?![/*])(?:\\.|[^/\\])+(/|)|//[^\n]*|#[^\n]*', re.DOTALL)
 _SLASH = re.compile(r"(\\.)|/", re.DOTALL)
 
 
@@ -27,6 +31,7 @@ def text_grammar(grammars: Grammars, syntax: Syntax, definition: str) -> str:
     if len(definition) > LONGEST:
         raise GrammarRefused(f"it has {len(definition)} characters, and the limit is {LONGEST}")
     if syntax == "regex":
+        _check_regex(definition)
         lark = f"start: /{_escaped(definition)}/\n" if definition else 'start: ""\n'
     else:
         lark = _as_lark(definition) if syntax == "ebnf" else definition
@@ -63,10 +68,24 @@ def _escaped(pattern: str) -> str:
 
 
 def _check_text_alone(lark: str) -> None:
-    bare = _LITERAL.sub(" ", lark)
+    bare = _LITERAL.sub(_blank, lark)
     for sign, what in (("<", "a special token"), ("@", "another grammar")):
         if sign in bare:
             raise GrammarRefused(f"{sign!r} outside of a literal names {what}, but only text is allowed")
+
+
+def _blank(found: re.Match[str]) -> str:
+    """White space for a literal or a comment; what is not closed stays."""
+    _, end_of_regex = found.groups()
+    if end_of_regex:
+        _check_regex(found[0])
+    return found[0] if "" in found.groups() else " "
+
+
+def _check_regex(pattern: str) -> None:
+    if len(pattern) > LONGEST_REGEX:
+        problem = f"a regular expression in it has {len(pattern)} characters"
+        raise GrammarRefused(f"{problem}, and the limit is {LONGEST_REGEX}")
 
 
 def _readable(problem: str) -> str:

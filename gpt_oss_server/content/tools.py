@@ -64,13 +64,14 @@ class RequestTools:
     @property
     def functions(self) -> list[FunctionTool]:
         """The tools that the prompt declares under `functions`."""
-        return self._declared(FUNCTIONS)
+        return self._declared().get(FUNCTIONS, [])
 
     @property
     def namespaces(self) -> tuple[ToolNamespace, ...]:
         """The tools that the prompt declares under other namespaces."""
-        declared = [(word, self._declared(word)) for word in self.spaces]
-        return tuple(ToolNamespace(word, self.spaces[word], tuple(of)) for word, of in declared if of)
+        declared = self._declared()
+        words = [word for word in self.spaces if word in declared]
+        return tuple(ToolNamespace(word, self.spaces[word], tuple(declared[word])) for word in words)
 
     @property
     def calls(self) -> list[ClientCall]:
@@ -96,7 +97,7 @@ class RequestTools:
         """Adds tools from the conversation's items, declared at its head or at their item."""
         self.clients |= more.clients
         added = set(more.clients)
-        self.not_at_head = self.not_at_head - added if at_head else self.not_at_head | added
+        (self.not_at_head.difference_update if at_head else self.not_at_head.update)(added)
         self.spaces |= {word: about or self.spaces.get(word) for word, about in more.spaces.items()}
         self.hosted |= more.hosted
         self.servers += more.servers
@@ -106,12 +107,13 @@ class RequestTools:
         """The tools that the prompt declares only after a search finds them."""
         return [tool for tool in self.clients.values() if tool.deferred]
 
-    def _declared(self, word: str) -> list[FunctionTool]:
-        return [
-            tool.declared
-            for recipient, tool in self.offered_clients.items()
-            if recipient.partition(".")[0] == word and recipient not in self.not_at_head
-        ]
+    def _declared(self) -> dict[str, list[FunctionTool]]:
+        """By their namespace."""
+        declared: dict[str, list[FunctionTool]] = {}
+        for recipient, tool in self.offered_clients.items():
+            if recipient not in self.not_at_head:
+                declared.setdefault(recipient.partition(".")[0], []).append(tool.declared)
+        return declared
 
 
 def recipient_of(name: str, namespace: str | None) -> str:

@@ -31,9 +31,12 @@ VOCABULARY_SIZE: Final = 201088  # rows of the model's output layer; the library
 
 UNKNOWN_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
-# Runs that the encoder's pattern cannot split: letters and signs without a digit or a space, or only spaces.
+# Runs that the encoder's pattern cannot split: letters and signs without a digit or a space, or only spaces,
+# and the slashes and line ends that may follow either, or stand alone.
 _LONG_RUN_LENGTH: Final = 2_000
-_LONG_RUN: Final = re.compile(r"(?<![^\s\d])[^\s\d]{2000,}|(?<!\s)\s{2000,}")
+_LONG_RUN: Final = re.compile(
+    r"(?:(?<![^\s\d])[^\s\d]{2000,}|(?<!\s)\s{2000,})[\r\n/]*|(?<![\r\n/])[\r\n/]{2000,}"
+)
 
 # The library holds the GIL while it encodes, 0.2-0.4 µs a character: a piece blocks other threads for 3 ms.
 _PIECE: Final = 8_000

@@ -154,7 +154,7 @@ class _Translation:
         description = schema.get("description")
         above = with_comment_marks(place.indent, description) if isinstance(description, str) else ""
         required = schema.get("required")
-        required = required if isinstance(required, list) else []
+        required = {name for name in required if isinstance(name, str)} if isinstance(required, list) else ()
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
         lines = [self._property(str(key), part, key in required, place) for key, part in properties.items()]

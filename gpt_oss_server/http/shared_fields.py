@@ -15,6 +15,7 @@ from gpt_oss_server.ids import CHOSEN
 
 MAX_CHOICES = 128  # OpenAI's limit
 MAX_STOPS = 64  # OpenAI's limit is four
+_LONGEST_STOP = 1_000  # characters: each token is compared with all beginnings of a stop string
 MAX_METADATA, MAX_METADATA_KEY, MAX_METADATA_VALUE = 16, 64, 512  # keys, and characters of each
 _DEBUG = "__debug"  # this server's own key of `metadata`
 
@@ -252,11 +253,17 @@ def check_best_of(request: ChoiceFields) -> None:
         raise UnsupportedField("`best_of` must equal `n`: every choice is returned.", param="best_of")
 
 
-def check_stops(stops: tuple[str, ...]) -> None:
+def check_stops(stops: tuple[str, ...], where: str = "stop") -> None:
     if len(stops) > MAX_STOPS:
-        raise InvalidRequest(f"`stop` may have {MAX_STOPS} strings at most.", param="stop")
+        raise InvalidRequest(f"`{where}` may have {MAX_STOPS} strings at most.", param=where)
+    if any(len(stop) > _LONGEST_STOP for stop in stops):
+        raise InvalidRequest(
+            f"The strings of `{where}` may have {_LONGEST_STOP:,} characters at most.", param=where
+        )
     if "" in stops:
-        raise InvalidRequest("`stop` contains an empty string, which would stop immediately.", param="stop")
+        raise InvalidRequest(
+            f"`{where}` contains an empty string, which would stop immediately.", param=where
+        )
 
 
 def check_stream_options(options: object, *, streams: bool) -> None:

@@ -5,7 +5,7 @@ Returns an API-neutral `Wanted`, or raises a 400 that names the field. It must n
 enforce a schema.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt_oss_server.constraints.wanted import Wanted
@@ -16,6 +16,8 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.toolset.bound import HostedTools
 
 Choice = str | dict[str, Any] | None
+_NAMED = ("function", "custom")  # kinds of tools of which a client may declare many
+_Key = tuple[str, str | None, str | None]  # a kind, a name, a namespace
 
 
 def wanted_of(
@@ -71,8 +73,9 @@ def _choice(
             f"`{where}` must be 'none', 'auto', 'required' or an object, not {choice!r:.80}.", param=where
         )
     named = dialect.reference(choice, where)
+    clients = _clients_by_key(tools)
     if named.get("type") != "allowed_tools":
-        return True, _recipients(named, where, tools, hosted)
+        return True, _recipients(named, where, tools, hosted, clients)
     allowing = dialect.allowed_tools(choice, where)
     listed, mode = allowing.get("tools"), allowing.get("mode", "auto")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed) or not listed:
@@ -80,14 +83,20 @@ def _choice(
     if mode not in ("auto", "required"):
         raise InvalidRequest(f"`{where}.mode` must be 'auto' or 'required'.", param=f"{where}.mode")
     allowed = [
-        _recipients(dialect.reference(tool, at), at, tools, hosted, listed=True)
+        _recipients(dialect.reference(tool, at), at, tools, hosted, clients, listed=True)
         for tool, at in ((tool, f"{where}.tools[{index}]") for index, tool in enumerate(listed))
     ]
     return mode == "required", frozenset().union(*allowed)
 
 
 def _recipients(
-    named: Mapping[str, Any], where: str, tools: RequestTools, hosted: HostedTools, *, listed: bool = False
+    named: Mapping[str, Any],
+    where: str,
+    tools: RequestTools,
+    hosted: HostedTools,
+    clients: Mapping[_Key, set[str]],
+    *,
+    listed: bool = False,
 ) -> frozenset[str]:
     """The recipients that a reference stands for: a tool, or all tools of a namespace or a server."""
     kind, name = named.get("type"), named.get("name")
@@ -104,7 +113,7 @@ def _recipients(
             return frozenset()  # declared but unavailable: the prompt leaves it out too
         recipients = {r for r in hosted.recipients if r.partition(".")[0] == tool.namespace}
     else:
-        recipients = {tool.recipient for tool in tools.clients.values() if _is_named(tool, named)}
+        recipients = clients.get(_key(named), set())
     if not recipients:
         meant = name or named.get("server_label") or kind
         raise InvalidRequest(
@@ -113,10 +122,28 @@ def _recipients(
     return frozenset(recipients)
 
 
-def _is_named(tool: ClientTool, named: Mapping[str, Any]) -> bool:
-    kind, name, namespace = named.get("type"), named.get("name"), named.get("namespace")
-    if kind == "namespace":
-        return tool.namespace is not None and tool.namespace == name
-    if kind != tool.kind:
-        return False
-    return kind not in ("function", "custom") or (tool.name == name and namespace in (None, tool.namespace))
+def _clients_by_key(tools: RequestTools) -> dict[_Key, set[str]]:
+    """The recipients of clients' tools, under each key by which a reference may name them."""
+    recipients: dict[_Key, set[str]] = {}
+    for tool in tools.clients.values():
+        for key in _keys(tool):
+            recipients.setdefault(key, set()).add(tool.recipient)
+    return recipients
+
+
+def _keys(tool: ClientTool) -> Iterator[_Key]:
+    if tool.namespace is not None:
+        yield "namespace", tool.namespace, None
+    if tool.kind in _NAMED:
+        yield tool.kind, tool.name, None
+        yield tool.kind, tool.name, tool.namespace
+    else:
+        yield tool.kind, None, None
+
+
+def _key(named: Mapping[str, Any]) -> _Key:
+    kind, name, namespace = (named.get(key) for key in ("type", "name", "namespace"))
+    if kind not in ("namespace", *_NAMED):
+        return str(kind), None, None
+    is_text = isinstance(name, str) and isinstance(namespace, str | None)
+    return str(kind), name if is_text else None, namespace if is_text and kind in _NAMED else None

@@ -17,7 +17,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if FIGURES:
-        terminalreporter.section("attacks: the longest wait of /health, and the memory taken")
+        terminalreporter.section("attacks: wait of /health, memory; wait before, rate of a stream beside")
     for attack, probe in FIGURES:
         memory = probe.memory / 2**20
-        terminalreporter.write_line(f"{attack:60} {probe.longest * 1000:7.0f} ms {memory:7.0f} MiB")
+        line = f"{attack:60} {probe.longest * 1000:7.0f} ms {memory:7.0f} MiB"
+        if probe.before is not None and probe.rate is not None:
+            line += f" {probe.before * 1000:7.0f} ms {probe.rate:7.0%}"
+        terminalreporter.write_line(line)

@@ -1,9 +1,6 @@
-"""Files in forms: their names, what is explained, and the time that hostile forms take."""
+"""Files in forms: their names, and what is explained. Hostile forms: tests/properties/test_linear_time.py."""
 
 import gzip
-import time
-from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 from starlette.requests import Request
@@ -79,28 +76,3 @@ async def test_a_file_in_an_encoding_is_refused(header: bytes) -> None:
 async def test_a_compressed_upload_is_refused(kind: str) -> None:
     with pytest.raises(InvalidRequest, match="content-encoding 'gzip'"):
         await read_upload(request(gzip.compress(BODY), content_type=kind, content_encoding="gzip"), 1_000)
-
-
-HOSTILE: dict[str, Callable[[int], tuple[bytes, str]]] = {
-    "semicolons": lambda n: (form(b'form-data; name="file"' + b";" * n), FORM),
-    "parameters": lambda n: (form(b'form-data; name="file"' + b';a="b\\' * (n // 6)), FORM),
-    "boundaries": lambda n: (b"\r\n--x" * (n // 5), FORM),
-    "almost boundaries": lambda n: (b"\r\n--" + b"a" * n, f"multipart/form-data; boundary={'a' * 69}b"),
-    "a type": lambda n: (b"", FORM + ";" * n),
-    "quotes in a type": lambda n: (b"", "multipart/form-data" + ';boundary="' * (n // 11)),
-    "base64": lambda n: (b'{"name": "a", "content_base64": "' + b"=" * n + b'"}', "application/json"),
-}
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-async def test_the_time_to_read_an_upload_grows_with_its_length_alone(kind: str) -> None:
-    async def seconds(size: int) -> float:
-        body, content_type = HOSTILE[kind](size)
-        began = time.process_time()
-        with suppress(InvalidRequest):
-            await read_upload(request(body, content_type=content_type), 2**25)
-        return time.process_time() - began
-
-    await seconds(1_000)
-    once, four_times = await seconds(2**20), await seconds(2**22)
-    assert four_times < max(12 * once, 0.5)

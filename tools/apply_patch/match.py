@@ -4,12 +4,16 @@ Kept lines stay unchanged, line ends included. New lines end like most of the fi
 """
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from tools.apply_patch.parse import Hunk, PatchError
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")  # not str.splitlines, which also breaks at form feeds and the like
 Line = tuple[str, str]  # text and line end
+Spelling = Callable[[str], str]
+_SPELLINGS: tuple[Spelling, ...] = (str, str.rstrip, str.strip)
 
 
 def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
@@ -17,7 +21,7 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
     ending = "\r\n" if 2 * sum(end == "\r\n" for _, end in lines) > len(lines) else "\n"
     result: list[Line] = []
     done = 0  # lines of the file that are already handled
-    texts = [line for line, _ in lines]
+    texts = _Lines([line for line, _ in lines])
     for hunk in hunks:
         at = _place(texts, hunk, done, path)
         result += lines[done:at]
@@ -48,25 +52,53 @@ def _joined(lines: Sequence[Line], ending: str, *, ends_line: bool) -> str:
     return body + text + ((end or ending) if ends_line else "")
 
 
-def _place(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> int:
+class _Lines:
+    """The lines of a file, in three spellings: exactly, without spaces at their ends, without any around."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.count = len(lines)
+        self._known = {same: {same(line) for line in lines} for same in _SPELLINGS}
+        self._spelt = {same: _joined_lines(same, lines) for same in _SPELLINGS}
+        self._starts = {same: [0, *accumulate(len(same(line)) + 1 for line in lines)] for same in _SPELLINGS}
+
+    def find(self, wanted: Sequence[str], start: int, *spellings: Spelling) -> int | None:
+        """Where the wanted lines stand, at `start` or later, in the first of the spellings that has them."""
+        for same in spellings:
+            if not self._known[same].issuperset(map(same, wanted)):
+                continue
+            starts = self._starts[same]
+            at = self._spelt[same].find(_joined_lines(same, wanted), starts[min(start, self.count)])
+            if at >= 0:
+                return bisect_left(starts, at)
+        return None
+
+    def find_all(self, wanted: Sequence[str], start: int) -> int | None:
+        return self.find(wanted, start, str, str.rstrip)
+
+
+def _joined_lines(same: Spelling, lines: Sequence[str]) -> str:
+    return "".join(["\n", *(f"{same(line)}\n" for line in lines)])
+
+
+def _place(lines: _Lines, hunk: Hunk, start: int, path: str) -> int:
     """The index of the hunk's first line, at `start` or later."""
     for header in hunk.headers:
         start = _after_header(lines, header, start, path)
     if not hunk.old:
         return _place_of_additions(lines, hunk, start, path)
     if hunk.at_end:
-        last = len(lines) - len(hunk.old)
-        if last >= start and (at := _find(lines, hunk.old, last)) is not None:
+        last = lines.count - len(hunk.old)
+        if last >= start and (at := lines.find_all(hunk.old, last)) is not None:
             return at
-    at = _find(lines, hunk.old, start)
+    at = lines.find_all(hunk.old, start)
     if at is None:
         raise PatchError(_not_found(lines, hunk, start, path))
     return at
 
 
-def _place_of_additions(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> int:
-    if hunk.at_end or not lines:
-        return len(lines)
+def _place_of_additions(lines: _Lines, hunk: Hunk, start: int, path: str) -> int:
+    if hunk.at_end or not lines.count:
+        return lines.count
     if hunk.headers:
         return start
     raise PatchError(
@@ -75,32 +107,20 @@ def _place_of_additions(lines: Sequence[str], hunk: Hunk, start: int, path: str)
     )
 
 
-def _after_header(lines: Sequence[str], header: str, start: int, path: str) -> int:
-    for same in (str, str.strip):
-        wanted = same(header)
-        for at in range(start, len(lines)):
-            if same(lines[at]) == wanted:
-                return at + 1
-    if any(line.strip() == header.strip() for line in lines[:start]):
+def _after_header(lines: _Lines, header: str, start: int, path: str) -> int:
+    at = lines.find([header], start, str, str.strip)
+    if at is not None:
+        return at + 1
+    if lines.find([header], 0, str.strip) is not None:
         return start  # another change under the same header
     missing = f"{path} has no line {header.strip()!r}, after which a change should be"
     raise PatchError(f"{missing}. Give a whole line.")
 
 
-def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:
-    """Where the wanted lines stand, exactly or except for spaces at line ends."""
-    for same in (str, str.rstrip):
-        text, needle = [same(line) for line in lines], [same(line) for line in wanted]
-        for at in range(start, len(text) - len(needle) + 1):
-            if text[at] == needle[0] and text[at : at + len(needle)] == needle:
-                return at
-    return None
-
-
-def _not_found(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> str:
+def _not_found(lines: _Lines, hunk: Hunk, start: int, path: str) -> str:
     shown = "\n".join(hunk.old[:12])
     message = f"{path}: these lines of the patch are not in the file"
-    if _find(lines, hunk.old, 0) is not None:
+    if lines.find_all(hunk.old, 0) is not None:
         message = f"{path}: these lines are above an earlier change or header; keep the file's order"
     elif start:
         message += f" after line {start}"

@@ -312,10 +312,7 @@ def _failed(text: str) -> ToolOutput:
 
 
 _CODE_KEYS = frozenset({"code", "source", "python", "script", "input"})
-_FENCE = re.compile(
-    r"\A\s*```[ \t]*(?:python3?|py|ipython|tool_code)?[ \t]*\r?\n(?P<source>.*?)(?:\r?\n)?(?:```)?\s*\Z",
-    re.DOTALL | re.IGNORECASE,
-)
+_FENCE = re.compile(r"```[ \t]*(?:(?:python3?|py|ipython|tool_code)[ \t]*)?\r?\n", re.IGNORECASE)
 
 
 def read_source(arguments: str) -> str:
@@ -338,7 +335,11 @@ def _out_of_json(arguments: str) -> str:
 
 
 def _without_fence(text: str) -> str:
-    match = _FENCE.match(text)
-    if match is None or "```" in match["source"]:
+    bare = text.strip()
+    opening = _FENCE.match(f"{bare}\n")
+    if opening is None:
         return text
-    return match["source"]
+    source = bare[opening.end() :]
+    if source.endswith("```"):
+        source = source.removesuffix("```").removesuffix("\n").removesuffix("\r")
+    return text if "```" in source else source

@@ -41,6 +41,12 @@ class Consents:
     approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, arguments), to run now
     _unanswered: dict[str, EarlierCall] = field(default_factory=dict)  # by id
     _ran: list[str] = field(default_factory=list)  # recipients of calls whose results come next
+    _answered: set[int] = field(default_factory=set)  # identities of the messages before the last answer
+
+    def __post_init__(self) -> None:
+        roles = [message.get("role") if isinstance(message, dict) else None for message in self.messages]
+        last = max((index for index, role in enumerate(roles) if role == "assistant"), default=0)
+        self._answered = {id(message) for message in self.messages[:last]}
 
     def addressed(self, call: EarlierCall) -> EarlierCall:
         """The call, addressed to its MCP tool where it has one: the client sees the tool as a function."""
@@ -55,7 +61,7 @@ class Consents:
         is no longer sent, needs no approval any more or cannot be reached.
         """
         call = self._unanswered.pop(message["tool_call_id"], None)
-        approve, answered = message["approve"], self._is_answered(message)
+        approve, answered = message["approve"], id(message) in self._answered
         if call is None or (approve is True and not answered and call.recipient not in self.servers):
             why = " ".join(self.missing) or "Send the call's MCP tool in `tools`, and approve each call once."
             raise InvalidRequest(
@@ -77,19 +83,19 @@ class Consents:
 
     def results(self, ran: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         """The results of calls that ran before an assistant message; removes them from its list `ran`."""
+        named: dict[str, list[int]] = {}  # the last first
+        for index in range(len(ran) - 1, -1, -1):
+            named.setdefault(str(ran[index].get("name")), []).append(index)
+        taken = set[int]()
         for recipient in self._ran:
-            name = recipient.removeprefix(_FUNCTION)
-            entry = next((entry for entry in ran if entry.get("name") == name), None)
-            output = entry.get("output") if entry is not None else None
-            if entry is not None:
-                ran.remove(entry)
+            entries = named.get(recipient.removeprefix(_FUNCTION))
+            output = None
+            if entries:
+                taken.add(entries[-1])
+                output = ran[entries.pop()].get("output")
             yield recipient, output if isinstance(output, str) else RESULT_LOST
+        ran[:] = [entry for index, entry in enumerate(ran) if index not in taken]
         self._ran = []
-
-    def _is_answered(self, message: Mapping[str, Any]) -> bool:
-        index = next(index for index, other in enumerate(self.messages) if other is message)
-        after = self.messages[index + 1 :]
-        return any(isinstance(other, dict) and other.get("role") == "assistant" for other in after)
 
 
 def _check_whole(call: EarlierCall, where: str) -> None:

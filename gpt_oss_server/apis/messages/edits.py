@@ -5,6 +5,7 @@ know how long a prompt is.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +101,7 @@ def without_thinking(messages: Messages, turns: int) -> tuple[Messages, int]:
         kept = [block for block in blocks if block.get("type") not in _THOUGHTS or _is_spelling(block)]
         if len(kept) < len(blocks):
             edited[index] = {**message, "content": kept}
-            cleared.add(sum(start <= index for start in starts))
+            cleared.add(bisect_right(starts, index))
     return edited, len(cleared)
 
 

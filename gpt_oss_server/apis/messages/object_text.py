@@ -14,6 +14,7 @@ _SPACE = re.compile(r"[ \t\r\n]+")
 _SIGNS = re.compile(r"[-+.0-9A-Za-z]+")
 _WORD = re.compile(r"true|false|null|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _BEGUN = re.compile(r"t(ru?)?|f(a(ls?)?)?|n(ul?)?|-?((0|[1-9]\d*)(\.\d*)?([eE][-+]?\d*)?)?")
+_LONGEST_WORD = 1_000  # signs: no reader has use for a longer number
 _END = {"{": "}", "[": "]"}
 
 
@@ -81,7 +82,8 @@ class ObjectText:
             self._next, self.is_whole = "end", not self._open
         elif wanted.startswith(("value", "word")) and (word := _SIGNS.match(text, at)):
             self._next, self._word = "word", self._word + word[0]
-            self.is_broken = not (_WORD.fullmatch(self._word) or _BEGUN.fullmatch(self._word))
+            known = _WORD.fullmatch(self._word) or _BEGUN.fullmatch(self._word)
+            self.is_broken = known is None or len(self._word) > _LONGEST_WORD
             return word[0]
         else:
             self.is_broken = True

@@ -48,7 +48,7 @@ class Read:
 
     def in_own_words(self, error: ApiError) -> ApiError:
         """The error with the fields of this API's request in place of those of the Responses API."""
-        named = re.sub(r"(?<=`)(\w+)(\[(\d+)\])?([\w.\[\]]*)", self._name, error.message)
+        named = re.sub(r"(?<=`)(\w+)(\[(\d{1,9})\])?([\w.\[\]]*)", self._name, error.message)
         return type(error)(named, param=error.param)
 
     def _name(self, match: re.Match[str]) -> str:

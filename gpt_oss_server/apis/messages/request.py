@@ -6,7 +6,7 @@ from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import Body, Boolean, Integer, optional, read_body, required
-from gpt_oss_server.http.shared_fields import Budget, Share, Temperature
+from gpt_oss_server.http.shared_fields import Budget, Share, Temperature, check_stops
 from gpt_oss_server.http.unserved import EMPTY, NEVER, NotServed
 
 _NOT_SERVED: NotServed = {
@@ -107,6 +107,7 @@ class CreateMessage(CountTokens):
 def parse_message(body: object) -> CreateMessage:
     """The validated body; raises a 400 that names the fault."""
     request = read_body(body, CreateMessage, _EXAMPLE)
+    check_stops(request.stops, "stop_sequences")
     if any(not stop.strip() for stop in request.stops):
         raise InvalidRequest("`stop_sequences` must not have an empty text.", param="stop_sequences")
     return request

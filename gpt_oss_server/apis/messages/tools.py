@@ -110,6 +110,7 @@ class ReadTools:
 def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> ReadTools:
     toolsets = {tool.get("mcp_server_name"): tool for tool in _of_type(tools, "mcp_toolset")}
     read: list[tuple[Tool, str]] = []
+    hosted: dict[str, int] = {}  # by type: the index of each tool that runs here
     limits: list[int | None] = []
     deferred: dict[str, Tool] = {}
     defers = not any(_kind(tool)[0] in _LEFT_OUT for tool in tools if isinstance(tool, dict))
@@ -127,7 +128,13 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
             read.append((_function(tool, where), where))
         elif date and kind in _HERE:
             limits.append(tool.get("max_uses"))
-            _add_hosted(read, _hosted(tool, kind, where, container), where)
+            # One browser both searches and fetches: the second declaration adds its limits to the first.
+            added = _hosted(tool, kind, where, container)
+            first = hosted.setdefault(added["type"], len(read))
+            if first == len(read):
+                read.append((added, where))
+            else:
+                read[first] = ({**read[first][0], **added}, read[first][1])
         elif date and kind in _CLIENT_TOOLS:
             about, schema = _CLIENT_TOOLS[kind]
             function = {"type": "function", "name": text_field(tool, "name", where)}
@@ -196,15 +203,6 @@ def _hosted(tool: Tool, kind: str, where: str, container: Any) -> Tool:
     return {"type": _HERE[kind], **({"filters": filters} if filters else {}), **location, **_callers(tool)}
 
 
-def _add_hosted(read: list[tuple[Tool, str]], tool: Tool, where: str) -> None:
-    """One browser both searches and fetches: the second declaration adds its limits to the first."""
-    for index, (other, at) in enumerate(read):
-        if other["type"] == tool["type"]:
-            read[index] = ({**other, **tool}, at)
-            return
-    read.append((tool, where))
-
-
 def _mcp(server: Any, where: str, toolsets: Mapping[Any, Tool]) -> Tool:
     if not isinstance(server, dict):
         raise InvalidRequest(f"`{where}` must be an object, but is {json_type(server)}.", param=where)
@@ -222,7 +220,7 @@ def _mcp(server: Any, where: str, toolsets: Mapping[Any, Tool]) -> Tool:
     toolset = toolsets.get(name, {})
     if configs := toolset.get("configs"):
         default = (toolset.get("default_config") or {}).get("enabled", True)
-        named = [tool for tool, config in configs.items() if config.get("enabled", default)]
+        named = dict.fromkeys(tool for tool, config in configs.items() if config.get("enabled", default))
         if default:
             off = ", ".join(repr(tool) for tool in configs if tool not in named)
             if off:
@@ -232,7 +230,7 @@ def _mcp(server: Any, where: str, toolsets: Mapping[Any, Tool]) -> Tool:
                     param=where,
                 )
         else:
-            allowed = named
+            allowed = list(named)
     return read if allowed is None else {**read, "allowed_tools": allowed}
 
 

@@ -159,7 +159,8 @@ class HttpProtocol(HttpToolsProtocol):
     @property
     def unfinished_since(self) -> float | None:
         waits = self.cycle is not None and self.cycle.more_body and not self.cycle.response_started
-        return self._head_at if waits and not self.transport.is_closing() else None
+        goes = self._is_refused or self.transport.is_closing()
+        return self._head_at if waits and not goes else None
 
     def _make_place(self) -> None:
         connections = cast("set[Held]", self.connections)

@@ -164,7 +164,8 @@ class _Writer:
                     self._line.append(" | ")
             case "ul" | "ol" | "menu":
                 self._break()
-                self._lists = self._lists[:-1]
+                if self._lists:
+                    self._lists.pop()
         if tag in _BLOCKS:
             self._block(tag)
         if (tag == "li" or tag in _HEADINGS) and not self._anchor:

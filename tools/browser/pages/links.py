@@ -10,6 +10,7 @@ from tools.browser.pages.text import clean
 
 MAX_LINKS: Final = 5_000
 _MAX_TEXT: Final = 300
+_MAX_BASE: Final = 2_000  # characters: each link repeats it
 LOCAL: Final = "local://"  # the scheme of a file in the local folder; see backends/local.py
 _STAND_IN: Final = "http://local.invalid"  # urljoin joins only for schemes that it knows
 
@@ -17,7 +18,7 @@ _STAND_IN: Final = "http://local.invalid"  # urljoin joins only for schemes that
 class Links:
     def __init__(self, url: str, base: str | None = None) -> None:
         """`base`: the base address that the page declares for its links, if any."""
-        self._base = (base and join(url, base)) or url
+        self._base = (base and len(base) <= _MAX_BASE and join(url, base)) or url
         self._domain = domain(url)
         self._ids: dict[str, int] = {}
 

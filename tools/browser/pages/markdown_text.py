@@ -10,7 +10,7 @@ from tools.browser.pages.links import Links
 from tools.browser.pages.text import clean
 
 _FENCE: Final = re.compile(r"\s{0,3}(```|~~~)")
-_HEADING: Final = re.compile(r"#{1,6}\s+(.+?)\s*#*\s*")
+_MOST_MARKS: Final = 6  # of a heading
 _LINK: Final = re.compile(
     r"""(?<!!)\[([^\[\]\n]{1,300})\]\(\s*<?([^\s()<>]{1,2000})>?(?:\s+["'][^"'\n]{0,200}["'])?\s*\)"""
     r"|<(https?://[^\s<>]{1,2000})>"
@@ -29,8 +29,14 @@ def markdown_to_text(markdown: str, url: str) -> Document:
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
-            heading = _HEADING.fullmatch(line)
-            title = title or (heading[1] if heading else "")
+            title = title or _heading(line)
             line = _LINK.sub(marker, line)
         lines.append(line.rstrip())
     return Document(url, title, "\n".join(lines).strip("\n"), links.urls)
+
+
+def _heading(line: str) -> str:
+    """The text of a heading; empty if the line is none."""
+    text = line.lstrip("#")
+    is_heading = len(line) - _MOST_MARKS <= len(text) < len(line) and text[:1].isspace()
+    return text.strip().rstrip("#").rstrip() if is_heading else ""
