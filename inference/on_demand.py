@@ -42,9 +42,14 @@ class Pool:
         )  # one load at a time: each is planned with the memory that is free then
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, info: EngineInfo, load: Callable[[], Engine], *, idle: float | None = None) -> OnDemand:
-        """An engine that is loaded later, and unloaded after `idle` seconds without a generation."""
-        engine = OnDemand(self, info, load, idle)
+    def add(
+        self, info: EngineInfo, load: Callable[[], Engine], *, idle: float | None = None, name: str = ""
+    ) -> OnDemand:
+        """An engine that is loaded later, and unloaded after `idle` seconds without a generation.
+
+        `name` is the operator's, for the log and errors.
+        """
+        engine = OnDemand(self, info, load, idle, name or info.name)
         self._engines.append(engine)
         return engine
 
@@ -82,8 +87,10 @@ class Pool:
 class OnDemand:
     """One engine of a pool."""
 
-    def __init__(self, pool: Pool, info: EngineInfo, load: Callable[[], Engine], idle: float | None) -> None:
-        self._pool, self._known, self._load, self._idle = pool, info, load, idle
+    def __init__(
+        self, pool: Pool, info: EngineInfo, load: Callable[[], Engine], idle: float | None, name: str
+    ) -> None:
+        self._pool, self._known, self._load, self._idle, self._name = pool, info, load, idle, name
         self._engine: Engine | None = None
         self._leaving = False  # who comes now waits until it is loaded again
         self._waiting: list[asyncio.Future[Engine]] = []
@@ -173,7 +180,7 @@ class OnDemand:
 
     async def come(self) -> None:
         """Only the pool calls it."""
-        self.state, began, name = "loading", time.monotonic(), self._known.name
+        self.state, began, name = "loading", time.monotonic(), self._name
         _log.info("Loading %s.", name)
         engine = await asyncio.to_thread(self._load)
         self._engine, self._known, self.state, self.problem = engine, engine.info, "loaded", None
@@ -188,7 +195,7 @@ class OnDemand:
 
     def fail(self, error: Exception) -> None:
         """It could not be loaded. The next generation tries again."""
-        self.state, self.problem, name = "failed", str(error), self._known.name
+        self.state, self.problem, name = "failed", str(error), self._name
         _log.error("%s cannot be loaded. %s", name, error, exc_info=not isinstance(error, InferenceError))
         problem = EngineFailed(f"The model {name!r} cannot be loaded. {error}")
         self._hand_out(lambda waiter: waiter.set_exception(problem))
@@ -209,7 +216,7 @@ class OnDemand:
                 await engine.close()
                 del engine
                 await asyncio.to_thread(_free_memory)
-                _log.info("Unloaded %s.", self._known.name)
+                _log.info("Unloaded %s.", self._name)
         finally:
             self._leaving = False
 
