@@ -104,7 +104,10 @@ class UnsupportedGrammar(InvalidRequest):
 
 class ToolNotAvailable(InvalidRequest):
     code = "tool_unavailable"
-    when = "The request needs a tool that is switched off; the message states what to set."
+    when = (
+        "The request needs a tool that is switched off, and the message states what to set; or, in Chat "
+        "Completions and Messages, an MCP server cannot be reached."
+    )
 
 
 class InvalidJson(InvalidRequest):
