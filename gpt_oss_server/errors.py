@@ -200,6 +200,12 @@ class ModelNotServed(NotFound):
     when = "`model` is not served here; the message lists what is."
 
 
+class ModelNotAllowed(InvalidRequest):
+    status = 403
+    code = "model_not_allowed"
+    when = "The request's key may not use the model."
+
+
 class ResponseNotFound(NotFound):
     code = "response_not_found"
     when = "No response with this id is stored."

@@ -142,7 +142,7 @@ class MessagesService:
         return request, applied
 
     def _writer(self, request: CreateMessage, read: Read, run: Run, applied: Applied | None) -> MessageWriter:
-        work = self.served.work(run.caller)
+        work = run.work
         shown = Shown(
             model=request.model or work.model.name,
             most=request.max_tokens,

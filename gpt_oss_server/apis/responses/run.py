@@ -109,6 +109,10 @@ class Run:
             begin_trace(self._served.traces, self.owner, self.response, prepared, self._transcript)
 
     @property
+    def work(self) -> Work:
+        return self._work
+
+    @property
     def owner(self) -> str:
         return self.caller.owner
 
