@@ -9,7 +9,7 @@ import ctypes
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -120,6 +120,6 @@ async def in_thread_if_large(size: int, work: Callable[[], T], *of: object) -> T
     return await in_thread(size, work) if size > HUGE_BODY or is_larger(LARGE_INPUT, *of) else work()
 
 
-async def json_answer(content: Any, size: int = 0) -> JSONResponse:
+async def json_answer(content: Any, size: int = 0, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The answer with this content, which a thread encodes if it is large."""
-    return await in_thread_if_large(size, lambda: JSONResponse(content), content)
+    return await in_thread_if_large(size, lambda: JSONResponse(content, headers=headers), content)

@@ -9,9 +9,14 @@ import logging
 from dataclasses import dataclass
 from functools import lru_cache
 
+from starlette.requests import Request
+
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import UnknownField
+from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import Body, inner_bodies
 from gpt_oss_server.http.unserved import WITHOUT_EFFECT
+from gpt_oss_server.settings import Settings
 
 HEADER = "x-unknown-fields"
 _MOST_NAMED = 10
@@ -65,6 +70,15 @@ def unknown_header(body: object, model: type[Body], treatment: str) -> dict[str,
     rest = len(unknown) - _MOST_NAMED
     named = [str(field) for field in unknown[:_MOST_NAMED]] + ([f"{rest} more"] if rest > 0 else [])
     return {HEADER: ", ".join(named)}
+
+
+async def read_known(
+    request: Request, model: type[Body], settings: Settings
+) -> tuple[Caller, object, dict[str, str]]:
+    """The caller and the body of a request whose unknown fields are treated, and the answer's header."""
+    caller, body = await read_json(request, settings.max_body_bytes)
+    treat_unknown_fields(body, model, settings.unknown_fields)
+    return caller, body, unknown_header(body, model, settings.unknown_fields)
 
 
 def _unknown(

@@ -51,8 +51,8 @@ class Claude:
     def arguments(self, prompt: str, *more: str) -> list[str]:
         return [self.path, "-p", "--output-format", "stream-json", "--verbose", *more, "--", prompt]
 
-    def events(self, prompt: str, *more: str) -> list[dict[str, Any]]:
-        done = run(self.arguments(prompt, *more), self.project, env=self.env)
+    def events(self, prompt: str, *more: str, **options: Any) -> list[dict[str, Any]]:
+        done = run(self.arguments(prompt, *more), self.project, env=self.env, **options)
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
     def answer(self, prompt: str, *more: str) -> str:
@@ -209,10 +209,11 @@ def test_the_embedded_model_ends_properly_within_its_turns_and_from_its_cache(tm
     """Its first prompt has 10,000 tokens, which take minutes on a small machine."""
     settings = Settings(served_model_name=("scripted",), repetition_limit=256)
     with recorded(inference.load("tiny"), settings) as (url, recorder):
-        claude = Claude(tmp_path, url)
-        events = claude.events("Who are you?", "--max-turns", "4")
-        again = claude.events("What is 2 + 2?", "--max-turns", "4", "--resume", events[-1]["session_id"])
-    for result in (events[-1], again[-1]):
+        claude, patient = Claude(tmp_path, url), {"may_fail": True, "seconds": 1_800}
+        first = claude.events("Who are you?", "--max-turns", "4", **patient)[-1]
+        resumed = ("--max-turns", "4", "--resume", first["session_id"])
+        again = claude.events("What is 2 + 2?", *resumed, **patient)[-1]
+    for result in (first, again):
         assert result["type"] == "result"
         assert result["subtype"] in ("success", "error_max_turns")
     recorder.check()

@@ -223,7 +223,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"thread": {"id": "x"}}, "Send all messages"),
     (
         {"messages": said(("user", "hi"), ("system", [{"type": "tool_addition", "tool": {"type": "x"}}]))},
-        r"messages\[1\].content\[0\].tool.type",
+        r"messages\[1\].content\[0\].tool",
     ),
     ({"mcp_servers": [{"name": "x"}]}, r"mcp_servers\[0\].url"),
 ]

@@ -89,6 +89,31 @@ def test_fields_within_fields_are_checked_too(warning: str, path: str, field: st
     assert answer.headers[HEADER].startswith(f"{field}.{name}"), answer.text
 
 
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("conversations", {}),
+    ("conversations/{conversation}", {"metadata": {}}),
+    ("conversations/{conversation}/items", {"items": [{"role": "user", "content": "hi"}]}),
+    ("chat/completions/{completion}", {"metadata": {}}),
+    ("responses/input_tokens", {"input": "hi"}),
+    ("../render", {"input": "hi"}),
+]
+
+
+@pytest.mark.parametrize("treatment", ["warn", "reject"])
+def test_requests_that_generate_nothing_are_checked_too(treatment: str) -> None:
+    with served(treatment) as url, httpx.Client(base_url=url) as client:
+        ids = {
+            "conversation": client.post("conversations", json={}).json()["id"],
+            "completion": client.post("chat/completions", json={**APIS[0][1], "store": True}).json()["id"],
+        }
+        for path, body in OTHERS:
+            answer = client.post(path.format(**ids), json={**body, "zzz": 1})
+            if treatment == "warn":
+                assert (answer.status_code, answer.headers[HEADER]) == (200, "zzz"), path
+            else:
+                assert answer.json()["error"]["code"] == "unknown_parameter", path
+
+
 def test_the_entries_of_a_list_are_checked_too(warning: str) -> None:
     entries = [{"type": "compaction"}, {"type": "compaction", "mode": 1}]
     answer = httpx.post(f"{warning}/responses", json={"input": "hi", "context_management": entries})

@@ -10,7 +10,7 @@ from gpt_oss_server.apis.chat.stored import StoredCompletions, UpdateCompletion
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
-from gpt_oss_server.http.unknown_fields import unknown_header
+from gpt_oss_server.http.unknown_fields import read_known, unknown_header
 from gpt_oss_server.runs.chunks import answer
 
 
@@ -36,7 +36,6 @@ def chat_router(service: ChatService) -> APIRouter:
 
 def _add_stored(router: APIRouter, service: ChatService) -> None:
     """The routes of stored completions."""
-    most = service.served.settings.max_body_bytes
 
     def stored(request: Request) -> StoredCompletions:
         return service.stored(caller_of(request.scope))
@@ -51,8 +50,8 @@ def _add_stored(router: APIRouter, service: ChatService) -> None:
 
     @router.post("/v1/chat/completions/{completion}", openapi_extra=documented(UpdateCompletion))
     async def update(completion: str, request: Request) -> Response:
-        caller, body = await read_json(request, most)
-        return JSONResponse(await service.stored(caller).update(completion, body))
+        caller, body, headers = await read_known(request, UpdateCompletion, service.served.settings)
+        return JSONResponse(await service.stored(caller).update(completion, body), headers=headers)
 
     @router.delete("/v1/chat/completions/{completion}")
     async def delete(completion: str, request: Request) -> Response:

@@ -11,10 +11,10 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer, parse_container
-from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
+from gpt_oss_server.http.unknown_fields import read_known
 from gpt_oss_server.http.uploads import read_upload
 from gpt_oss_server.runs.served import Served
 
@@ -30,10 +30,10 @@ def containers_router(served: Served) -> APIRouter:
 def _add_containers(router: APIRouter, containers: Containers, served: Served) -> None:
     @router.post("", openapi_extra=documented(CreateContainer))
     async def create(request: Request) -> Response:
-        caller, body = await read_json(request, served.settings.max_body_bytes)
+        caller, body, headers = await read_known(request, CreateContainer, served.settings)
         wanted = parse_container(body)
         created = await containers.create(served.ids("cntr"), wanted.name, caller)
-        return JSONResponse(created.as_json())
+        return JSONResponse(created.as_json(), headers=headers)
 
     @router.get("")
     async def listed(request: Request) -> Response:

@@ -80,17 +80,17 @@ class LaterTools:
 
     def add(self, tool: Any, where: str) -> None:
         """The tool of a `tool_addition`: a reference, or its definition."""
-        kind = tool.get("type") if isinstance(tool, dict) else None
+        fields: Tool = tool if isinstance(tool, dict) else {}
+        kind, definition = fields.get("type"), fields.get("definition")
         if kind == "tool_reference":
-            self.find(text_field(tool, "name", where))
-        elif kind == "tool_definition" and isinstance(tool.get("definition"), dict):
-            read = read_tools([tool["definition"]], (), None)
-            self._found += [*read.tools, *read.later.deferred.values()]
+            self.find(text_field(fields, "name", where))
+        elif kind == "tool_definition" and isinstance(definition, dict) and _kind(definition)[0] == "custom":
+            self._found.append(_function(definition, f"{where}.definition"))
         else:
             raise UnsupportedField(
-                f"`{where}.type` must be 'tool_reference' or 'tool_definition' here. Declare MCP servers in "
-                "`mcp_servers`.",
-                param=f"{where}.type",
+                f"`{where}` must be a tool_reference, or the tool_definition of a custom tool. Declare other "
+                "tools in `tools` or `mcp_servers`.",
+                param=where,
             )
 
     def take(self) -> list[Tool]:

@@ -17,7 +17,7 @@ from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import json_answer
 from gpt_oss_server.http.sse import EventStream, encode, unless_gone
-from gpt_oss_server.http.unknown_fields import unknown_header
+from gpt_oss_server.http.unknown_fields import read_known, unknown_header
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.runs.chunks import headers_for
 from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
@@ -87,8 +87,9 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
 
     @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
     async def input_tokens(request: Request) -> Response:
-        count = await service.count(*await read_json(request, settings.max_body_bytes))
-        return JSONResponse({"object": "response.input_tokens", "input_tokens": count})
+        caller, body, headers = await read_known(request, CreateResponse, settings)
+        counted = {"object": "response.input_tokens", "input_tokens": await service.count(caller, body)}
+        return JSONResponse(counted, headers=headers)
 
     @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
     async def compact(request: Request) -> Response:
@@ -110,8 +111,10 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
 
     @router.post("/render", openapi_extra=documented(CreateResponse))
     async def render(request: Request) -> Response:
-        rendered = await service.render(*await read_json(request, settings.max_body_bytes))
-        return JSONResponse({"object": "prompt", "tokens": rendered.tokens, "text": rendered.text})
+        caller, body, headers = await read_known(request, CreateResponse, settings)
+        rendered = await service.render(caller, body)
+        prompt = {"object": "prompt", "tokens": rendered.tokens, "text": rendered.text}
+        return JSONResponse(prompt, headers=headers)
 
 
 async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:

@@ -58,12 +58,17 @@ def command(name: str, environment: str = "python") -> str:
 
 
 def run(
-    arguments: Sequence[str], folder: Path, *, env: dict[str, str] | None = None, may_fail: bool = False
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    env: dict[str, str] | None = None,
+    may_fail: bool = False,
+    seconds: float = SECONDS,
 ) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     own = {"HOME": str(folder), "PWD": str(folder), "NO_COLOR": "1", "PATH": _PATH, **(env or {})}
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    done = subprocess.run(arguments, cwd=folder, env={**clean, **own}, timeout=SECONDS, **options)
+    done = subprocess.run(arguments, cwd=folder, env={**clean, **own}, timeout=seconds, **options)
     assert may_fail or done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done
 
