@@ -104,7 +104,7 @@ class UnsupportedGrammar(InvalidRequest):
 
 class ToolNotAvailable(InvalidRequest):
     code = "tool_unavailable"
-    when = "The request needs a tool that is switched off; the message states what to set."
+    when = "The request needs a tool that is switched off or not reached; the message states what to do."
 
 
 class InvalidJson(InvalidRequest):

@@ -74,6 +74,7 @@ class MessagesService:
             run = await self._responses.start(
                 caller, read.body, begun=read.begun, api=("messages", "The message")
             )
+            await run.check_servers()
         except ApiError as error:
             raise read.in_own_words(error) from error
         return MessageRun(run, self._writer(request, read, run, applied))

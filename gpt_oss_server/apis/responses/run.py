@@ -124,6 +124,14 @@ class Run:
     def prompt_length(self) -> int:
         return self._prepared.length
 
+    async def check_servers(self) -> None:
+        """For an API without an item that says why the tools of an MCP server are not known."""
+        try:
+            self._prepared.hosted.servers.check_listed()
+        except ApiError:
+            await self.abandon()
+            raise
+
     @property
     def turn(self) -> Transcript:
         return self._transcript
