@@ -12,8 +12,9 @@ import gc
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from inference.engine import (
     Checked,
@@ -28,6 +29,7 @@ from inference.engine import (
     Step,
 )
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +43,8 @@ class Pool:
             asyncio.Lock()
         )  # one load at a time: each is planned with the memory that is free then
         self._tasks: set[asyncio.Task[None]] = set()
+        # One for all: glibc keeps freed memory for the thread that took it, hundreds of megabytes in each.
+        self._thread = ThreadPoolExecutor(1, "loads")
 
     def add(
         self, info: EngineInfo, load: Callable[[], Engine], *, idle: float | None = None, name: str = ""
@@ -52,6 +56,9 @@ class Pool:
         engine = OnDemand(self, info, load, idle, name or info.name)
         self._engines.append(engine)
         return engine
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def bring(self, engine: OnDemand) -> None:
         """Loads it, after others have left if there is no room."""
@@ -182,7 +189,7 @@ class OnDemand:
         """Only the pool calls it."""
         self.state, began, name = "loading", time.monotonic(), self._name
         _log.info("Loading %s.", name)
-        engine = await asyncio.to_thread(self._load)
+        engine = await self._pool.run(self._load)
         self._engine, self._known, self.state, self.problem = engine, engine.info, "loaded", None
         self.used = time.monotonic()
         _log.info("Loaded %s in %.1f s.", name, self.used - began)
@@ -215,7 +222,7 @@ class OnDemand:
             if engine is not None:
                 await engine.close()
                 del engine
-                await asyncio.to_thread(_free_memory)
+                await self._pool.run(_free_memory)
                 _log.info("Unloaded %s.", self._name)
         finally:
             self._leaving = False
