@@ -7,7 +7,7 @@ this module does not import torch.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -52,6 +52,7 @@ def create_app(
     engine: Engine | InferNextToken,
     settings: Settings | None = None,
     *,
+    models: Mapping[str, Engine | InferNextToken] | None = None,
     store: Store | None = None,
     tools: Iterable[HostedTool] = (),
     ids: Ids = random_ids,
@@ -61,23 +62,23 @@ def create_app(
 ) -> FastAPI:
     """A server for `engine`, which it closes when it shuts down.
 
-    `tools` join those of the server and of installed packages. OpenTelemetry's spans and metrics go to the
-    providers, where they are given.
+    `models` are further engines by name; requests choose one by `model`. `tools` join those of the server and
+    of installed packages. OpenTelemetry's spans and metrics go to the providers, where they are given.
     """
     settings = settings or Settings()
     observation = Observation(settings, tracer_provider, meter_provider)
     toolset = ToolsetMaker(settings, known_kinds(tools), on_call=observation.on_tool_call)
     stores = observation.measured(open_stores(settings, store))
-    served = Served(checked(_as_engine(engine)), settings, stores=stores, ids=ids, clock=clock, tools=toolset)
-    model = served.model
-    health = Health(model.engine, model.condition, interval=settings.engine_check_interval)
+    further = {name: _checked(other) for name, other in (models or {}).items()}
+    served = Served(_checked(engine), settings, further, stores=stores, ids=ids, clock=clock, tools=toolset)
+    health = Health(served.models.all, interval=settings.engine_check_interval)
     service, origins = ResponsesService(served), Origins(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         served.keys.start()
         toolset.start()
-        served.model.make_ready()
+        served.models.first.make_ready()
         served.stores.start()
         service.continuing.start()
         health.start()
@@ -127,6 +128,6 @@ def _without_routes(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[No
     )
 
 
-def _as_engine(model: Engine | InferNextToken) -> Engine:
+def _checked(model: Engine | InferNextToken) -> Engine:
     """Wraps a function that returns the next token; an engine is recognized by its `generate`."""
-    return cast(Engine, model) if hasattr(model, "generate") else CallableEngine(model)
+    return checked(cast(Engine, model) if hasattr(model, "generate") else CallableEngine(model))

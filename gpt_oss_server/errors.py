@@ -104,7 +104,7 @@ class UnsupportedGrammar(InvalidRequest):
 
 class ToolNotAvailable(InvalidRequest):
     code = "tool_unavailable"
-    when = "The request needs a tool that is switched off; the message states what to set."
+    when = "The request needs a tool that is switched off or not reached; the message states what to do."
 
 
 class InvalidJson(InvalidRequest):
@@ -195,6 +195,12 @@ class NotFound(ApiError):
 class ModelNotServed(NotFound):
     code = "model_not_found"
     when = "`model` is not served here; the message lists what is."
+
+
+class ModelNotAllowed(InvalidRequest):
+    status = 403
+    code = "model_not_allowed"
+    when = "The request's key may not use the model."
 
 
 class ResponseNotFound(NotFound):

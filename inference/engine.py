@@ -8,7 +8,7 @@ and stops at the stop ids of its `Sampling`.
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from inference.grammar import Grammar, Notation
 
@@ -152,6 +152,22 @@ class Checked(Protocol):
     async def check(self) -> None:
         """Raises `EngineFailed`, with a sentence, if it cannot generate. A server calls it every few seconds.
         It may sample a token if generations have failed."""
+
+
+State = Literal["unloaded", "loading", "loaded", "failed"]
+
+
+@runtime_checkable
+class Loadable(Protocol):
+    """An engine may also offer this: it is loaded when a generation needs it."""
+
+    state: State
+
+    async def load(self) -> None:
+        """Raises `EngineFailed` if it cannot be loaded."""
+
+    async def unload(self) -> None:
+        """Once nothing of it runs."""
 
 
 class InferenceError(Exception):

@@ -27,6 +27,7 @@ class Access:
     name: str | None = None
     tools: frozenset[str] | None = None  # namespaces of hosted tools, and `MCP`; None: all
     limits: KeyLimits = field(default_factory=KeyLimits)
+    models: frozenset[str] | None = None  # names; None: all
     digest: bytes = field(default=b"", repr=False)  # of the key; b"": none was needed
 
     def allows(self, tool: str) -> bool:

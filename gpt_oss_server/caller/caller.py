@@ -17,6 +17,7 @@ from tools.tool import Client
 
 ASSUMED_OUTPUT = 1024  # tokens that are reserved for the output of a request that sets no limit
 SESSION = "x-session-id"  # requests of one session go to one machine
+_ALLOWED = ("tools", "models")  # what a key may use
 _FIT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,510}[\x21-\x7e])?")
 
 
@@ -65,8 +66,8 @@ class Caller:
     def stored(self) -> dict[str, Any]:
         """What a process needs that continues this caller's run: the same access, labels and limits."""
         access = self.access
-        tools = None if access.tools is None else sorted(access.tools)
-        key = {"name": access.name, "tools": tools, "limits": asdict(access.limits)}
+        allowed = {of: None if (names := getattr(access, of)) is None else sorted(names) for of in _ALLOWED}
+        key = {"name": access.name, "limits": asdict(access.limits), **allowed}
         return {**key, "client": self.client, "labels": dict(self.labels)}
 
     @classmethod
@@ -74,8 +75,8 @@ class Caller:
         """The caller of a run that began elsewhere; older servers stored nothing but the owner."""
         if not stored:
             return cls(Access(owner), owner)
-        tools = None if stored["tools"] is None else frozenset(stored["tools"])
-        access = Access(owner, stored["name"], tools, KeyLimits(**stored["limits"]))
+        tools, models = (None if (names := stored.get(of)) is None else frozenset(names) for of in _ALLOWED)
+        access = Access(owner, stored["name"], tools, KeyLimits(**stored["limits"]), models)
         return cls(access, stored["client"], stored["labels"])
 
 

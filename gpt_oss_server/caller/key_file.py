@@ -1,4 +1,4 @@
-"""The file of keys: one key a line, perhaps with a name, limits and tools.
+"""The file of keys: one key a line, perhaps with a name, limits, tools and models.
 
 Takes the file's text. Returns the access of each key by the key's SHA-256, or raises a sentence that names
 the line, never the key.
@@ -41,13 +41,15 @@ def digest_of(key: str) -> bytes:
 def access_of(digest: bytes, defaults: KeyLimits) -> Access:
     """The access of a key without a name: its owner is derived from its hash."""
     owner = "key-" + hashlib.sha256(b"owner of " + digest).hexdigest()[:_OWNER_DIGITS]
-    return Access(owner, None, None, defaults, digest)
+    return Access(owner, None, None, defaults, digest=digest)
 
 
-def read_keys(text: str, place: str, defaults: KeyLimits, tools: Sequence[str]) -> dict[bytes, Access]:
+def read_keys(
+    text: str, place: str, defaults: KeyLimits, tools: Sequence[str], models: Sequence[str] | None = None
+) -> dict[bytes, Access]:
     """`place` names the file in errors; `defaults` are the limits of a key that sets none of its own.
 
-    `tools` are the names of the tools that a key may be allowed.
+    `tools` and `models` are the names of those that a key may be allowed; None: not known yet.
     """
     keys: dict[bytes, Access] = {}
     named: dict[str, Access] = {}
@@ -56,14 +58,16 @@ def read_keys(text: str, place: str, defaults: KeyLimits, tools: Sequence[str]) 
             continue
         where = f"{place}, line {number}"
         access = _read_line(line.split(), where, defaults)
-        if unknown := sorted((access.tools or frozenset()) - frozenset(tools)):
-            must = f"must be all, none, or a list out of {', '.join(tools)}"
-            raise SettingsError(f"{where}: tools {must}, not {unknown[0]!r}.")
+        for field, known in (("tools", tools), ("models", models)):
+            named_here: frozenset[str] = getattr(access, field) or frozenset()
+            if known is not None and (unknown := sorted(named_here - frozenset(known))):
+                must = f"must be all, none, or a list out of {', '.join(known)}"
+                raise SettingsError(f"{where}: {field} {must}, not {unknown[0]!r}.")
         if access.digest in keys:
             raise SettingsError(f"{where}: this key is in an earlier line too. Remove one of them.")
         earlier = named.setdefault(access.owner, access)
         if replace(earlier, digest=b"") != replace(access, digest=b""):
-            problem = f"an earlier key named {access.name} has other limits or tools."
+            problem = f"an earlier key named {access.name} has other limits, tools or models."
             raise SettingsError(f"{where}: {problem} Keys of one name are one owner, so give them the same.")
         keys[access.digest] = access
     return keys
@@ -97,10 +101,9 @@ def _read_name(access: Access, field: str, value: str, where: str) -> Access:
     return replace(access, owner=value, name=value)
 
 
-def _read_tools(access: Access, field: str, value: str, where: str) -> Access:
-    if value in ("all", "none"):
-        return replace(access, tools=None if value == "all" else frozenset())
-    return replace(access, tools=frozenset(value.split(",")))
+def _read_allowed(access: Access, field: str, value: str, where: str) -> Access:
+    names: Any = None if value == "all" else frozenset() if value == "none" else frozenset(value.split(","))
+    return replace(access, **{field: names})
 
 
 def _read_limit(access: Access, field: str, value: str, where: str) -> Access:
@@ -114,6 +117,7 @@ def _read_limit(access: Access, field: str, value: str, where: str) -> Access:
 
 _FIELDS: Mapping[str, Reader] = {
     "name": _read_name,
-    "tools": _read_tools,
+    "tools": _read_allowed,
+    "models": _read_allowed,
     **dict.fromkeys(_LIMITS, _read_limit),
 }

@@ -25,9 +25,14 @@ _Version = tuple[int, int, int]
 
 
 class Keyring:
-    def __init__(self, settings: Settings, tools: Sequence[str] = ()) -> None:
-        """`tools` are the names of those that a key may be allowed. Raises `SettingsError` for a bad file."""
-        self._tools = tools
+    def __init__(
+        self, settings: Settings, tools: Sequence[str] = (), models: Sequence[str] | None = None
+    ) -> None:
+        """`tools` and `models` are the names of those that a key may be allowed; None: not known yet.
+
+        Raises `SettingsError` for a bad file.
+        """
+        self._tools, self._models = tools, models
         self._defaults = default_limits(settings)
         if any(not key.isprintable() or len(key.split()) != 1 for key in settings.api_key):
             raise SettingsError("--api-key: a key must have no spaces and no control characters.")
@@ -102,7 +107,7 @@ class Keyring:
             raise SettingsError(f"{place} is not UTF-8 text.") from None
         except OSError as error:
             raise SettingsError(f"{place} cannot be read: {error.strerror or error}.") from error
-        keys = read_keys(text, place, self._defaults, self._tools)
+        keys = read_keys(text, place, self._defaults, self._tools, self._models)
         if not keys:
             advice = "Put one key on a line, or leave the setting out for a server without keys."
             raise SettingsError(f"{place} has no key. {advice}")

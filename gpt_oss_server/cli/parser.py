@@ -19,6 +19,7 @@ COMMANDS = {
     "pull": "download a model",
     "export": "write a model for llama.cpp",
     "list": "list the models on this machine",
+    "models": "list, load and unload a server's models",
     "mcp": "serve the browser or Python over MCP",
     "render": "show the exact prompt of a request",
     "trace": "save or show the tokens of a response",

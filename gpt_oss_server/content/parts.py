@@ -6,6 +6,7 @@ states the reason: its text would be missing without a word to the client.
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,7 +94,7 @@ def _part(part: Any, where: str) -> str:
 
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _PDF = b"%PDF-"
-_PLAIN_CONTROLS = frozenset("\t\n\r\f")
+_BINARY = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufffd]")  # controls, and the replacement character
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +141,9 @@ def _content(part: Mapping[str, Any], where: str) -> _Content:
 def _of_data_url(url: str) -> _Content:
     head, _, data = url[5:].partition(",")
     kind, *options = (word.strip().lower() for word in head.split(";"))
-    raw = unquote_to_bytes(data)
-    if "base64" in options:
-        raw = _from_base64(data) or raw
+    raw = _from_base64(data) if "base64" in options else None
     charset = next((word.removeprefix("charset=") for word in options if word.startswith("charset=")), "")
-    return _Content(raw, kind[:100], charset)
+    return _Content(raw or unquote_to_bytes(data), kind[:100], charset)
 
 
 def _from_base64(text: str) -> bytes | None:
@@ -165,15 +164,10 @@ def _text(raw: bytes, charset: str) -> str | None:
         text = raw.decode(encoding)
     except UnicodeDecodeError:
         return None
-    return None if any(_is_binary(char) for char in text) else text
+    return None if _BINARY.search(text) else text
 
 
 def _codec(charset: str) -> str:
     if charset in ("", "utf-8"):
         return "utf-8"
     return find_codec(charset) or "utf-8"
-
-
-def _is_binary(char: str) -> bool:
-    """Whether it is a control character or the replacement character."""
-    return (ord(char) < 32 and char not in _PLAIN_CONTROLS) or 0x7F <= ord(char) < 0xA0 or char == "\ufffd"

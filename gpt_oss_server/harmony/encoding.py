@@ -62,7 +62,8 @@ _BOUNDARIES: Final = "|".join(
 _LAST_BOUNDARY: Final = re.compile(rf"(?s:.{{1,{_PIECE}}})(?:{_BOUNDARIES})")
 BOUNDARY: Final = re.compile(_BOUNDARIES)
 _DIGITS: Final = re.compile(rf"\d{{{_PIECE // 3 * 3}}}")  # after a boundary, digits are matched in threes
-_SEARCHED: Final = 50_000  # characters at a time, as a search also holds the GIL
+_SEARCHED: Final = 50_000  # characters: a text without a boundary in as many is cut there nevertheless
+_LONGEST_SPECIAL: Final = 32  # characters of a special token, which is not cut
 
 # A message of this many characters exceeds every context. Its tokens are an array, 4 bytes each: to create,
 # copy and release as many objects holds the GIL for a quarter of a second.
@@ -81,9 +82,10 @@ def without_lone_surrogates(text: str) -> str:
 def pieces(text: str) -> Iterator[str]:
     """Splits the text into pieces of about 8,000 characters, whose tokens in sequence are the text's tokens.
 
-    A piece is longer only where the text has no known boundary. A run without a boundary is cut nevertheless
-    where it is too long for the library's encoder, whose cost is quadratic in it (14 s for 200,000 letters);
-    a million letters cause a panic that no `except Exception` catches. Ordinary text has no such run.
+    A piece is longer only where the text has no known boundary. After 50,000 characters without one it is
+    cut nevertheless. So is a run that is too long for the library's encoder, whose cost is quadratic in it
+    (14 s for 200,000 letters); a million letters cause a panic that no `except Exception` catches. Ordinary
+    text has neither.
     """
     start = 0
     while start < len(text):
@@ -95,10 +97,13 @@ def pieces(text: str) -> Iterator[str]:
 def _end_of_piece(text: str, start: int) -> int:
     if end := _DIGITS.match(text, start) or _LAST_BOUNDARY.match(text, start):
         return end.end()
-    for begin in range(start + _PIECE, len(text), _SEARCHED):
-        if end := BOUNDARY.search(text, begin, begin + _SEARCHED):
-            return end.end()
-    return len(text)
+    begin, cut = start + _PIECE, start + _PIECE + _SEARCHED
+    if end := BOUNDARY.search(text, begin, cut):
+        return end.end()
+    if cut >= len(text):
+        return len(text)
+    special = text.rfind("<", cut - _LONGEST_SPECIAL, cut)
+    return special if special >= 0 else cut
 
 
 def _without_long_runs(text: str) -> Iterator[str]:

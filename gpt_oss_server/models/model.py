@@ -11,13 +11,13 @@ from functools import partial
 
 from gpt_oss_server.constraints.binding import Binding, bind, bind_plain, make_ready
 from gpt_oss_server.constraints.wanted import Wanted
-from gpt_oss_server.errors import EngineBroken, ModelNotServed, from_inference
+from gpt_oss_server.errors import EngineBroken, InvalidRequest, from_inference
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.harmony.render import CallForm, Renderer
 from gpt_oss_server.models.limits import TurnLimits, turn_limits
 from gpt_oss_server.models.logged import LoggedEngine
 from gpt_oss_server.settings import Settings
-from inference.engine import Engine, EngineInfo, InferenceError, Shared
+from inference.engine import Engine, EngineInfo, InferenceError, Loadable, Shared, State
 from inference.grammar import Grammar
 from tools.fair_threads import FairThreads
 
@@ -41,14 +41,17 @@ class Model:
     encoding: Encoding
     renderer: Renderer
     condition: Condition = field(default_factory=Condition)
+    title: str | None = None  # the operator's name for it, which takes the place of the engine's
 
     @classmethod
-    def of(cls, engine: Engine, settings: Settings, encoding: Encoding | None = None) -> Model:
+    def of(
+        cls, engine: Engine, settings: Settings, encoding: Encoding | None = None, title: str | None = None
+    ) -> Model:
         encoding = encoding or load_encoding()
         if settings.log_prompts:
             engine = LoggedEngine(engine, encoding)
         form = CallForm(settings.call_form.replace("-", "_"))
-        return cls(engine, settings, encoding, Renderer(encoding, call_form=form))
+        return cls(engine, settings, encoding, Renderer(encoding, call_form=form), title=title)
 
     def sampling_from(self, engine: Engine) -> Model:
         """The same model, whose tokens come from another engine, such as a recorded one."""
@@ -64,8 +67,8 @@ class Model:
 
     @property
     def names(self) -> list[str]:
-        """The listed names: the engine's own first, then the operator's."""
-        names = [self.info.name, *self.settings.served_model_name]
+        """The listed names: its own first, then the operator's further ones."""
+        names = [self.title or self.info.name, *self.settings.served_model_name]
         return [name for name in dict.fromkeys(names) if name != ANY_MODEL]
 
     @property
@@ -73,15 +76,9 @@ class Model:
         """The name that answers show where a request names no model."""
         return self.names[0]
 
-    def check_name(self, name: str | None) -> None:
-        """Refuses the name of a model that is not served."""
-        if name is None or name in self.names or ANY_MODEL in self.settings.served_model_name:
-            return
-        raise ModelNotServed(
-            f"The model {name!r} is not served here. Served: {', '.join(self.names)}. "
-            "Leave `model` out for the default, or start the server with --served-model-name.",
-            param="model",
-        )
+    @property
+    def takes_any_name(self) -> bool:
+        return ANY_MODEL in self.settings.served_model_name
 
     def check_room(self) -> None:
         """Refuses a request before any work if the engine would refuse it, or is known to be broken.
@@ -95,6 +92,22 @@ class Model:
                 self.engine.check_room()
             except InferenceError as error:
                 raise from_inference(error) from error
+
+    @property
+    def state(self) -> State:
+        if self.condition.problem is not None:
+            return "failed"
+        return self.engine.state if isinstance(self.engine, Loadable) else "loaded"
+
+    def loadable(self) -> Loadable:
+        """Its engine, to load or unload it."""
+        if not isinstance(self.engine, Loadable):
+            raise InvalidRequest(
+                f"The model {self.name!r} stays loaded while the server runs. Only models that run in the "
+                "server can be unloaded, where it is started with --models-max or --idle-unload.",
+                param="model",
+            )
+        return self.engine
 
     def counters(self) -> dict[str, float]:
         """The engine's measures, if it has any."""

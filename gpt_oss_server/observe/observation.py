@@ -61,8 +61,10 @@ class Observation:
         observers = service.served.observers
         if self._metrics is not None:
             observers.append(self._metrics.runs)
+            for model in service.served.models.all:
+                self._metrics.runs.expect(model.name)
             app.include_router(metrics_router(self._metrics, service))
-        observers += self._telemetry.run_observers(service.served.model.names)
+        observers += self._telemetry.run_observers()
 
     def add_spans(self, app: FastAPI) -> None:
         """Spans of requests. Add the layers that these shall see before them."""

@@ -46,9 +46,9 @@ def pages_router(served: Served) -> APIRouter:
 
     @router.api_route("/", methods=["GET", "HEAD"])
     async def landing(request: Request) -> Response:
-        info = served.model.info
+        names, info = served.models.all_names, served.models.first.info
         page = landing_page(
-            info, served.model.names, str(request.base_url), __version__, needs_key=not served.keys.is_open
+            info, names, str(request.base_url), __version__, needs_key=not served.keys.is_open
         )
         return HTMLResponse(page, headers=_POLICY)
 

@@ -47,7 +47,7 @@ class Life:
         # The request's fields without effect on this engine.
         self.ignored = ignored_fields(request, work.model.info)
         self.error: ApiError | None = None
-        self.observed = served.observed(api, run_id, request.model, work.caller, outlives=outlives)
+        self.observed = served.observed(api, run_id, request.model, work, outlives=outlives)
         self.observed.usage = usage
         self._title = f"{title} {run_id}"
         self._usage = usage

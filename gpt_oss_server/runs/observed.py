@@ -50,7 +50,8 @@ class ObservedRun:
 
     api: Api
     id: str
-    model: str
+    model: str  # as the request names it
+    served_model: str  # its own name
     counters: Counters
     observers: Sequence[RunObserver]
     usage: Callable[[], Usage] = Usage

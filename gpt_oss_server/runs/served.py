@@ -1,14 +1,15 @@
-"""What the application has: its model, settings, stores, tools, limits and observers.
+"""What the application has: its models, settings, stores, tools, limits and observers.
 
 Takes an engine and settings. Returns a `Served`, which each API's service holds and which knows nothing of a
 request: `work` makes the values that one request is served by. It must not know an API.
 """
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from gpt_oss_server.caller.access import MCP
 from gpt_oss_server.caller.caller import Caller
@@ -19,6 +20,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
+from gpt_oss_server.models.models import Models
 from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings
@@ -36,9 +38,9 @@ _ALL_CHOICES = 256  # of all clients
 _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 
 
-def keyring_of(settings: Settings, kinds: Kinds) -> Keyring:
-    """Raises `SettingsError` for a file of keys that cannot be used."""
-    return Keyring(settings, (*kinds.hosted, MCP))
+def keyring_of(settings: Settings, kinds: Kinds, models: Sequence[str] | None = None) -> Keyring:
+    """Raises `SettingsError` for a file of keys that cannot be used; without `models`, their names may."""
+    return Keyring(settings, (*kinds.hosted, MCP), models)
 
 
 class Served:
@@ -46,6 +48,7 @@ class Served:
         self,
         engine: Engine,
         settings: Settings | None = None,
+        further: Mapping[str, Engine] | None = None,
         *,
         store: Store | None = None,
         stores: Stores | None = None,
@@ -55,11 +58,17 @@ class Served:
         tools: ToolsetMaker | None = None,
         keys: Keyring | None = None,
     ) -> None:
+        """`further` are the engines of the models beside the first, by name. Raises `SettingsError`."""
         self.settings = settings or Settings()
-        self.model = Model.of(engine, self.settings, encoding)
+        own = self.settings.by_model
+        models = [Model.of(engine, self.settings, encoding)]
+        for name, other in (further or {}).items():
+            of_model = own.get(name) or replace(self.settings, served_model_name=())
+            models.append(Model.of(other, of_model, encoding, title=name))
+        self.models = Models(models)
         self.stores = stores or open_stores(self.settings, store)
         self.kinds = Kinds.of() if tools is None else tools.kinds
-        self.keys = keyring_of(self.settings, self.kinds) if keys is None else keys
+        self.keys = keyring_of(self.settings, self.kinds, self.models.all_names) if keys is None else keys
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
         self.counters = Counters()
         self.observers: list[RunObserver] = []
@@ -72,18 +81,27 @@ class Served:
         self._stopped = False
         self._choices: Counter[str] = Counter()  # at work, besides the first of each request, by client
 
-    def work(self, caller: Caller) -> Work:
-        return Work(caller, self.model, self.stores.of(caller.owner), self.kinds, self.ids, self.clock)
+    def work(self, caller: Caller, model: str | None = None) -> Work:
+        """Raises an `ApiError` for a model that is not served, or that the key may not use."""
+        return self._work(caller, self.models.chosen(model, caller.access.models))
+
+    def stored_work(self, caller: Caller) -> Work:
+        """The work of a request that samples nothing."""
+        return self._work(caller, self.models.first)
+
+    def _work(self, caller: Caller, model: Model) -> Work:
+        return Work(caller, model, self.stores.of(caller.owner), self.kinds, self.ids, self.clock)
 
     def observed(
-        self, api: Api, run_id: str, model: str | None, caller: Caller, *, outlives: bool = False
+        self, api: Api, run_id: str, model: str | None, work: Work, *, outlives: bool = False
     ) -> ObservedRun:
-        """A run of this server, for its counters and observers."""
-        arrived = time.monotonic() if caller.arrived is None else caller.arrived
+        """A run of this server, for its counters and observers; `model` is the name in the request."""
+        arrived = time.monotonic() if work.caller.arrived is None else work.caller.arrived
         return ObservedRun(
             api,
             run_id,
-            model or self.model.name,
+            model or work.model.name,
+            work.model.name,
             self.counters,
             self.observers,
             arrived=arrived,
@@ -129,7 +147,7 @@ class Served:
         self._stopped = True
         if self._tools is not None:
             await self._tools.close()
-        await self.model.engine.close()
+        await asyncio.gather(*(model.engine.close() for model in self.models.all))
 
     async def close(self) -> None:
         """Closes the resources that runs need until they end. Call `stop` first."""

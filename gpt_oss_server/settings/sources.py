@@ -1,9 +1,11 @@
 """Where the values of settings come from: flags, variables, a configuration file, and files of secrets.
 
-It must not know individual settings, but for `config`, which names the file.
+It must not know individual settings, but for `config`, which names the file, and `models`, which has tables
+in it.
 """
 
 import difflib
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from gpt_oss_server.settings.options import Option, SettingsError
 from inference.paths import UnknownHome, expanded_path
 
 CONFIG = "config"
+MODELS = "models"
 FILE = "_file"  # `engine_key_file` names the file that holds `engine_key`
 _LIKE = 0.6
 Read = tuple[object, str]  # a value, and where it comes from
@@ -61,7 +64,7 @@ def _of_command_line(option: Option, options: Sequence[Option], given: Mapping[s
         raise SettingsError(f"Give {option.flag} or {file_flag(option)}, not both.")
     if option.name in given:
         return option.from_flag(given[option.name]), option.flag
-    return None if path is None else _of_secret_file(option, path, file_flag(option))
+    return None if path is None else of_secret_file(option, path, file_flag(option))
 
 
 def _of_environment(option: Option, options: Sequence[Option], environ: Mapping[str, str]) -> Read | None:
@@ -72,11 +75,11 @@ def _of_environment(option: Option, options: Sequence[Option], environ: Mapping[
         return None
     [name] = names
     if name != option.variable:
-        return _of_secret_file(option, environ[name], name)
+        return of_secret_file(option, environ[name], name)
     return option.read(environ[name], name), name
 
 
-def _of_secret_file(option: Option, path: str, source: str) -> Read:
+def of_secret_file(option: Option, path: str, source: str) -> Read:
     text = _text_of(file_of(path, source), source).strip()
     where = f"{source} ({path})"
     if not text:
@@ -114,16 +117,29 @@ def _of_file(path: Path, options: Sequence[Option]) -> dict[str, Read]:
     read: dict[str, Read] = {}
     for written, value in rows.items():
         name = written.replace("-", "_")
+        if name == MODELS and isinstance(value, dict):
+            value = [_of_table(each, table, f"{path}: [{name}.{each}]") for each, table in value.items()]
         option = known.get(name) or files.get(name)
         if option is None:
             raise SettingsError(_unknown(path, written, value, known, files))
         if option.name in read:
             raise SettingsError(f"{path} sets {option.name} twice, as {written} and by another row.")
         if name in files:
-            read[option.name] = _of_secret_file(option, str(value), f"{written} of {path}")
+            read[option.name] = of_secret_file(option, str(value), f"{written} of {path}")
         else:
             read[name] = (_value(option, value, f"{path}: {written}"), str(path))
     return read
+
+
+def _of_table(name: str, rows: Mapping[str, object], source: str) -> str:
+    """A table `[models.NAME]` of a configuration file as the text of the setting."""
+    if not isinstance(rows.get("model"), str):
+        raise SettingsError(f'{source}: the table needs a row such as: model = "openai/gpt-oss-20b"')
+    words = [f"{name}={rows['model']}"]
+    for row, value in rows.items():
+        for one in value if isinstance(value, list) else [value]:
+            words += [f"{row}={str(one).lower() if isinstance(one, bool) else one}"] if row != "model" else []
+    return shlex.join(words)
 
 
 def _unknown(

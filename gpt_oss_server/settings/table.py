@@ -7,10 +7,11 @@ part of the server, nor third-party packages.
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from gpt_oss_server.settings.access import AccessSettings
+from gpt_oss_server.settings.models import rows_of_models
 from gpt_oss_server.settings.network import NetworkSettings
 from gpt_oss_server.settings.operations import LogSettings, OperationsSettings
 from gpt_oss_server.settings.options import (
@@ -52,6 +53,25 @@ class ModelSettings(EngineOptions, _NamedModel):
         names(),
         "A further name that requests may use as `model`; repeatable; `*` allows any.",
         also=("-a", "--alias"),
+    )
+    models: tuple[str, ...] = setting(
+        (),
+        names("NAME=MODEL"),
+        "A further model, served under NAME; repeatable. Rows of its own may follow, in quotes: "
+        "`'big=vllm:http://gpu:8000 context=65536'`; in a configuration file, a table `[models.big]`.",
+        secret="url",
+    )
+    models_max: int | None = setting(
+        None,
+        optional(whole("COUNT", 1)),
+        "How many models that run here may be loaded simultaneously: each is loaded at its first request, "
+        "and the one used longest ago is unloaded for another; `none` loads all at the start.",
+    )
+    idle_unload: float | None = setting(
+        None,
+        optional(duration()),
+        "How long a model that runs here may be without a request until it is unloaded; it is loaded at the "
+        "next one. `none` is for ever.",
     )
 
 
@@ -229,6 +249,12 @@ class Settings(
         for option in OPTIONS:
             option.check(getattr(self, option.name))
 
+    @property
+    def by_model(self) -> dict[str, "Settings"]:
+        """By name: the settings of each further model. Raises `SettingsError` for a wrong row."""
+        rows = rows_of_models(self.models, OPTIONS)
+        return {name: replace(self, models=(), **values) for name, values in rows.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -242,7 +268,9 @@ def read_configuration(given: Mapping[str, Any], environ: Mapping[str, str]) -> 
     The command line wins over the environment, and the environment over the file.
     """
     values, sources = read_values(OPTIONS, given, environ)
-    return Configuration(Settings(**values), sources)
+    settings = Settings(**values)
+    rows_of_models(settings.models, OPTIONS)  # a wrong row is told before anything starts
+    return Configuration(settings, sources)
 
 
 def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:

@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from gpt_oss_server.content.tools import RequestTools
+from gpt_oss_server.errors import ToolNotAvailable
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.history import Segment
@@ -41,6 +42,11 @@ class ServerTools:
     carries: tuple[Segment, ...] = ()  # the same lists, for the conversation's later turns
     toolbox: Toolbox | None = None  # precedes the server's, and ends with the request
     close: Callable[[], None] = lambda: None  # in the background
+
+    def check_listed(self) -> None:
+        """Raises `ToolNotAvailable` where a server is missing: for APIs without an item that says so."""
+        for why in self.missing.values():
+            raise ToolNotAvailable(why, param="tools")
 
 
 @dataclass(slots=True)

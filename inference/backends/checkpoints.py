@@ -6,10 +6,11 @@ Takes a name and returns the folder of its checkpoint, made or downloaded if nec
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from inference.backends.names import meant_by
 from inference.backends.table import CHECKPOINTS, EMBEDDED, backend_for, known_names
-from inference.engine import CheckpointError, Engine, ModelNotFound
+from inference.engine import CheckpointError, Engine, EngineInfo, ModelNotFound
 from inference.foreign import foreign_file, foreign_folder
 from inference.options import EngineOptions
 from inference.paths import REPO_ID, UnknownHome, expanded_path, from_hub
@@ -21,17 +22,21 @@ def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
     folder = checkpoint_folder(model)
     from inference.local.engine import load_local
 
+    return load_local(folder, options, given=model, progress=progress, **_facts(model))
+
+
+def info_of(model: str, options: EngineOptions) -> EngineInfo:
+    """What is known of a model before its weights are read."""
+    folder = checkpoint_folder(model)
+    from inference.local.engine import describe_checkpoint
+
+    return describe_checkpoint(folder, options, given=model, **_facts(model))
+
+
+def _facts(model: str) -> dict[str, Any]:
     is_demo = model == EMBEDDED
-    return load_local(
-        folder,
-        options,
-        name=_served_name(model),
-        given=model,
-        about=DEMO if is_demo else "",
-        is_demo=is_demo,
-        loops=is_demo,
-        progress=progress,
-    )
+    about = DEMO if is_demo else ""
+    return {"name": _served_name(model), "about": about, "is_demo": is_demo, "loops": is_demo}
 
 
 def hub_repo(model: str) -> str | None:

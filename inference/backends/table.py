@@ -6,10 +6,12 @@ file is imported when a model of its kind is loaded, so that a script needs no t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from inference.engine import CheckpointError, Engine, ModelNotFound
+from inference.on_demand import Pool
 from inference.options import EngineOptions
 from inference.paths import from_hub
 
@@ -110,6 +112,17 @@ def load(
         return load_remote([_module(kind).WIRE for kind in servers], model.removeprefix(row.prefix), options)
     engine: Engine = _module(row).load(model, options, progress)
     return engine
+
+
+def load_later(model: str, options: EngineOptions, pool: Pool, *, idle: float | None = None) -> Engine:
+    """The engine of a checkpoint that `pool` loads when it is needed; any other kind is loaded now.
+
+    What can be wrong without the weights raises `InferenceError` here, and a repo is downloaded.
+    """
+    if backend_for(model) is not CHECKPOINTS or _servers(model):
+        return load(model, options=options)
+    info = _module(CHECKPOINTS).info_of(model, options)
+    return pool.add(info, partial(load, model, options=options, progress=False), idle=idle)
 
 
 def _servers(model: str) -> Sequence[Backend]:

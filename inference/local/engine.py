@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inference.config import ModelConfig, read_config
 from inference.engine import (
     CheckpointError,
     EngineClosed,
@@ -24,7 +25,7 @@ from inference.engine import (
 )
 from inference.local.checkpoint_defaults import generation_defaults
 from inference.local.loop import Loop
-from inference.local.machine import machine_memory, machine_share
+from inference.local.machine import free_memory, machine_memory, machine_share
 from inference.local.memory_plan import MemoryPlan, layer_kinds, plan_memory
 from inference.local.scheduling import sequence as sequences
 from inference.local.scheduling.drafts import costs_on_gpu
@@ -130,6 +131,7 @@ def load_local(
     device = chosen_device(options)
     from inference.models.gpt_oss import load_model
 
+    _check_memory(folder, device)
     model = load_model(
         folder,
         device=device,
@@ -142,16 +144,46 @@ def load_local(
     return start_engine(model, info, options, progress)
 
 
+def _check_memory(folder: Path, device: torch.device) -> None:
+    """Refuses what cannot be loaded, before it takes the memory of others."""
+    import torch
+
+    from inference.models.weights import find_checkpoint
+
+    needs = sum(path.stat().st_size for path in find_checkpoint(folder).glob("*.safetensors"))
+    free = free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
+    if needs > free:
+        raise CheckpointError(
+            f"The weights in {folder} take {needs / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of the memory "
+            f"for {device.type} are free. Unload another model, or choose a smaller one."
+        )
+
+
 def describe(model: GptOss, name: str, about: str = "") -> EngineInfo:
     text = f"{about}gpt-oss of {model.config.layers} layers on {model.device}"
     if model.rounding is not None:
         text += f", attention and head in FP8 (relative error of the weights {model.rounding:.2%})"
     if model.precision.kv == "fp8":
         text += ", keys and values in FP8"
+    return _info_of(model.config, name, text)
+
+
+def describe_checkpoint(
+    folder: Path, options: EngineOptions, *, name: str, given: str, about: str = "", **facts: Any
+) -> EngineInfo:
+    """What is known before the weights are read. Its plan of memory may shorten the context."""
+    from inference.models.weights import find_checkpoint
+
+    config = read_config(find_checkpoint(folder) / "config.json").with_context(options.context, given)
+    text = f"{about}gpt-oss of {config.layers} layers, loaded when it is needed"
+    return replace(_info_of(config, name, text), **facts, defaults=generation_defaults(folder))
+
+
+def _info_of(config: ModelConfig, name: str, text: str) -> EngineInfo:
     return EngineInfo(
         name=name,
-        context_length=model.config.context_length,
-        vocab_size=model.config.vocab_size,
+        context_length=config.context_length,
+        vocab_size=config.vocab_size,
         description=f"{text}.",
         enforces_grammar=True,
         scores_prompts=True,

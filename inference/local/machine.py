@@ -18,7 +18,11 @@ _FILES = {
 
 def machine_memory() -> int:
     """Bytes for keys and values that leave the machine, or the container, enough memory."""
-    return int(min([_free(), *(max(0, most - used) for most, used in _groups())]) * SHARE)
+    return int(free_memory() * SHARE)
+
+
+def free_memory() -> int:
+    return min([_free(), *(max(0, most - used) for most, used in _groups())])
 
 
 def machine_share() -> int:

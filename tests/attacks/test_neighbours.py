@@ -164,6 +164,7 @@ FORMS: dict[str, Callable[[], dict[str, Any]]] = {
     "3,000 alternatives": lambda: {"regex": "|".join(f"word{next(_fresh)}" for _ in range(3_000))},
     "7,900 characters of .*": lambda: {"regex": f"{next(_fresh)}{'.*' * 3_900}"},
     "60,000 escaped slashes": lambda: {"guided_grammar": f"start: /{next(_fresh)}" + "\\/" * 30_000},
+    "a million characters without a space": lambda: {"input": f"{next(_fresh)}" + "é1" * 500_000},
     "60,000 slashes and line ends": lambda: {"input": f"{next(_fresh)}" + "/\n" * 30_000},
 }
 

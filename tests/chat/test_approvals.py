@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import ToolsetMaker
 from tests.doubles.apis.chat_asking import check_chunks, service_of
@@ -144,7 +144,7 @@ async def test_a_vain_approval_is_refused(talking: Talking, approvals: Any, body
     assert refused.value.param == param
 
 
-@pytest.mark.parametrize("changed", [FREE, UNREACHABLE, {"allowed_tools": ["fail"]}], ids=str)
+@pytest.mark.parametrize("changed", [FREE, {"allowed_tools": ["fail"]}], ids=str)
 @pytest.mark.parametrize("approve", [True, False])
 async def test_a_past_approval_outlives_changes(talking: Talking, changed: Any, approve: bool) -> None:
     talk = talking(CALL, ANSWER, ANSWER)
@@ -163,11 +163,13 @@ async def test_an_approved_call_runs_if_its_tool_no_longer_needs_approval(talkin
     assert answer["executed_tools"][0]["output"] == "hi"
 
 
-async def test_approval_of_a_call_to_an_unreachable_server_is_an_error(talking: Talking) -> None:
+async def test_a_server_that_cannot_be_reached_is_an_error(talking: Talking) -> None:
+    """Whether or not a call waits for it: nothing else tells the client that the model lacks its tools."""
     talk = talking(CALL, ANSWER)
     request = await talk.message()
-    with pytest.raises(InvalidRequest, match="cannot be connected to"):
-        await talk.completion(request, approval(request), changed=UNREACHABLE)
+    for messages in ((request, approval(request)), ()):
+        with pytest.raises(ToolNotAvailable, match="cannot be connected to"):
+            await talk.completion(*messages, changed=UNREACHABLE)
 
 
 async def test_a_server_that_needs_no_approval_runs_immediately(talking: Talking) -> None:

@@ -61,7 +61,7 @@ async def test_a_custom_call_and_its_result_are_rendered_as_history() -> None:
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Said."}
     body = {"messages": [{"role": "user", "content": "hi"}, message, result], "tools": [SAY]}
     service = service_of(replaying(HELLO))
-    prompt = service.served.model.encoding.decode(await service.prompt(LOCAL, body))
+    prompt = service.served.models.first.encoding.decode(await service.prompt(LOCAL, body))
     assert "to=functions.say<|message|>hello<|call|>" in prompt
     assert "<|start|>functions.say to=assistant<|channel|>commentary<|message|>Said.<|end|>" in prompt
 

@@ -18,7 +18,7 @@ FUNCTION = TOOL["function"]
 
 async def prompt_of(**body: Any) -> str:
     service = service_of(replaying(HELLO))
-    return service.served.model.encoding.decode(await service.prompt(LOCAL, {**HI, **body}))
+    return service.served.models.first.encoding.decode(await service.prompt(LOCAL, {**HI, **body}))
 
 
 Refused = tuple[dict[str, Any], str]

@@ -160,7 +160,7 @@ async def test_both_apis_put_a_file_into_the_prompt() -> None:
     service = service_of(replaying(FINAL))
     messages = [{"role": "user", "content": [{"type": "file", "file": file}]}]
     tokens = await service.prompt(LOCAL, {"messages": messages})
-    assert "The answer is 42." in service.served.model.encoding.decode(tokens)
+    assert "The answer is 42." in service.served.models.first.encoding.decode(tokens)
 
 
 def test_an_object_and_pairs_of_ids(encoding: Encoding) -> None:

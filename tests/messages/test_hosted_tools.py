@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.apis.messages.service import MessagesService
-from gpt_oss_server.errors import ApiError
+from gpt_oss_server.errors import ApiError, ToolNotAvailable
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
@@ -122,6 +122,15 @@ async def test_tools_of_an_mcp_server(encoding: Encoding) -> None:
         await message_of(service, tools=[toolset], **body)
         assert "type fail = " in encoding.decode(engine.prompts[3])
         assert "type echo = " not in encoding.decode(engine.prompts[3])
+    await service._responses.close()
+
+
+async def test_an_mcp_server_that_cannot_be_reached_is_refused(encoding: Encoding) -> None:
+    settings = Settings(python="off", browser="off", allow_private_hosts=True)
+    service = messages_service(TurnsEngine(encoding, DONE), settings, tools=ToolsetMaker(settings))
+    server = {"type": "url", "name": "echoes", "url": "http://127.0.0.1:1/mcp"}
+    with pytest.raises(ToolNotAvailable, match="cannot be connected to"):
+        await message_of(service, mcp_servers=[server])
     await service._responses.close()
 
 

@@ -1,8 +1,8 @@
 """Every parser that a stranger feeds takes time that grows with the length of its input alone.
 
 Each row makes a hostile input of a given size, and what reads it. The processor's time for four times the
-size is compared with that for the size, in one run. `make attacks` takes 1 and 4 MB; otherwise the inputs are
-smaller, where a quadratic parser shows as well. Where a limit refuses the large inputs, that is measured.
+size is compared with that for the size, in one run. `make attacks` takes 1 and 4 MB for most. Otherwise the
+inputs are smaller, where a quadratic parser shows as well. Where a limit refuses the large ones, that counts.
 """
 
 import time
@@ -220,6 +220,7 @@ OWN = {
     "schema": 120,
     "html": 2**16,
 }
+WHOLE = {"frames": 2**17, "request": 2**18, "text": 2**18}  # for `make attacks`, where ALL would take minutes
 MOST = 8  # times the time, for four times the size
 TRIES = 2
 
@@ -257,4 +258,4 @@ def test_time_grows_with_length_alone(name: str) -> None:
 @pytest.mark.attacks
 @pytest.mark.parametrize("name", ROWS)
 def test_time_grows_with_length_alone_for_megabytes(name: str) -> None:
-    check(name, ALL)
+    check(name, WHOLE.get(name.partition(":")[0], ALL))

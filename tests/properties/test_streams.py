@@ -150,7 +150,7 @@ async def test_a_stream_cancelled_at_any_time_ends_well_formed(encoding: Encodin
     await service.background.stop(run.id)
     events = decoded(await asyncio.wait_for(reader, 10))
     assert linted(events)["status"] in ("cancelled", "completed")
-    assert service.served.model.engine.open_generations == 0  # type: ignore[attr-defined]
+    assert service.served.models.first.engine.open_generations == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", STREAMS)

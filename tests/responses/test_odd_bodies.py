@@ -127,18 +127,18 @@ async def test_a_chat_completion(odd: int) -> None:
 @EVERY_VALUE
 async def test_plain_completions_and_tokens(odd: int) -> None:
     service = service_of(replaying("Hello!<|return|>"))
-    model = service.served.model
+    served = service.served
 
     async def ask(body: Any) -> object:
         return await (await start(LOCAL, body, service.served)).wait()
 
     async def to_text(body: Any) -> object:
-        return detokenize(body, model)
+        return detokenize(LOCAL, body, served)
 
     for place in places(PLAIN):
         body = with_odd(PLAIN, place, ODD[odd])
         await check(ask(body), body, 400)
-        await check(tokenize(LOCAL, body, model, service.prompt), body, 400)
+        await check(tokenize(LOCAL, body, served, service.prompt), body, 400)
     for body in (ODD[odd], {"tokens": ODD[odd]}, {"tokens": [ODD[odd]]}):
         await check(to_text(body), body, 400)
 

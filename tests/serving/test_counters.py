@@ -9,7 +9,7 @@ from inference.engine import Finish
 
 
 async def numbers(counters: Counters) -> AsyncGenerator[int, None]:
-    with ObservedRun("responses", "resp_1", "tiny", counters, (), outlives=False).running():
+    with ObservedRun("responses", "resp_1", "tiny", "tiny", counters, (), outlives=False).running():
         for number in range(3):
             yield number
 

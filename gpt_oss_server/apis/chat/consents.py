@@ -36,7 +36,6 @@ class EarlierCall:
 @dataclass(slots=True)
 class Consents:
     servers: Collection[str] = ()  # recipients of MCP tools, whether or not they need approval
-    missing: Collection[str] = ()  # why servers of the request are unavailable
     messages: Sequence[Any] = ()
     approved: list[tuple[str, str]] = field(default_factory=list)  # (recipient, arguments), to run now
     _unanswered: dict[str, EarlierCall] = field(default_factory=dict)  # by id
@@ -58,14 +57,14 @@ class Consents:
         """The text that the model reads for a refused call; None for an approved one, which has a result.
 
         Only a call that has yet to run needs its tool. An answered call stays in the history even if its tool
-        is no longer sent, needs no approval any more or cannot be reached.
+        is no longer sent or needs no approval any more.
         """
         call = self._unanswered.pop(message["tool_call_id"], None)
         approve, answered = message["approve"], id(message) in self._answered
         if call is None or (approve is True and not answered and call.recipient not in self.servers):
-            why = " ".join(self.missing) or "Send the call's MCP tool in `tools`, and approve each call once."
             raise InvalidRequest(
-                f"`{where}.approve`: the call {message['tool_call_id']!r} is not waiting for approval. {why}",
+                f"`{where}.approve`: the call {message['tool_call_id']!r} is not waiting for approval. Send "
+                "the call's MCP tool in `tools`, and approve each call once.",
                 param=f"{where}.approve",
             )
         if not isinstance(approve, bool):

@@ -83,10 +83,9 @@ def read_messages(
     *,
     continues_last: bool,
     servers: Collection[str] = (),
-    missing: Collection[str] = (),
 ) -> ReadMessages:
-    """`servers`: recipients of MCP tools that run here. `missing`: why servers are unavailable."""
-    conversation = ReadMessages(renderer, kinds, consents=Consents(servers, missing, messages))
+    """`servers`: recipients of MCP tools that run here."""
+    conversation = ReadMessages(renderer, kinds, consents=Consents(servers, messages))
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
     answers = _answers(messages)

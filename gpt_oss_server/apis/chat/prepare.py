@@ -57,6 +57,7 @@ def prepare(
     *,
     work: Work,
 ) -> PreparedChat:
+    hosted.servers.check_listed()
     answer, wanted = form
     model = work.model
     top = request.prompt_logprobs
@@ -126,7 +127,6 @@ def _read(
         hosted.kinds,
         continues_last=bool(request.continue_final_message),
         servers=hosted.servers.names,
-        missing=hosted.servers.missing.values(),
     )
 
 

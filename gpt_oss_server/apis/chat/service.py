@@ -30,9 +30,9 @@ class ChatService:
 
     async def start(self, caller: Caller, body: object) -> ChatRun:
         """Does all work before the first token: after it returns, only the engine can fail."""
-        work = self.served.work(caller)
-        work.model.check_room()
         request = await self._parsed(caller, body)
+        work = self.served.work(caller, request.model)
+        work.model.check_room()
         completion_id = work.new_id("chatcmpl", request.request_id, lasts=bool(request.store))
         if request.store:
             await check_stored(caller, work.keep)
@@ -44,7 +44,8 @@ class ChatService:
 
     async def prompt(self, caller: Caller, body: object) -> list[int]:
         """The model's prompt for this request, including the start of the answer if the request gives one."""
-        prepared = await self._prepare(self.served.work(caller), await self._parsed(caller, body))
+        request = await self._parsed(caller, body)
+        prepared = await self._prepare(self.served.work(caller, request.model), request)
         await prepared.close()
         return [*prepared.prompt, *prepared.prefill]
 
@@ -55,11 +56,8 @@ class ChatService:
         return request
 
     async def _prepare(self, work: Work, request: CreateChatCompletion) -> PreparedChat:
-        model = work.model
-        model.check_name(request.model)
-
         def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedChat:
-            form = read_form(request, tools, hosted, model.encoding)
+            form = read_form(request, tools, hosted, work.model.encoding)
             return prepare(request, tools, hosted, form, work=work)
 
         return await bind_and_lay_out(

@@ -46,30 +46,30 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
     @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
     async def to_tokens(request: Request) -> Response:
         caller, body = await read_json(request, limit)
-        answered = await tokenize(caller, body, served.model, chat_prompt)
+        answered = await tokenize(caller, body, served, chat_prompt)
         return await json_answer(answered, caller.body_size)
 
     @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
     async def to_text(request: Request) -> Response:
         caller, body = await read_json(request, limit)
         size = caller.body_size
-        answered = await in_thread_if_large(size, lambda: detokenize(body, served.model), body)
+        answered = await in_thread_if_large(size, lambda: detokenize(caller, body, served), body)
         return await json_answer(answered, size)
 
     @router.get("/tokenizer_info")
     async def info() -> Response:
-        return JSONResponse(tokenizer_info(served.work(LOCAL)))
+        return JSONResponse(tokenizer_info(served.stored_work(LOCAL)))
 
     return router
 
 
 async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
     """Does all work before the first token: after it returns, only the engine can fail."""
-    work, size = served.work(caller), caller.body_size
-    model, info = work.model, work.model.info
+    size = caller.body_size
     request = await in_thread_if_large(size, lambda: parse_request(body), body)
     treat_unknown_fields(body, CreateCompletion, served.settings.unknown_fields)
-    model.check_name(request.model)
+    work = served.work(caller, request.model)
+    model, info = work.model, work.model.info
     model.check_room()
 
     def encode() -> list[list[int]]:

@@ -16,6 +16,7 @@ from gpt_oss_server.http.fields import Body, Boolean, optional, read_body, requi
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
 from gpt_oss_server.models.model import Model
+from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.prompt import check_can_fit, thinking_of
 
@@ -32,7 +33,7 @@ class TokenizeOptions(Body):
     messages: list[Any] | None = optional(
         "Messages of a chat, whose whole prompt is returned. Any field of a chat request may go with them."
     )
-    model: str | None = optional("The model to use. Left out: the one that this server serves.")
+    model: str | None = optional("The model to use. Left out: the server's first.")
     return_token_strs: Boolean | None = optional("Returns the text of each token too.")
     add_generation_prompt: Boolean | None = optional("With false, the prompt ends with the last message.")
     continue_final_message: Boolean | None = optional("The prompt ends within the last message.")
@@ -40,12 +41,12 @@ class TokenizeOptions(Body):
 
 class DetokenizeRequest(Body):
     tokens: list[Any] = required("The token ids.")
-    model: str | None = optional("The model to use. Left out: the one that this server serves.")
+    model: str | None = optional("The model to use. Left out: the server's first.")
 
 
-async def tokenize(caller: Caller, body: object, model: Model, chat_prompt: ChatPrompt) -> dict[str, Any]:
+async def tokenize(caller: Caller, body: object, served: Served, chat_prompt: ChatPrompt) -> dict[str, Any]:
     request, size = read_body(body, TokenizeOptions, '{"prompt": "Hello"}'), caller.body_size
-    model.check_name(request.model)
+    model = served.models.chosen(request.model, caller.access.models)
     if request.messages is not None:
         tokens = await _of_messages(caller, body, request, model, chat_prompt)
     elif (text := request.content if request.prompt is None else request.prompt) is not None:
@@ -66,9 +67,9 @@ async def tokenize(caller: Caller, body: object, model: Model, chat_prompt: Chat
     }
 
 
-def detokenize(body: object, model: Model) -> dict[str, Any]:
+def detokenize(caller: Caller, body: object, served: Served) -> dict[str, Any]:
     request = read_body(body, DetokenizeRequest, '{"tokens": [200006]}')
-    model.check_name(request.model)
+    model = served.models.chosen(request.model, caller.access.models)
     check_ids(request.tokens, "tokens", model.info.vocab_size)
     text = model.encoding.decode(request.tokens)
     return {"prompt": text, "content": text}

@@ -23,10 +23,10 @@ def conversations_router(served: Served) -> APIRouter:
 
     async def sent(request: Request, model: type[Body]) -> tuple[Work, object, dict[str, str]]:
         caller, body, headers = await read_known(request, model, served.settings)
-        return served.work(caller), body, headers
+        return served.stored_work(caller), body, headers
 
     def of(request: Request) -> Conversations:
-        return Conversations(served.work(caller_of(request.scope)))
+        return Conversations(served.stored_work(caller_of(request.scope)))
 
     @router.post("", openapi_extra=documented(CreateConversation))
     async def create(request: Request) -> Response:

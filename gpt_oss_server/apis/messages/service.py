@@ -74,6 +74,7 @@ class MessagesService:
             run = await self._responses.start(
                 caller, read.body, begun=read.begun, api=("messages", "The message")
             )
+            await run.check_servers()
         except ApiError as error:
             raise read.in_own_words(error) from error
         return MessageRun(run, self._writer(request, read, run, applied))
@@ -141,7 +142,7 @@ class MessagesService:
         return request, applied
 
     def _writer(self, request: CreateMessage, read: Read, run: Run, applied: Applied | None) -> MessageWriter:
-        work = self.served.work(run.caller)
+        work = run.work
         shown = Shown(
             model=request.model or work.model.name,
             most=request.max_tokens,

@@ -155,7 +155,8 @@ class Continuing:
     async def build(self, claimed: Claimed) -> Run:
         """The run again, as its request and its tape have it."""
         served, blueprint = self._served, Blueprint.read(claimed.request)
-        work = served.work(Caller.again(claimed.owner, blueprint.caller))
+        caller = Caller.again(claimed.owner, blueprint.caller)
+        work = served.work(caller, blueprint.response["model"])
         stored = await work.keep.responses.get(claimed.run_id)
         tape = Tape(claimed.records, at_end=self._at_end(claimed, stored))
         work = _recorded(work, blueprint.seed, tape)

@@ -109,6 +109,10 @@ class Run:
             begin_trace(self._served.traces, self.owner, self.response, prepared, self._transcript)
 
     @property
+    def work(self) -> Work:
+        return self._work
+
+    @property
     def owner(self) -> str:
         return self.caller.owner
 
@@ -119,6 +123,14 @@ class Run:
     @property
     def prompt_length(self) -> int:
         return self._prepared.length
+
+    async def check_servers(self) -> None:
+        """For an API without an item that says why the tools of an MCP server are not known."""
+        try:
+            self._prepared.hosted.servers.check_listed()
+        except ApiError:
+            await self.abandon()
+            raise
 
     @property
     def turn(self) -> Transcript:

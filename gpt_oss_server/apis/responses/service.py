@@ -124,7 +124,7 @@ class ResponsesService:
         begun: str | None = None,
         **api: Any,
     ) -> Run:
-        work = self.served.work(caller)
+        work = self.served.work(caller, request.model)
         keep, outlives = self._lasts(request, outlives=outlives)
         if keep or request.conversation is not None:
             await check_stored(caller, work.keep)
@@ -176,7 +176,7 @@ class ResponsesService:
         return keep, outlives
 
     def _refused(self, caller: Caller, request: CreateResponse, error: ApiError) -> RefusedRun:
-        served, work = self.served, self.served.work(caller)
+        served, work = self.served, self.served.work(caller, request.model)
         sampling = work.model.info.defaults
         own: dict[str, Any] = {"temperature": request.temperature, "top_p": request.top_p}
         response = new_response(
@@ -188,26 +188,30 @@ class ResponsesService:
             sampling=replace(sampling, **{name: value for name, value in own.items() if value is not None}),
             store=False,
         )
-        served.observed("responses", response["id"], request.model, caller).refused(error)
+        served.observed("responses", response["id"], request.model, work).refused(error)
         return RefusedRun(response, error, served.clock)
 
     async def render(self, caller: Caller, body: object) -> Rendered:
         """The prompt of this request; nothing is generated or stored."""
-        prepared = await self.prepare(self.served.work(caller), await self.parsed(caller, body))
+        request = await self.parsed(caller, body)
+        work = self.served.work(caller, request.model)
+        prepared = await self.prepare(work, request)
         await prepared.close()
-        return Rendered(list(prepared.prompt), self.served.model.encoding.decode(prepared.prompt))
+        return Rendered(list(prepared.prompt), work.model.encoding.decode(prepared.prompt))
 
     async def count(self, caller: Caller, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
         request = without_compaction(await self.parsed(caller, body))
         context = None if request.truncation == "auto" else _ANY_LENGTH
-        prepared = await self.prepare(self.served.work(caller), request, context=context, counts=True)
+        work = self.served.work(caller, request.model)
+        prepared = await self.prepare(work, request, context=context, counts=True)
         await prepared.close()
         return prepared.length
 
     async def compact(self, caller: Caller, body: object) -> dict[str, Any]:
         """The API's object: the user's messages and a compaction of all else."""
-        request, work = await self.parsed(caller, body, parse_compaction), self.served.work(caller)
+        request = await self.parsed(caller, body, parse_compaction)
+        work = self.served.work(caller, request.model)
         work.model.check_room()
         messages = await past_user_messages(request, work.keep)
         prepared = await self.prepare(work, request, compacts=True)
@@ -215,7 +219,8 @@ class ResponsesService:
         assert prepared.compaction is not None
         spending = await prepared.reserve(caller, request.max_output_tokens)
         try:
-            return await prepared.compaction.answer(work, messages, spending)
+            response_id = work.new_id("resp", request.request_id)
+            return await prepared.compaction.answer(response_id, work, messages, spending)
         finally:
             await prepared.close()
 
@@ -249,7 +254,6 @@ class ResponsesService:
         **how: Any,
     ) -> PreparedResponse:
         """`session`: the key of new sessions of its tools. `context` takes the place of the model's."""
-        work.model.check_name(request.model)
         previous, store = request.previous_response_id, work.keep.responses
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
         is_running = previous and await self.stored(work.caller).is_running(previous)

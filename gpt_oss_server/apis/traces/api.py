@@ -28,11 +28,12 @@ def traces_router(served: Served) -> APIRouter:
                 "server listens on this machine alone."
             )
         whole = request.query_params.get("conversation", "false").lower() in ("true", "1")
-        work = served.work(caller_of(request.scope))
+        work = served.stored_work(caller_of(request.scope))
         chain = await _found(served, work, response_id, whole=whole)
 
         def answer() -> Response:
-            return JSONResponse(trace_of(chain, served.model.encoding, served.model.info))
+            model = served.models.named(chain[-1].record.response["model"])
+            return JSONResponse(trace_of(chain, model.encoding, model.info))
 
         return await asyncio.to_thread(answer)
 

@@ -21,6 +21,7 @@ from gpt_oss_server.cli.terminal.console import CommandLineError, introduction
 _UNREACHABLE = (OSError, http.client.HTTPException)
 _MOST_ERROR = 64 * 1024  # bytes of an error's body that are read
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
+_AT_ROOT = ("/models/load", "/models/unload")
 _FIRST_SECONDS = 20.0  # for the list of models; an answer may take any time
 
 
@@ -68,13 +69,14 @@ class ServerApi:
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, headers)
+        at = self.base.removesuffix("/v1") if path.startswith(_AT_ROOT) else self.base
+        request = urllib.request.Request(at + path, data, headers)
         return urllib.request.urlopen(request, timeout=seconds)
 
-    def fetch(self, path: str, seconds: float) -> Any:
-        """The JSON at this path. Raises CommandLineError."""
+    def fetch(self, path: str, seconds: float | None, body: object = None) -> Any:
+        """The JSON at this path, as the answer to a body if there is one. Raises CommandLineError."""
         try:
-            with closing(self.send(path, seconds=seconds)) as reply:
+            with closing(self.send(path, body, seconds)) as reply:
                 return json.load(reply)
         except urllib.error.HTTPError as error:
             key = " Give its key with --api-key." if error.code in (401, 403) else ""

@@ -43,7 +43,7 @@ class LocalTalker:
     def __init__(self, service: ResponsesService, runner: asyncio.Runner) -> None:
         self._service = service
         self._runner = runner
-        info = service.served.model.info
+        info = service.served.models.first.info
         self.introduction = introduction(info.name, info.description)
         self.is_demo = info.is_demo
 

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     settings = replace(settings, served_model_name=("*",))
     served = Served(PromptsOnly(), settings, tools=_tools(settings))
     tokens = asyncio.run(_rendered(served, _read_request(args.file)))
-    decode, colour = served.model.encoding.decode, console.colourful(sys.stdout)
+    decode, colour = served.models.first.encoding.decode, console.colourful(sys.stdout)
     if args.json:
         console.out(json.dumps({"tokens": tokens, "text": decode(tokens)}, ensure_ascii=False))
     elif args.tokens:

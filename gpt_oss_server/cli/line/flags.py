@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.settings import OPTIONS, SettingsError
+from gpt_oss_server.settings.models import named
 from gpt_oss_server.settings.options import Kind, Option
 from gpt_oss_server.settings.sources import CONFIG, FILE, file_flag, reads_file
 from inference.backends.names import meant_by, names_model
@@ -82,6 +83,8 @@ def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
         parsed["question"], rest = words, []
     elif rest and word is None and takes_model:
         word = rest.pop(0)
+    if parsed.get("command") == "serve":
+        word, rest = _settle_models(parsed, word, rest)
     if rest:
         problem = f"`{parsed.get('command')}` cannot use {shlex.join(rest)}."
         raise SettingsError(f"{problem} A flag takes one value; repeat it for more.")
@@ -90,6 +93,17 @@ def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
     if parsed.get("model", word) != word:
         raise SettingsError(f"Two models are named, {word} and {parsed['model']}. Leave one out.")
     parsed["model"] = word
+
+
+def _settle_models(parsed: dict[str, Any], word: str | None, rest: list[str]) -> tuple[str | None, list[str]]:
+    """Takes `NAME=MODEL` words out of a command line: the first word, if it is one, names the first model."""
+    further = [one for one in rest if named(one)]
+    if further:
+        parsed["models"] = [*further, *parsed.get("models", [])]
+    if word is not None and (first := named(word)):
+        name, word = first
+        parsed["served_model_name"] = [name, *parsed.get("served_model_name", [])]
+    return word, [one for one in rest if one not in further]
 
 
 def _check_no_model_is_meant(words: Sequence[str]) -> None:

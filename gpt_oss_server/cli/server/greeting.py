@@ -16,6 +16,7 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
     rows = [
         ("Model", introduction(model.name, model.description)),
         ("Names", _further_names(settings, model)),
+        ("Further", ", ".join(settings.by_model)),
         ("Context", f"{model.context_length:,} tokens"),
         ("Memory", model.plan),
         ("Store", kept_where(settings.store)),

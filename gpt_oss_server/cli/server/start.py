@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from inference.engine import Engine
+    from inference.on_demand import Pool
 
 
 _NEEDS: dict[str, Callable[[Settings], object]] = {
@@ -40,18 +41,20 @@ def check_packages(settings: Settings) -> None:
 
 
 class Start:
-    """The engine and the application of one process. Loading torch and grammars runs on threads meanwhile."""
+    """The engines and the application of one process. Torch and grammars load on threads meanwhile."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.engine: Engine | None = None
+        self.further: dict[str, Engine] = {}
 
     def begin(self) -> None:
         """Starts what may run before the socket listens. Nothing that a start creates is garbage."""
         from inference.backends.table import runs_here
 
         gc.disable()
-        self._runs_here = runs_here(self._settings.model)
+        models = (self._settings.model, *(own.model for own in self._settings.by_model.values()))
+        self._runs_here = any(map(runs_here, models))
         if self._runs_here:
             from inference.torch_start import preload_torch
 
@@ -61,6 +64,7 @@ class Start:
         """Raises `InferenceError`, `SettingsError` or `CommandLineError`."""
         try:
             from gpt_oss_server.app import create_app
+            from inference.on_demand import Pool
 
             if self._runs_here:
                 from gpt_oss_server.constraints.binding import make_ready
@@ -68,10 +72,12 @@ class Start:
 
                 make_ready(load_encoding())
             check_start(self._settings)
-            self.engine = load_engine(self._settings)
-            # The model's own, without --context.
-            check_context(self.engine.info.context_length, self._settings)
-            return create_app(self.engine, self._settings)
+            settings, models = self._settings, self._settings.by_model
+            on_demand = any(own.idle_unload is not None for own in (settings, *models.values()))
+            pool = Pool(settings.models_max) if on_demand or settings.models_max is not None else None
+            self.engine = _load(settings, pool)
+            self.further = {name: _load(own, pool) for name, own in models.items()}
+            return create_app(self.engine, self._settings, models=self.further)
         finally:
             gc.enable()
             gc.freeze()  # the collector need not look at the modules again
@@ -86,7 +92,8 @@ def check_start(settings: Settings) -> None:
     from gpt_oss_server.toolset.outside import known_kinds
 
     kinds = known_kinds()
-    check_context(settings.context, settings)
+    for own in (settings, *settings.by_model.values()):
+        check_context(own.context, own)
     if settings.needs_keys:
         keyring_of(settings, kinds)
     if settings.sealing_key_file is not None:
@@ -113,6 +120,18 @@ def check_context(tokens: int | None, settings: Settings) -> None:
         f"and its answer take {least}. Give --context {least} or more, and thousands for conversations; "
         "without --context, it is the model's own."
     )
+
+
+def _load(settings: Settings, pool: Pool | None) -> Engine:
+    """With a pool, models that run here are loaded when they are needed."""
+    from inference.backends.table import load_later
+
+    if pool is None:
+        engine = load_engine(settings)
+    else:
+        engine = load_later(settings.model, settings, pool, idle=settings.idle_unload)
+    check_context(engine.info.context_length, settings)  # the model's own, without --context
+    return engine
 
 
 def load_engine(settings: Settings, *, progress: bool | None = None) -> Engine:

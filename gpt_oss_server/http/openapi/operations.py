@@ -92,6 +92,8 @@ TABLE = {
     "get /tokenizer_info": Operation("Completions", "Describe the tokenizer"),
     "get /v1/models": Operation("Models", "List the models", answer="Models"),
     "get /v1/models/{name}": Operation("Models", "Describe a model", answer="Model"),
+    "post /models/load": Operation("Models", "Load a model", (400, 404, 503)),
+    "post /models/unload": Operation("Models", "Unload a model", (400, 404)),
     "get /v1/containers": Operation("Containers", "List the containers", (400,), answer="Containers"),
     "post /v1/containers": Operation("Containers", "Create a container"),
     "get /v1/containers/{container}": Operation("Containers", "Retrieve a container"),

@@ -5,6 +5,7 @@ from starlette.responses import JSONResponse, Response
 
 from gpt_oss_server import __version__
 from gpt_oss_server.errors import EngineUnavailable
+from gpt_oss_server.models.model import Model
 from gpt_oss_server.observe.health.state import Health
 from gpt_oss_server.runs.served import Served
 
@@ -20,21 +21,32 @@ def health_router(served: Served, health: Health) -> APIRouter:
     async def ready() -> Response:
         if health.refusal is not None:
             raise EngineUnavailable(health.refusal)
-        served.model.check_room()
-        return JSONResponse({"status": "ready", "model": served.model.name})
+        served.models.check_room()
+        return JSONResponse({"status": "ready", "model": served.models.first.name})
 
     @router.api_route("/health", methods=["GET", "HEAD"])
     async def whole() -> Response:
-        failing, counters = health.problem is not None, served.counters.snapshot()
+        failing, counters, first = health.problem is not None, served.counters.snapshot(), served.models.first
         state: dict[str, object] = {
             "status": "failing" if failing else "draining" if health.draining else "ok",
             "version": __version__,
             "ready": health.refusal is None,
-            "model": served.model.name,
-            "counters": {**counters, "tools": served.tool_counters(), "engine": served.model.counters()},
+            "model": first.name,
+            "models": {model.name: _state(model) for model in served.models.all},
+            "counters": {**counters, "tools": served.tool_counters(), "engine": first.counters()},
         }
         if failing:
             state["problem"] = health.problem
         return JSONResponse(state, status_code=503 if failing else 200)
 
     return router
+
+
+def _state(model: Model) -> dict[str, object]:
+    problem = model.condition.problem
+    own = (
+        {"status": "ok", "state": model.state}
+        if problem is None
+        else {"status": "failing", "problem": problem}
+    )
+    return {**own, "state": model.state, "engine": model.counters()}

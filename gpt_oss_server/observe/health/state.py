@@ -1,11 +1,11 @@
-"""What a server reports of itself: the problem of its engine, and whether it is draining."""
+"""What a server reports of itself: the problems of its engines, and whether it is draining."""
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 
-from gpt_oss_server.models.model import Condition
+from gpt_oss_server.models.model import Model
 from inference.engine import (
     Checked,
     ContextOverflow,
@@ -27,12 +27,55 @@ _log = logging.getLogger(__name__)
 
 
 class Health:
-    def __init__(self, engine: Engine, condition: Condition, *, interval: float) -> None:
-        """It keeps the engine's condition up to date."""
-        self._condition = condition
+    """The health of a server, which lives as long as one of its models can generate."""
+
+    def __init__(self, models: Sequence[Model], *, interval: float) -> None:
+        """It keeps the condition of each model up to date."""
         self.draining = False
         self.on_failure: Callable[[str], None] = lambda problem: None  # once, on the event loop
-        self._engine = engine
+        self._engines = [EngineHealth(model, self._lost, interval=interval) for model in models]
+        self._failed = False
+
+    @property
+    def problem(self) -> str | None:
+        """Why no model can generate, as a sentence."""
+        return self._engines[0].problem if all(engine.problem for engine in self._engines) else None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the server should get no further requests, as a sentence."""
+        if self.draining:
+            return "The server is stopping and finishes what it has begun. Send requests to another one."
+        if self.problem is not None:
+            return f"The engine cannot generate. {self.problem}"
+        return None
+
+    def start(self) -> None:
+        """Call it in the event loop."""
+        for engine in self._engines:
+            engine.start()
+
+    async def close(self) -> None:
+        for engine in self._engines:
+            await engine.close()
+
+    async def look(self) -> None:
+        """Checks each engine once."""
+        for engine in self._engines:
+            await engine.look()
+
+    def _lost(self) -> None:
+        if not self._failed and all(engine.lost for engine in self._engines):
+            self._failed = True
+            self.on_failure(str(self.problem))
+
+
+class EngineHealth:
+    """Looks whether the engine of one model can generate."""
+
+    def __init__(self, model: Model, on_lost: Callable[[], None], *, interval: float) -> None:
+        self._condition, self._engine, self._on_lost = model.condition, model.engine, on_lost
+        self._name = model.name
         self._interval = interval
         self._failed = 0  # checks in a row
         self._task: asyncio.Task[None] | None = None
@@ -43,13 +86,8 @@ class Health:
         return self._condition.problem
 
     @property
-    def refusal(self) -> str | None:
-        """Why the server should get no further requests, as a sentence."""
-        if self.draining:
-            return "The server is stopping and finishes what it has begun. Send requests to another one."
-        if self.problem is not None:
-            return f"The engine cannot generate. {self.problem}"
-        return None
+    def lost(self) -> bool:
+        return self._failed >= _FOR_GOOD
 
     def start(self) -> None:
         """Call it in the event loop."""
@@ -73,16 +111,16 @@ class Health:
             self._report(f"Its check failed with {type(error).__name__}; the log has more.")
         else:
             if self.problem is not None:
-                _log.warning("The engine can generate again.")
+                _log.warning("The engine of %s can generate again.", self._name)
             self._condition.problem, self._failed = None, 0
 
     def _report(self, problem: str) -> None:
         if self.problem is None:
-            _log.error("The engine cannot generate. %s", problem)
+            _log.error("The engine of %s cannot generate. %s", self._name, problem)
         self._condition.problem = problem
         self._failed += 1
         if self._failed == _FOR_GOOD:
-            self.on_failure(problem)
+            self._on_lost()
 
     async def _look_repeatedly(self) -> None:
         while True:

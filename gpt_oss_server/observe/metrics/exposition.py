@@ -22,11 +22,10 @@ Values = Mapping[Figure, Mapping[Labels, Value]]
 
 
 class Exposition(Collector):
-    def __init__(self, read: Callable[[], Values], names: str, model: str) -> None:
+    def __init__(self, read: Callable[[], Values], names: str) -> None:
         """`names`: `own`, `vllm` or `both`. `read` returns the figures that have values now."""
         self._read = read
         self._names = names
-        self._model = model
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -47,14 +46,12 @@ class Exposition(Collector):
             yield from self._of_vllm(values)
 
     def _of_vllm(self, values: Values) -> Iterator[Metric]:
-        labels: Labels = (self._model, vllm_names.ENGINE)
         for figure, name in vllm_names.NAMES.items():
             if figure in values:
-                summed = {labels: vllm_names.summed(figure, values[figure])}
-                yield _family(vllm_names.PREFIX + name, figure, vllm_names.LABELS, summed)
-        reasons = vllm_names.successes(values.get(TURNS, {}))
-        by_reason = {(*labels, reason): count for reason, count in reasons.items()}
+                by_model = vllm_names.by_model(figure, values[figure])
+                yield _family(vllm_names.PREFIX + name, figure, vllm_names.LABELS, by_model)
         own_labels = (*vllm_names.LABELS, vllm_names.REASON)
+        by_reason = vllm_names.successes(values.get(TURNS, {}))
         yield _family(vllm_names.PREFIX + vllm_names.SUCCESS, TURNS, own_labels, by_reason)
 
 

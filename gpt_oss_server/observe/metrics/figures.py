@@ -56,13 +56,17 @@ class Figures:
         histogram.counts[bisect_left(figure.bounds, value)] += 1
         histogram.sum += value
 
-    def observe_gaps(self, figure: Figure, times: array[float]) -> None:
+    def expect(self, figure: Figure, labels: Labels) -> None:
+        """A histogram that begins empty."""
+        self._histogram(figure, labels)
+
+    def observe_gaps(self, figure: Figure, times: array[float], labels: Labels) -> None:
         """Observes the differences between neighbours: for times, of which there are many."""
         if len(times) < 2:
             return
         import numpy as np  # not before it is used: it would lengthen every start
 
-        histogram = self._histogram(figure, ())
+        histogram = self._histogram(figure, labels)
         places = np.searchsorted(figure.bounds, np.diff(np.frombuffer(times)))
         for place, count in enumerate(np.bincount(places).tolist()):
             histogram.counts[place] += count

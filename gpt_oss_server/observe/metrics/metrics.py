@@ -57,8 +57,7 @@ class Metrics:
         await self._size_store(served)
         if self._exposition is None:
             make = await asyncio.to_thread(_load_exposition)
-            model = served.model.name
-            self._exposition = make(lambda: self.values(served, background()), self._names, model)
+            self._exposition = make(lambda: self.values(served, background()), self._names)
         return self._exposition.text(accept)
 
     def values(self, served: Served, background: int) -> Mapping[Figure, Mapping[Labels, Value]]:
@@ -66,7 +65,7 @@ class Metrics:
         counted = {figure: self.figures.values(figure) for figure in table.TABLE if figure not in _READ}
         return {
             **counted,
-            table.SERVER: {(__version__, served.model.name): 1},
+            table.SERVER: {(__version__, model.name): 1 for model in served.models.all},
             table.OUTPUT_TOKENS: self._output_tokens(),
             table.DISCONNECTS: {(): served.counters.cancelled},
             table.SLIPS: {(kind,): served.counters.slips[kind] for kind in _SLIPS},
@@ -81,14 +80,17 @@ class Metrics:
     def _output_tokens(self) -> dict[Labels, Value]:
         ended = self.figures.values(table.OUTPUT_TOKENS)
         tokens = Counter({of: value for of, value in ended.items() if not isinstance(value, Histogram)})
-        for api, count in self.runs.running_tokens().items():
-            tokens[(api,)] += count
-        return dict(tokens)
+        return dict(tokens + self.runs.running_tokens())
 
     def _of_engine(self, served: Served) -> dict[Figure, Mapping[Labels, Value]]:
         """An engine that reports nothing has at least the generations that run for this server."""
-        measures = {"running": self.runs.generating, **served.model.counters()}
-        return {figure: {(): measures[name]} for name, figure in table.ENGINE.items() if name in measures}
+        figures: dict[Figure, dict[Labels, Value]] = {}
+        for model in served.models.all:
+            measures = {"running": self.runs.generating(model.name), **model.counters()}
+            for name, value in measures.items():
+                if name in table.ENGINE:
+                    figures.setdefault(table.ENGINE[name], {})[(model.name,)] = value
+        return {**figures}
 
     def _of_store(self) -> dict[Figure, Mapping[Labels, Value]]:
         if (size := self._size) is None:

@@ -28,7 +28,7 @@ def _histogram(name: str, help: str, bounds: tuple[float, ...], labels: str = ""
 
 
 SERVER = _gauge(
-    "server_info", "The version of the server and the model that it serves; always 1.", "version model"
+    "server_info", "The version of the server and a model that it serves; always 1.", "version model"
 )
 
 # --- turns ---------------------------------------------------------------------------------------------
@@ -37,9 +37,9 @@ TURNS = _counter(
     "turns",
     "Turns that ended: responses, or choices of completions. The status is completed, incomplete, failed, "
     "cancelled, disconnected (the client left), or handed_over (another server continues it).",
-    "api status",
+    "api status model",
 )
-ERRORS = _counter("errors", "Runs that an error ended, by the error's code.", "api code")
+ERRORS = _counter("errors", "Runs that an error ended, by the error's code.", "api code model")
 DISCONNECTS = _counter("client_disconnects", "Clients that left before their answer ended.")
 SLIPS = _counter(
     "harmony_slips", "The model's departures from the Harmony format and from sense, all repaired.", "kind"
@@ -48,51 +48,63 @@ DURATION = _histogram(
     "request_duration_seconds",
     "From the arrival of a request for tokens to the end of its answer.",
     _WHOLE,
-    "api",
+    "api model",
 )
 FIRST_TOKEN = _histogram(
     "time_to_first_token_seconds",
     "From the arrival of a request to the first token that the engine sampled for it, of each turn.",
     _FIRST,
-    "api",
+    "api model",
 )
 BETWEEN_TOKENS = _histogram(
     "time_between_tokens_seconds",
     "Between two steps of a generation, as its reader gets them. A step is usually one token.",
     _SHORT,
+    "model",
 )
 PER_TOKEN = _histogram(
     "time_per_output_token_seconds",
     "The mean time between the tokens of a generation after its first, one observation per generation.",
     _SHORT,
+    "model",
 )
 QUEUE = _histogram(
-    "queue_seconds", "How long a generation waited until the engine began to compute it.", _FIRST
+    "queue_seconds", "How long a generation waited until the engine began to compute it.", _FIRST, "model"
 )
-PREFILL = _histogram("prefill_seconds", "From then to the generation's first token.", _FIRST)
-DECODE = _histogram("decode_seconds", "From a generation's first token to its last.", _WHOLE)
+PREFILL = _histogram("prefill_seconds", "From then to the generation's first token.", _FIRST, "model")
+DECODE = _histogram("decode_seconds", "From a generation's first token to its last.", _WHOLE, "model")
 
 # --- tokens --------------------------------------------------------------------------------------------
 
-PROMPT_TOKENS = _counter("prompt_tokens", "Input tokens, as the usage of ended answers reports them.", "api")
-CACHED_TOKENS = _counter("cached_prompt_tokens", "Those of them that came from the prefix cache.", "api")
-OUTPUT_TOKENS = _counter("output_tokens", "Sampled tokens, those of running answers included.", "api")
-REASONING_TOKENS = _counter("reasoning_tokens", "Those of ended answers that were reasoning.", "api")
-PROMPT_SIZE = _histogram("request_prompt_tokens", "The input tokens of a request.", _TOKENS)
-OUTPUT_SIZE = _histogram("request_output_tokens", "The output tokens of a request.", _TOKENS)
+PROMPT_TOKENS = _counter(
+    "prompt_tokens", "Input tokens, as the usage of ended answers reports them.", "api model"
+)
+CACHED_TOKENS = _counter(
+    "cached_prompt_tokens", "Those of them that came from the prefix cache.", "api model"
+)
+OUTPUT_TOKENS = _counter("output_tokens", "Sampled tokens, those of running answers included.", "api model")
+REASONING_TOKENS = _counter("reasoning_tokens", "Those of ended answers that were reasoning.", "api model")
+PROMPT_SIZE = _histogram("request_prompt_tokens", "The input tokens of a request.", _TOKENS, "model")
+OUTPUT_SIZE = _histogram("request_output_tokens", "The output tokens of a request.", _TOKENS, "model")
 
 # --- the engine ----------------------------------------------------------------------------------------
 
-RUNNING = _gauge("requests_running", "Generations that the engine computes.")
-WAITING = _gauge("requests_waiting", "Generations that wait for the engine.")
-KV_USAGE = _gauge("kv_usage_ratio", "The share of the memory for keys and values in use, from 0 to 1.")
-CACHE_QUERIES = _counter("prefix_cache_queries", "Prompt tokens that were looked up in the prefix cache.")
-CACHE_HITS = _counter("prefix_cache_hits", "Prompt tokens that were found there.")
-PREEMPTIONS = _counter("preemptions", "Sequences that gave their memory back, to be computed again later.")
-STEPS = _counter("engine_steps", "Steps of the model.")
-FAILED_STEPS = _counter("engine_failed_steps", "Steps of the model that failed.")
-DRAFTED = _counter("drafted_tokens", "Tokens that were guessed (--speculation).")
-ACCEPTED = _counter("accepted_tokens", "Guessed tokens that were right.")
+RUNNING = _gauge("requests_running", "Generations that the engine computes.", "model")
+WAITING = _gauge("requests_waiting", "Generations that wait for the engine.", "model")
+KV_USAGE = _gauge(
+    "kv_usage_ratio", "The share of the memory for keys and values in use, from 0 to 1.", "model"
+)
+CACHE_QUERIES = _counter(
+    "prefix_cache_queries", "Prompt tokens that were looked up in the prefix cache.", "model"
+)
+CACHE_HITS = _counter("prefix_cache_hits", "Prompt tokens that were found there.", "model")
+PREEMPTIONS = _counter(
+    "preemptions", "Sequences that gave their memory back, to be computed again later.", "model"
+)
+STEPS = _counter("engine_steps", "Steps of the model.", "model")
+FAILED_STEPS = _counter("engine_failed_steps", "Steps of the model that failed.", "model")
+DRAFTED = _counter("drafted_tokens", "Tokens that were guessed (--speculation).", "model")
+ACCEPTED = _counter("accepted_tokens", "Guessed tokens that were right.", "model")
 
 ENGINE: dict[str, Figure] = {
     "running": RUNNING,

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import cast
 
 from gpt_oss_server.observe.metrics import table
 from gpt_oss_server.observe.metrics.figures import Figure, Histogram, Labels, Value
@@ -35,22 +36,26 @@ _REASONS = {"completed": "stop", "incomplete": "length", "failed": "error"}
 _REASONS |= dict.fromkeys(("cancelled", "disconnected"), "abort")
 
 
-def summed(figure: Figure, values: Mapping[Labels, Value]) -> Value:
-    """The sum over all of this server's labels: vLLM tells no APIs apart."""
-    if figure.kind != "histogram":
-        return sum((value for value in values.values() if not isinstance(value, Histogram)), 0.0)
-    total = figure.empty()
-    for value in values.values():
-        if isinstance(value, Histogram):
-            total.counts = [before + more for before, more in zip(total.counts, value.counts, strict=True)]
-            total.sum += value.sum
-    return total
+def by_model(figure: Figure, values: Mapping[Labels, Value]) -> dict[Labels, Value]:
+    """Sums over this server's APIs, which vLLM does not tell apart. The model is the last label."""
+    sums: dict[Labels, Value] = {}
+    for (*_, model), value in values.items():
+        labels = (model, ENGINE)
+        if not isinstance(value, Histogram):
+            sums[labels] = cast(float, sums.get(labels, 0.0)) + value
+            continue
+        total = sums.setdefault(labels, figure.empty())
+        assert isinstance(total, Histogram)
+        total.counts = [before + more for before, more in zip(total.counts, value.counts, strict=True)]
+        total.sum += value.sum
+    return sums
 
 
-def successes(turns: Mapping[Labels, Value]) -> dict[str, float]:
+def successes(turns: Mapping[Labels, Value]) -> dict[Labels, Value]:
     """Ended turns by vLLM's reasons, from those by API and status. All reasons have a value."""
-    counts: Counter[str] = Counter(dict.fromkeys(_REASONS.values(), 0))
-    for (_, status), value in turns.items():
+    counts: Counter[Labels] = Counter()
+    for (_, status, model), value in turns.items():
+        counts.update({(model, ENGINE, reason): 0 for reason in _REASONS.values()})
         if status in _REASONS and not isinstance(value, Histogram):
-            counts[_REASONS[status]] += int(value)
+            counts[(model, ENGINE, _REASONS[status])] += int(value)
     return dict(counts)

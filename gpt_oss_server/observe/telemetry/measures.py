@@ -18,9 +18,6 @@ _Attributes = dict[str, AttributeValue]
 class Measures:
     """A `RunObserver`."""
 
-    models: Sequence[str] = ()
-    """The names of the served model, the default first."""
-
     def __init__(self, meter: Meter) -> None:
         def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
             advised = {"explicit_bucket_boundaries_advisory": bounds}
@@ -46,7 +43,7 @@ class Measures:
         of_run: _Attributes = {
             names.OPERATION: names.OPERATIONS.get(run.api, "chat"),
             names.PROVIDER_NAME: names.PROVIDER,
-            names.MODEL: run.model if run.model in self.models else self.models[0],
+            names.MODEL: run.served_model,
         }
         usage = run.usage()
         self._tokens.record(usage.input, {**of_run, names.TOKEN_TYPE: "input"})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -59,11 +59,9 @@ class Telemetry:
             self._own.append(meters)
             self.measure_to(meters)
 
-    def run_observers(self, models: Sequence[str]) -> list[RunObserver]:
-        """`models` are the names that a figure may have; a client may choose others."""
+    def run_observers(self) -> list[RunObserver]:
         observers: list[RunObserver] = []
         if self._measures is not None:
-            self._measures.models = models
             observers.append(self._measures)
         if self.tracer is not None:
             from gpt_oss_server.observe.telemetry.run_spans import RunSpans

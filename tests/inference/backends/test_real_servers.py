@@ -139,7 +139,8 @@ class TestVllm(EngineContract, SpelledContract, GreedyContract):
     widest = 0.05
 
     @pytest.fixture(scope="class")
-    def url(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    @classmethod
+    def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert VLLM is not None
         with vllm_server(VLLM, write_folder(tiny.checkpoint(), tmp_path_factory.mktemp("folder"))) as url:
             yield url
@@ -186,7 +187,8 @@ class TestLlama(EngineContract, SpelledContract, GreedyContract):
     widest = 0.5  # it rounds activations to 8 bits where weights have 4
 
     @pytest.fixture(scope="class")
-    def url(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    @classmethod
+    def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert LLAMA is not None
         model = exported(tiny.checkpoint(), tmp_path_factory.mktemp("gguf") / "tiny.gguf")
         with llama_server(LLAMA, model, "--slots") as (url, _):

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.models.model import Condition
+from gpt_oss_server.models.model import Model
 from gpt_oss_server.observe.health.drain import ExitCode
 from gpt_oss_server.observe.health.state import Health, checked
 from gpt_oss_server.settings import Settings
@@ -164,7 +164,7 @@ async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> Non
                 raise EngineFailed("gone")
 
     engine, reports = Blinking(), list[str]()
-    health = Health(engine, Condition(), interval=60)  # type: ignore[arg-type]
+    health = Health([Model.of(engine, CHECKS, title="m")], interval=60)  # type: ignore[arg-type]
     health.on_failure = reports.append
     await health.look()
     assert (health.problem, reports) == ("gone", [])
@@ -182,7 +182,7 @@ async def test_a_check_that_breaks_is_a_problem_and_does_not_end_the_checks() ->
         async def check(self) -> None:
             raise ValueError("a bug")
 
-    health = Health(Broken(), Condition(), interval=0.01)  # type: ignore[arg-type]
+    health = Health([Model.of(Broken(), CHECKS, title="m")], interval=0.01)  # type: ignore[arg-type]
     health.start()
     await asyncio.sleep(0.2)
     assert health.problem is not None

@@ -217,8 +217,8 @@ def test_two_keys_of_one_name_are_one_owner() -> None:
         (f"{KEY} name=key-1", "must not begin"),
         (f"{KEY} tools=browser,shell", "not 'shell'"),
         (f"{KEY}\n{KEY} name=again", "earlier line"),
-        (f"{KEY} name=shop rpm=5\n{OTHER} name=shop", "other limits or tools"),
-        (f"{KEY} name=shop tools=none\n{OTHER} name=shop", "other limits or tools"),
+        (f"{KEY} name=shop rpm=5\n{OTHER} name=shop", "other limits, tools or models"),
+        (f"{KEY} name=shop tools=none\n{OTHER} name=shop", "other limits, tools or models"),
     ],
 )
 def test_a_mistake_is_a_sentence_with_the_line_and_without_the_key(text: str, part: str) -> None:

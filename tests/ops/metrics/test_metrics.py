@@ -338,4 +338,4 @@ async def test_the_format_is_the_one_that_the_client_accepts_and_the_names_are_t
         assert {family.name for family in text_string_to_metric_families(answer.text)}
     labels = 'engine="0",finished_reason="stop",model_name="scripted"'
     assert f"\nvllm:request_success_total{{{labels}}} 2.0\n" in answer.text
-    assert '\ngpt_oss_turns_total{api="chat",status="completed"} 1.0\n' in answer.text
+    assert '\ngpt_oss_turns_total{api="chat",model="scripted",status="completed"} 1.0\n' in answer.text

@@ -132,7 +132,7 @@ MANY_TOOLS = [
 async def test_a_large_request_is_rendered_in_a_thread(
     service: ResponsesService, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], elsewhere: bool
 ) -> None:
-    renderer, threads = service.served.model.renderer, set()
+    renderer, threads = service.served.models.first.renderer, set()
     user = renderer.user
 
     def watched(text: str, *, name: str | None = None) -> Segment:
@@ -189,7 +189,7 @@ async def test_a_prompt_is_built_once(counted: Counted, service: ResponsesServic
 
 async def test_a_prompt_that_is_too_long_is_never_built(counted: Counted, service: ResponsesService) -> None:
     built = counted(Layout, "tokens")
-    context = service.served.model.engine.info.context_length
+    context = service.served.models.first.engine.info.context_length
     half = [{"role": "user", "content": " word" * (context // 2)}]
     conversation = (await conversations_of(service).create({"items": half}))["id"]
     await conversations_of(service).add_items(conversation, {"items": half})

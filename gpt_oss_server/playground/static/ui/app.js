@@ -1,7 +1,6 @@
 // The page: conversations at the left, the chat in the middle, tokens and settings at the right.
 import { html, useEffect } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
-import { options } from "../chat/options.js";
 import { resume } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
 import { Composer } from "./composer.js";
@@ -9,7 +8,7 @@ import { openDropped } from "./dropped.js";
 import { Icon as IconOf, IconButton } from "./icons.js";
 import { KeyForm } from "./key.js";
 import { Panel, TABS } from "./panel.js";
-import { meet, server } from "./server.js";
+import { meet, server, useModel } from "./server.js";
 import { onKey, Shortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
 import { Stored } from "./stored.js";
@@ -48,10 +47,9 @@ export function App() {
 
 function Header() {
   const { panel } = useShared(view);
-  const { models, problem } = useShared(server);
+  const { problem } = useShared(server);
+  const model = useModel();
   const title = useShared(conversations, (state) => current(state).title);
-  const chosen = useShared(options, (o) => o.model);
-  const model = models.find((each) => each.id === chosen) ?? models[0];
   return html`<header class="bar">
     <${IconButton} icon="menu" label="Conversations" onClick=${() => view.set((v) => ({ ...v, list: !v.list }))} />
     <div class="names">

@@ -7,12 +7,12 @@ import { conversations, current } from "../chat/store.js";
 import { lastStep, shown } from "../chat/tree.js";
 import { attach, attached } from "./dropped.js";
 import { IconButton } from "./icons.js";
-import { server } from "./server.js";
+import { useModel } from "./server.js";
 import { notice } from "./view.js";
 
 export function Composer() {
   const conversation = useShared(conversations, (state) => current(state));
-  const { models } = useShared(server);
+  const model = useModel();
   const [text, setText] = useState("");
   const { files } = useShared(attached);
   const area = useRef();
@@ -43,12 +43,12 @@ export function Composer() {
     ${files.length > 0 && html`<ul class="files">${files.map((file, at) => html`<li>${file.name}<${IconButton} icon="close" label=${`Remove ${file.name}`} onClick=${() => attached.set({ files: files.toSpliced(at, 1) })} /></li>`)}</ul>`}
     <div class="write">
       <${IconButton} icon="file" label="Attach text files" onClick=${async () => attach(await choose({ multiple: true }))} />
-      <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message ${models[0]?.id ?? "the model"}" value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${onKey}></textarea>
+      <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message ${model?.id ?? "the model"}" value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${onKey}></textarea>
       ${running
         ? html`<${IconButton} icon="stop" label="Stop" class="icon-button round" onClick=${() => stop(conversation.id, last.id)} />`
         : html`<${IconButton} icon="send" label="Send" type="submit" class="icon-button round" disabled=${!text.trim() && !files.length} />`}
     </div>
-    <${Gauge} used=${usedBy(conversation)} most=${models[0]?.context_length} />
+    <${Gauge} used=${usedBy(conversation)} most=${model?.context_length} />
   </form>`;
 }
 

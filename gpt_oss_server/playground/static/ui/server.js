@@ -1,8 +1,16 @@
 // What the server states about itself: its models, with their contexts, and its version.
 import { json } from "../lib/api.js";
-import { createState } from "../lib/state.js";
+import { createState, useShared } from "../lib/state.js";
+import { options } from "../chat/options.js";
 
 export const server = createState({ models: [], version: "", problem: "" });
+
+/** The model that answers next: the chosen one, or the first. */
+export function useModel() {
+  const { models } = useShared(server);
+  const chosen = useShared(options, (o) => o.model);
+  return models.find((each) => each.id === chosen) ?? models[0];
+}
 
 export async function meet() {
   try {

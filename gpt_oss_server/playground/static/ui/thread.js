@@ -5,7 +5,7 @@ import { send } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
 import { shown, siblings } from "../chat/tree.js";
 import { Assistant, User } from "./message.js";
-import { server } from "./server.js";
+import { useModel } from "./server.js";
 
 export function Thread() {
   const conversation = useShared(conversations, (state) => current(state));
@@ -46,8 +46,7 @@ const IDEAS = ["Who are you?", "What is 17 times 23?", "Write a haiku about toke
 const DEMO_IDEAS = ["Who are you?", "What can you do?", "Tell me a joke."];
 
 function Welcome() {
-  const { models } = useShared(server);
-  const model = models[0];
+  const model = useModel();
   const ideas = model?.is_demo ? DEMO_IDEAS : IDEAS;
   return html`<div class="welcome">
     <h2>See every token</h2>
