@@ -21,6 +21,7 @@ from inference.local.sampling.sampler import Sampler, token_score
 from inference.local.scheduling.step import Outcome, Sampled, StepPart
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_memory import PagedMemory
+from inference.ops.cores import on_cores
 from inference.ops.device import device_problem
 from inference.ops.pages import BLOCK_SIZE, Pages, Span, pages_from_spans, slot_range, span
 
@@ -28,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 # Rows whose logits exist together, 13 MB for 16. The head takes the same time for 16 rows twice as for 32.
 ROWS_AT_ONCE = 16
+LEAST_SHARE = (
+    6  # sequences of a core: fewer wait for the interpreter (on two, 32 take 100 ms in place of 165)
+)
+MOST_SHARED = 4  # tokens of a sequence in a step, on average
 MASK_WORKERS = 2  # each mask takes a fraction of a step; matrix products leave Python free meanwhile
 
 
@@ -79,10 +84,15 @@ class TorchRunner:
         for part in parts:
             if part.samples and isinstance(part.picker, Sampler):
                 part.picker.prepare()
-        hidden = None if self._guesser is None else self._guesser.hidden()
-        x = self._rows(parts, hidden)
-        outcomes = self._outcomes(parts, x)
-        return Landed(outcomes if hidden is None else self._with_guesses(parts, outcomes, hidden))
+        if self._guesser is not None:
+            hidden = self._guesser.hidden()
+            outcomes = self._outcomes(parts, self._rows(parts, hidden))
+            return Landed(self._with_guesses(parts, outcomes, hidden))
+        shares = _shares(parts)
+        # All rows before any sample: after an error here, the engine runs each sequence again.
+        rows = on_cores(lambda share: self._rows(share, None), shares)
+        found = on_cores(lambda pair: self._outcomes(*pair), list(zip(shares, rows, strict=True)))
+        return Landed([outcome for some in found for outcome in some])
 
     def _with_guesses(
         self, parts: Sequence[StepPart], outcomes: list[Outcome], hidden: HiddenStates
@@ -137,6 +147,16 @@ class TorchRunner:
             slots += slot_range(table, part.start, end, size)
             spans.append(span(begin, len(slots), end, table, window, size))
         return pages_from_spans(spans, torch.tensor(slots, device=self._model.device), window, size)
+
+
+def _shares(parts: Sequence[StepPart]) -> list[Sequence[StepPart]]:
+    """A share of the sequences for each core, where they have few tokens: PyTorch divides large products
+    itself, but most operations on few rows run on one core."""
+    cores = torch.get_num_threads()
+    size = -(-len(parts) // cores)
+    if cores == 1 or size < LEAST_SHARE or sum(len(part.tokens) for part in parts) > MOST_SHARED * len(parts):
+        return [parts]
+    return [parts[begin : begin + size] for begin in range(0, len(parts), size)]
 
 
 def _keep_freed_memory() -> None:

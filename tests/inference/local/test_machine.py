@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from inference.local.scheduling.step import Outcome, StepPart
 from inference.local.torch_runner import ROWS_AT_ONCE, TorchRunner
 from inference.models.experts import Experts
 from inference.models.gpt_oss import GptOss, load_model
+from inference.ops.cores import on_cores
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import generated
 from tests.doubles.inference.driven import MemoryRunner
@@ -229,6 +231,49 @@ def test_the_head_takes_few_rows_at_a_time_and_gives_each_generation_its_own(
     assert [len(found.scores) for found in together] == [0] * 42 + [30, 0, 0]
     assert not any(found.error for found in together)
     runner.close()
+
+
+def test_a_step_on_two_cores_gives_each_generation_its_own_tokens(checkpoint: Path) -> None:
+    """And the numbers of a random seed, step after step."""
+
+    def sampled(cores: int) -> list[list[int]]:
+        torch.set_num_threads(cores)
+        runner = runner_of(checkpoint, 13)
+        pickers = [runner.picker(Sampling(seed=slot)) for slot in range(13)]
+        drawn = [[slot] for slot in range(13)]
+        for at in range(8):
+            parts = [part(runner, slot, drawn[slot][-1:], at, picker=pickers[slot]) for slot in range(13)]
+            for slot, outcome in enumerate(runner.launch(parts).outcomes()):
+                drawn[slot] += tokens(outcome)
+        runner.close()
+        return drawn
+
+    before = torch.get_num_threads()
+    try:
+        assert sampled(2) == sampled(1)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_error_on_one_core_is_raised_when_all_have_ended() -> None:
+    before, ended = torch.get_num_threads(), list[int]()
+
+    def work(number: int) -> int:
+        if number == 0:
+            raise ValueError("the first")
+        time.sleep(0.2)
+        ended.append(torch.get_num_threads())
+        return number
+
+    try:
+        torch.set_num_threads(2)
+        assert on_cores(lambda number: number, [3, 4]) == [3, 4]
+        with pytest.raises(ValueError, match="the first"):
+            on_cores(work, range(3))
+        assert ended == [1, 1], "each thread is one core"
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def tokens(outcome: Outcome) -> list[int]:
