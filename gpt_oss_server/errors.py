@@ -104,10 +104,7 @@ class UnsupportedGrammar(InvalidRequest):
 
 class ToolNotAvailable(InvalidRequest):
     code = "tool_unavailable"
-    when = (
-        "The request needs a tool that is switched off, and the message states what to set; or, in Chat "
-        "Completions and Messages, an MCP server cannot be reached."
-    )
+    when = "The request needs a tool that is switched off or not reached; the message states what to do."
 
 
 class InvalidJson(InvalidRequest):

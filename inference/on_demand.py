@@ -12,8 +12,9 @@ import gc
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from inference.engine import (
     Checked,
@@ -28,6 +29,7 @@ from inference.engine import (
     Step,
 )
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -41,12 +43,22 @@ class Pool:
             asyncio.Lock()
         )  # one load at a time: each is planned with the memory that is free then
         self._tasks: set[asyncio.Task[None]] = set()
+        # One for all: glibc keeps freed memory for the thread that took it, hundreds of megabytes in each.
+        self._thread = ThreadPoolExecutor(1, "loads")
 
-    def add(self, info: EngineInfo, load: Callable[[], Engine], *, idle: float | None = None) -> OnDemand:
-        """An engine that is loaded later, and unloaded after `idle` seconds without a generation."""
-        engine = OnDemand(self, info, load, idle)
+    def add(
+        self, info: EngineInfo, load: Callable[[], Engine], *, idle: float | None = None, name: str = ""
+    ) -> OnDemand:
+        """An engine that is loaded later, and unloaded after `idle` seconds without a generation.
+
+        `name` is the operator's, for the log and errors.
+        """
+        engine = OnDemand(self, info, load, idle, name or info.name)
         self._engines.append(engine)
         return engine
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def bring(self, engine: OnDemand) -> None:
         """Loads it, after others have left if there is no room."""
@@ -82,8 +94,10 @@ class Pool:
 class OnDemand:
     """One engine of a pool."""
 
-    def __init__(self, pool: Pool, info: EngineInfo, load: Callable[[], Engine], idle: float | None) -> None:
-        self._pool, self._known, self._load, self._idle = pool, info, load, idle
+    def __init__(
+        self, pool: Pool, info: EngineInfo, load: Callable[[], Engine], idle: float | None, name: str
+    ) -> None:
+        self._pool, self._known, self._load, self._idle, self._name = pool, info, load, idle, name
         self._engine: Engine | None = None
         self._leaving = False  # who comes now waits until it is loaded again
         self._waiting: list[asyncio.Future[Engine]] = []
@@ -173,9 +187,9 @@ class OnDemand:
 
     async def come(self) -> None:
         """Only the pool calls it."""
-        self.state, began, name = "loading", time.monotonic(), self._known.name
+        self.state, began, name = "loading", time.monotonic(), self._name
         _log.info("Loading %s.", name)
-        engine = await asyncio.to_thread(self._load)
+        engine = await self._pool.run(self._load)
         self._engine, self._known, self.state, self.problem = engine, engine.info, "loaded", None
         self.used = time.monotonic()
         _log.info("Loaded %s in %.1f s.", name, self.used - began)
@@ -188,7 +202,7 @@ class OnDemand:
 
     def fail(self, error: Exception) -> None:
         """It could not be loaded. The next generation tries again."""
-        self.state, self.problem, name = "failed", str(error), self._known.name
+        self.state, self.problem, name = "failed", str(error), self._name
         _log.error("%s cannot be loaded. %s", name, error, exc_info=not isinstance(error, InferenceError))
         problem = EngineFailed(f"The model {name!r} cannot be loaded. {error}")
         self._hand_out(lambda waiter: waiter.set_exception(problem))
@@ -208,8 +222,8 @@ class OnDemand:
             if engine is not None:
                 await engine.close()
                 del engine
-                await asyncio.to_thread(_free_memory)
-                _log.info("Unloaded %s.", self._known.name)
+                await self._pool.run(_free_memory)
+                _log.info("Unloaded %s.", self._name)
         finally:
             self._leaving = False
 

@@ -103,8 +103,8 @@ class Model:
         """Its engine, to load or unload it."""
         if not isinstance(self.engine, Loadable):
             raise InvalidRequest(
-                f"The model {self.name!r} stays loaded while the server runs. Only models that run in the "
-                "server can be unloaded, where it is started with --models-max or --idle-unload.",
+                f"The model {self.name!r} stays loaded while the server runs. Only checkpoints that "
+                "run in it can be unloaded, where it is started with --models-max or --idle-unload.",
                 param="model",
             )
         return self.engine

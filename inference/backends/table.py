@@ -114,7 +114,9 @@ def load(
     return engine
 
 
-def load_later(model: str, options: EngineOptions, pool: Pool, *, idle: float | None = None) -> Engine:
+def load_later(
+    model: str, options: EngineOptions, pool: Pool, *, idle: float | None = None, name: str = ""
+) -> Engine:
     """The engine of a checkpoint that `pool` loads when it is needed; any other kind is loaded now.
 
     What can be wrong without the weights raises `InferenceError` here, and a repo is downloaded.
@@ -122,7 +124,7 @@ def load_later(model: str, options: EngineOptions, pool: Pool, *, idle: float | 
     if backend_for(model) is not CHECKPOINTS or _servers(model):
         return load(model, options=options)
     info = _module(CHECKPOINTS).info_of(model, options)
-    return pool.add(info, partial(load, model, options=options, progress=False), idle=idle)
+    return pool.add(info, partial(load, model, options=options, progress=False), idle=idle, name=name)
 
 
 def _servers(model: str) -> Sequence[Backend]:

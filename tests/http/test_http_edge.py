@@ -131,6 +131,7 @@ def test_the_request_id_is_taken_or_made_and_returned(url: str) -> None:
 NAMED: list[tuple[str, dict[str, Any], str]] = [
     ("responses", {"input": "hi", "store": False}, "resp_"),
     ("responses", {"input": "hi"}, "resp_"),
+    ("responses/compact", {"model": None, "input": "hi"}, "resp_"),
     ("chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, "chatcmpl-"),
     ("chat/completions", {"messages": [{"role": "user", "content": "hi"}], "store": True}, "chatcmpl-"),
     ("completions", {"prompt": "hi"}, "cmpl-"),

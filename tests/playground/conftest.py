@@ -155,10 +155,10 @@ def opened(visit: Visiting) -> Iterator[Opened]:
     with ExitStack() as servers:
 
         def start(engine: Any, settings: Settings | None = None, **options: Any) -> Visit:
-            wrap = options.pop("wrap", lambda app: app)
+            parts = {name: options.pop(name) for name in ("wrap", "models") if name in options}
             url = engine
             if not isinstance(engine, str):
-                url = servers.enter_context(serving(engine, settings, wrap=wrap))
+                url = servers.enter_context(serving(engine, settings, **parts))
             opened = visit(url, **options)
             opened.open()
             return opened

@@ -337,3 +337,18 @@ def test_where_websocket_is_off_the_page_says_so(opened: Opened) -> None:
     answers_over(page, "HTTP, in the background")
     page.get_by_label("Regenerate").click()
     page.get_by_text("Hello there.").wait_for()
+
+
+def test_the_chosen_model_and_effort_answer(opened: Opened) -> None:
+    first, big = (
+        scripted(f"<|channel|>final<|message|>I am {name}.<|return|>", loop=True) for name in ("1", "2")
+    )
+    page = (found := opened(first, models={"big": big})).page
+    press(page, "Setup")
+    selects = page.locator(".setup select")
+    selects.nth(0).select_option("big")
+    selects.nth(1).select_option("high")
+    assert page.get_by_label("Message", exact=True).get_attribute("placeholder") == "Message big"
+    assert "I am 2." in found.asked("Who are you?").inner_text()
+    rendered = page.request.get(f"{found.url}/responses/{found.response_id()}").json()
+    assert (rendered["model"], rendered["reasoning"]["effort"]) == ("big", "high")

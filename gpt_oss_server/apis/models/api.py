@@ -37,6 +37,7 @@ def models_router(served: Served) -> APIRouter:
             "description": info.description,
             "is_demo": info.is_demo,
             "state": model.state,
+            "loadable": isinstance(model.engine, Loadable),
             "enforces": enforced(info),
         }
 

@@ -77,10 +77,11 @@ class Compaction:
             raise GenerationFailed("The model wrote no summary, so the conversation could not be compacted.")
         return Compacted(self.instructions, self.user_messages, summary)
 
-    async def answer(self, work: Work, messages: list[Item], spending: Spending) -> dict[str, Any]:
+    async def answer(
+        self, response_id: str, work: Work, messages: list[Item], spending: Spending
+    ) -> dict[str, Any]:
         """The API's object: the user's messages and the compaction, to send in place of the conversation."""
-        model, response_id = work.model, work.ids("resp")
-        transcript = Transcript(self.prompt)
+        model, transcript = work.model, Transcript(self.prompt)
         try:
             compacted = await self.make(transcript, model.engine, model.encoding, model.renderer)
         except InferenceError as error:

@@ -219,7 +219,8 @@ class ResponsesService:
         assert prepared.compaction is not None
         spending = await prepared.reserve(caller, request.max_output_tokens)
         try:
-            return await prepared.compaction.answer(work, messages, spending)
+            response_id = work.new_id("resp", request.request_id)
+            return await prepared.compaction.answer(response_id, work, messages, spending)
         finally:
             await prepared.close()
 

@@ -76,7 +76,7 @@ class Start:
             on_demand = any(own.idle_unload is not None for own in (settings, *models.values()))
             pool = Pool(settings.models_max) if on_demand or settings.models_max is not None else None
             self.engine = _load(settings, pool)
-            self.further = {name: _load(own, pool) for name, own in models.items()}
+            self.further = {name: _load(own, pool, name) for name, own in models.items()}
             return create_app(self.engine, self._settings, models=self.further)
         finally:
             gc.enable()
@@ -122,14 +122,14 @@ def check_context(tokens: int | None, settings: Settings) -> None:
     )
 
 
-def _load(settings: Settings, pool: Pool | None) -> Engine:
+def _load(settings: Settings, pool: Pool | None, name: str = "") -> Engine:
     """With a pool, models that run here are loaded when they are needed."""
     from inference.backends.table import load_later
 
     if pool is None:
         engine = load_engine(settings)
     else:
-        engine = load_later(settings.model, settings, pool, idle=settings.idle_unload)
+        engine = load_later(settings.model, settings, pool, idle=settings.idle_unload, name=name)
     check_context(engine.info.context_length, settings)  # the model's own, without --context
     return engine
 

@@ -1,5 +1,5 @@
 // What the server states about itself: its models, with their contexts, and its version.
-import { json } from "../lib/api.js";
+import { call, json } from "../lib/api.js";
 import { createState, useShared } from "../lib/state.js";
 import { options } from "../chat/options.js";
 
@@ -18,5 +18,14 @@ export async function meet() {
     server.set({ models: models.data, version: health.version ?? "", problem: "" });
   } catch (error) {
     server.set({ problem: error.message });
+  }
+}
+
+/** Loads or unloads a model, and learns the state of all. */
+export async function change(action, model) {
+  try {
+    await call(`models/${action}`, { method: "POST", body: { model } });
+  } finally {
+    await meet();
   }
 }

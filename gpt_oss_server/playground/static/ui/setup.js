@@ -5,10 +5,25 @@ import { useShared } from "../lib/state.js";
 import { BROWSER, DEFAULTS, formatOf, options, PYTHON } from "../chat/options.js";
 import { TRANSPORTS } from "../chat/transports.js";
 import { Forget } from "./key.js";
-import { server } from "./server.js";
+import { change, server, useModel } from "./server.js";
 import { Functions, McpServers } from "./tools.js";
+import { notice } from "./view.js";
 
 const set = (name) => (event) => options.set({ [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
+
+/** The state of a model that is loaded when it is needed. */
+function Loading() {
+  const model = useModel();
+  const [busy, setBusy] = useState("");
+  if (!model?.loadable) return null;
+  const action = model.state === "loaded" ? "unload" : "load";
+  const act = async () => {
+    setBusy(`${action}ing …`);
+    await change(action, model.id).catch((error) => notice(error.message));
+    setBusy("");
+  };
+  return html`<p class="faint">This model is ${busy || model.state}. <button type="button" class="quiet" disabled=${busy} onClick=${act}>${action === "load" ? "Load" : "Unload"}</button></p>`;
+}
 
 export function Setup() {
   const o = useShared(options);
@@ -17,8 +32,9 @@ export function Setup() {
     <section><h3>Instructions</h3>
       <label class="wide">The developer's message<textarea rows="4" value=${o.instructions} onInput=${set("instructions")} placeholder="You answer in one sentence."></textarea></label></section>
     <section><h3>Model</h3>
-      ${models.length > 1 && html`<label>Model<select value=${o.model} onChange=${set("model")}><option value="">${models[0].id}</option>${models.slice(1).map((m) => html`<option>${m.id}</option>`)}</select></label>`}
-      <label>Reasoning effort<select value=${o.effort} onChange=${set("effort")}><option value="">default</option>${["minimal", "low", "medium", "high"].map((e) => html`<option>${e}</option>`)}</select></label>
+      ${models.length > 1 && html`<label>Model<select value=${o.model} onChange=${set("model")}><option value="">${models[0].id}</option>${models.slice(1).map((m) => html`<option value=${m.id}>${m.id}</option>`)}</select></label>`}
+      <${Loading} />
+      <label>Reasoning effort<select value=${o.effort} onChange=${set("effort")}><option value="">default</option>${["minimal", "low", "medium", "high"].map((e) => html`<option value=${e}>${e}</option>`)}</select></label>
       <${Number} name="budget" label="Reasoning budget" hint="tokens" /><${Number} name="max_output_tokens" label="Output limit" hint="tokens" />
       <${Number} name="temperature" label="Temperature" step="0.1" /><${Number} name="top_p" label="Top p" step="0.05" /><${Number} name="seed" label="Seed" />
       <label class="check"><input type="checkbox" checked=${o.scores} onChange=${set("scores")} />Probabilities of tokens</label></section>

@@ -54,7 +54,7 @@ function Knobs({ name, value, set }) {
     <label>Temperature<input type="number" min="0" step="0.1" value=${value.temperature} onInput=${field("temperature")} /></label>
     <label>Seed<input type="number" placeholder="none" value=${value.seed} onInput=${field("seed")} /></label>
     <label>Output limit<input type="number" min="1" value=${value.max_tokens} onInput=${field("max_tokens")} /></label>
-    <label>Effort<select value=${value.effort} onChange=${field("effort")}><option value="">as it is</option>${["low", "medium", "high"].map((e) => html`<option>${e}</option>`)}</select></label></div></fieldset>`;
+    <label>Effort<select value=${value.effort} onChange=${field("effort")}><option value="">as it is</option>${["low", "medium", "high"].map((e) => html`<option value=${e}>${e}</option>`)}</select></label></div></fieldset>`;
 }
 
 const Result = ({ run: done, own, name }) => html`<div><p class="faint">${name}: ${done.tokens.length} tokens, ${done.seconds.toFixed(2)} s, ${done.finish}</p>
