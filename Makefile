@@ -14,7 +14,7 @@
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
 #   make ray              run the server on a real Ray: two replicas over a Postgres
 #   make faults           kill and pause servers under load; nothing may be lost
-#   make attacks          attack servers of their own, and print waits and memory (10 minutes)
+#   make attacks          attack servers of their own, and print waits and memory (20 minutes)
 #   make soak             load a server for MINUTES=60 while clients leave; nothing may grow or leak
 #   make deploy-test      run nginx, Caddy, helm and linters on what deploy/ holds; HELM=PATH
 #   make bench            compare the server's overhead with the reference server's

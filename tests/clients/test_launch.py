@@ -158,4 +158,4 @@ def test_a_conversation_which_ctrl_c_ends(client: str, tmp_path: Path) -> None:
             assert time.monotonic() < end
             screen.press("\x03")
             screen.rest(0.3)  # Claude Code wants a second one soon
-        assert screen.process.wait() == 0
+        assert screen.process.wait() in (0, 130)  # 130: a slow client reads one more while it ends

@@ -142,7 +142,8 @@ class Other(NamedTuple):
 COMMANDS = {
     **dict.fromkeys(("run", "generate"), "chat"),
     **dict.fromkeys(("start", "server", "llama-server"), "serve"),
-    **dict.fromkeys(("ls", "models", "ps", "show"), "list"),
+    **dict.fromkeys(("ls", "show"), "list"),
+    "ps": "models",
     "download": "pull",
     "benchmark": "bench",
     "collect-env": "doctor",
