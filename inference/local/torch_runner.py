@@ -29,9 +29,8 @@ logger = logging.getLogger(__name__)
 
 # Rows whose logits exist together, 13 MB for 16. The head takes the same time for 16 rows twice as for 32.
 ROWS_AT_ONCE = 16
-LEAST_SHARE = (
-    6  # sequences of a core: fewer wait for the interpreter (on two, 32 take 100 ms in place of 165)
-)
+# Sequences of a core: fewer wait for the interpreter. On two cores a step of 32 takes 100 ms, on one 165.
+LEAST_SHARE = 6
 MOST_SHARED = 4  # tokens of a sequence in a step, on average
 MASK_WORKERS = 2  # each mask takes a fraction of a step; matrix products leave Python free meanwhile
 
