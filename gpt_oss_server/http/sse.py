@@ -34,6 +34,8 @@ def encode(event: Event) -> bytes:
 def to_line(value: object) -> bytes:
     """The value as JSON without any character at which a client may split lines."""
     line = to_json(value)
+    if line.isascii():
+        return line
     for raw, escaped in _LINE_ENDS:  # only strings can contain them
         line = line.replace(raw, escaped)
     return line

@@ -16,7 +16,7 @@ from gpt_oss_server.apis.messages.edits import read_edits, tool_uses, without_re
 from gpt_oss_server.apis.messages.hosted import Block
 from gpt_oss_server.apis.messages.read import Read, read_request, spelling_key
 from gpt_oss_server.apis.messages.request import CountTokens, CreateMessage, parse_count, parse_message
-from gpt_oss_server.apis.messages.write import Event, MessageWriter, Shown
+from gpt_oss_server.apis.messages.write import MessageWriter, Shown, Written
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import Caller
@@ -40,7 +40,7 @@ class MessageRun:
     run: Run
     writer: MessageWriter
 
-    async def events(self) -> AsyncGenerator[list[Event], None]:
+    async def events(self) -> AsyncGenerator[list[Written], None]:
         writer = self.writer
         async with aclosing(self.run.events()) as batches:
             async for batch in batches:

@@ -21,8 +21,18 @@ from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.turns.stops import StopFilter
 
 Event = dict[str, Any]
-_PARTS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
-_INPUT = ("input_json_delta", "partial_json")
+Delta = tuple[bytes, int, str]
+"""More text of a block: its frame, the block's index, the text. By far the most frequent event."""
+Written = Event | Delta
+
+
+def _frame(kind: bytes, key: bytes) -> bytes:
+    inner = b'{"type":"content_block_delta","index":%%d,"delta":{"type":"%b","%b":%%b}}' % (kind, key)
+    return b"event: content_block_delta\ndata: %b\n\n" % inner
+
+
+_TEXT, _THINKING = _frame(b"text_delta", b"text"), _frame(b"thinking_delta", b"thinking")
+_INPUT = _frame(b"input_json_delta", b"partial_json")
 _MORE_TEXT = "response.output_text.delta"
 
 
@@ -61,26 +71,25 @@ class MessageWriter:
         self._text: list[str] = []
         self._input = ObjectText()  # of the open call
         self._thought: str | None = None  # sealed, and not yet shown
-        self._out: list[Event] = []
+        self._out: list[Written] = []
 
     @property
     def stopped(self) -> bool:
         return self._filter is not None and self._filter.found is not None
 
-    def feed(self, events: Sequence[Event]) -> list[Event]:
-        out = self._out = list[Event]()
+    def feed(self, events: Sequence[Event]) -> list[Written]:
+        out = self._out = list[Written]()
         for event in events:
             kind = event["type"]
             if kind == _MORE_TEXT and self._is_plain:  # by far the most frequent
                 text = event["delta"]
                 self._text.append(text)
-                delta = {"type": "text_delta", "text": text}
-                out.append({"type": "content_block_delta", "index": self._index, "delta": delta})
+                out.append((_TEXT, self._index, text))
             elif self.error is None and (handler := _HANDLERS.get(kind)) is not None:
                 handler(self, event)
         return out
 
-    def beat(self) -> list[Event]:
+    def beat(self) -> list[Written]:
         return [{"type": "ping"}] if self.message else []
 
     # Blocks
@@ -92,10 +101,9 @@ class MessageWriter:
         self._index = len(self.message["content"])
         self._out.append({"type": "content_block_start", "index": self._index, "content_block": dict(block)})
 
-    def _write(self, kind: str, key: str, text: str) -> None:
+    def _write(self, frame: bytes, text: str) -> None:
         self._text.append(text)
-        delta = {"type": kind, key: text}
-        self._out.append({"type": "content_block_delta", "index": self._index, "delta": delta})
+        self._out.append((frame, self._index, text))
 
     def _delta(self, **delta: Any) -> None:
         self._out.append({"type": "content_block_delta", "index": self._index, "delta": delta})
@@ -105,8 +113,8 @@ class MessageWriter:
         if block is None:
             return
         text = "".join(self._text)
-        if block["type"] in _PARTS:
-            block[_PARTS[block["type"]][1]] = text
+        if block["type"] in ("text", "thinking"):
+            block[block["type"]] = text
         elif "input" in block and text:
             block["input"] = _partial(text)
         self._out.append({"type": "content_block_stop", "index": self._index})
@@ -143,14 +151,14 @@ class MessageWriter:
             self._tell_thought()
             self._begin(call_block(item, _key(item)))
             if kind == "code_interpreter_call":
-                self._write(*_INPUT, '{"code":"')
+                self._write(_INPUT, '{"code":"')
 
     def _reasoned(self, event: Event) -> None:
         if self._shown.thoughts != "shown":
             return
         if self._open is None:
             self._begin({"type": "thinking", "thinking": "", "signature": ""})
-        self._write(*_PARTS["thinking"], event["delta"])
+        self._write(_THINKING, event["delta"])
 
     def _wrote(self, event: Event) -> None:
         text = event["delta"]
@@ -169,7 +177,7 @@ class MessageWriter:
         if self._open is None:
             self._thought = None  # thinking that led to an answer is not read again
             self._begin({"type": "text", "text": "", "citations": None})
-        self._write(*_PARTS["text"], text)
+        self._write(_TEXT, text)
 
     def _cited(self, event: Event) -> None:
         cited = event["annotation"]
@@ -186,10 +194,10 @@ class MessageWriter:
 
     def _called(self, event: Event) -> None:
         if text := self._input.feed(event["delta"]):
-            self._write(*_INPUT, text)
+            self._write(_INPUT, text)
 
     def _coded(self, event: Event) -> None:
-        self._write(*_INPUT, to_json(event["delta"])[1:-1].decode())
+        self._write(_INPUT, to_json(event["delta"])[1:-1].decode())
 
     def _done(self, event: Event) -> None:
         item = event["item"]
@@ -207,10 +215,10 @@ class MessageWriter:
                 call = call_block(item, _key(item))
                 fields, call["input"] = call["input"], {}
                 self._begin(call)
-                self._write(*_INPUT, to_json(fields).decode())
+                self._write(_INPUT, to_json(fields).decode())
                 self._answer(item)
             case "code_interpreter_call":
-                self._write(*_INPUT, '"}')
+                self._write(_INPUT, '"}')
                 self._answer(item)
             case "mcp_call":
                 self._answer(item)
@@ -298,18 +306,9 @@ class MessageWriter:
         return "tool_use" if called else "end_turn"
 
 
-def encode_event(event: Event) -> bytes:
-    """The event as it is sent. A delta is one text in a fixed frame, so that only the text is encoded."""
-    if event["type"] != "content_block_delta" or len(event["delta"]) != 2:
-        return encode(event)
-    (_, kind), (key, text) = event["delta"].items()
-    return _DELTA % (event["index"], kind.encode(), key.encode(), to_line(text))
-
-
-_DELTA = (
-    b"event: content_block_delta\n"
-    b'data: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":%b}}\n\n'
-)
+def encode_event(event: Written) -> bytes:
+    """The event as it is sent. Of a delta, only the text is encoded."""
+    return event[0] % (event[1], to_line(event[2])) if isinstance(event, tuple) else encode(event)
 
 
 def _explained(response: Event) -> bool:
