@@ -1,6 +1,6 @@
 """This project against engines of other programs, interleaved: `LLAMA_SERVER=PATH VLLM=PATH make bench`.
 
-The built-in engine on a CPU, one thread each and the same weights, where every engine is asked for token ids
+The built-in engine on a CPU, THREADS (one) each and the same weights, where every engine is asked for token ids
 over its own wire; and this server in front of vLLM against vLLM's own APIs. Other load disturbs all sides
 alike, so only ratios are asserted, with room for noise. Processor time is that of the engine's process (the
 built-in engine's includes the reader), or of every process that takes part; other load hardly changes it.
@@ -42,6 +42,7 @@ from tests.doubles.server_process import serving
 LLAMA, VLLM = found_llama_server(), found_vllm()
 pytestmark = pytest.mark.benchmark
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
+THREADS = int(os.environ.get("THREADS", "1"))
 STREAMS = (1, 8, 32)
 OUTPUT = 32
 CONTEXT = 512
@@ -73,17 +74,17 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
         pytest.skip("no engine to compare with: set LLAMA_SERVER or VLLM")
     folder = write_folder(tiny.checkpoint(), tmp_path_factory.mktemp("folder"))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
     with ExitStack() as stack:
         own = load_local(folder, EngineOptions(device="cpu", context=CONTEXT), name="tiny")
         # The others are this process's children, and not counted as its own.
         found = [Rival("built-in engine", own, partial(seconds_of_one, os.getpid()))]
         if LLAMA is not None:
             model = exported(tiny.checkpoint(), folder / "tiny.gguf")
-            server = llama_server(LLAMA, model, context=CONTEXT, slots=max(STREAMS))
+            server = llama_server(LLAMA, model, context=CONTEXT, slots=max(STREAMS), threads=THREADS)
             found.append(elsewhere("llama-server", "llama", *stack.enter_context(server)))
         if VLLM is not None:
-            server = vllm_process(VLLM, folder, context=CONTEXT)
+            server = vllm_process(VLLM, folder, context=CONTEXT, threads=THREADS)
             found.append(elsewhere("vLLM", "vllm", *stack.enter_context(server)))
         yield found
         for rival in found:
@@ -110,7 +111,7 @@ def test_the_built_in_engine_keeps_up(rivals: list[Rival], runner: asyncio.Runne
                 rival.rates.append(rate)
                 rival.costs.append(cost)
     own = rivals[0]
-    print(f"\n{streams} streams of {OUTPUT} tokens, one thread each, median of {ROUNDS} rounds:")
+    print(f"\n{streams} streams of {OUTPUT} tokens, {THREADS} thread(s) each, median of {ROUNDS} rounds:")
     for rival in rivals:
         rate = statistics.median(a / b for a, b in zip(own.rates, rival.rates, strict=True))
         cost = statistics.median(b / a for a, b in zip(own.costs, rival.costs, strict=True))

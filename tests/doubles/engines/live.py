@@ -23,7 +23,6 @@ from tests.doubles.server_process import answers, await_ready, free_port
 KINDS = ("llama", "vllm")
 # One thread: with two busy ones, a small machine is slower. No model is looked for on the network.
 _OF_VLLM = {
-    "OMP_NUM_THREADS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "HF_HUB_OFFLINE": "1",
@@ -68,9 +67,10 @@ Running = tuple[str, subprocess.Popen[bytes]]  # its URL and its process
 
 
 def llama_server(
-    program: str, model: Path, *flags: str, context: int = 1024, slots: int = 8
+    program: str, model: Path, *flags: str, context: int = 1024, slots: int = 8, threads: int = 1
 ) -> AbstractContextManager[Running]:
-    sizes = ["-c", str(context * slots), "-np", str(slots), "-t", "1", "-tb", "1"]
+    sizes = ["-c", str(context * slots), "-np", str(slots)]
+    sizes += ["-t", str(threads), "-tb", str(threads)]
     return _running([program, "-m", str(model), *sizes, *flags], dict(os.environ), 120)
 
 
@@ -85,11 +85,12 @@ def vllm_server(program: str, folder: Path, *flags: str, context: int = 1024) ->
 
 
 def vllm_process(
-    program: str, folder: Path, *flags: str, context: int = 1024
+    program: str, folder: Path, *flags: str, context: int = 1024, threads: int = 1
 ) -> AbstractContextManager[Running]:
     sizes = ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(context)]
     names = ["--served-model-name", "tiny", "--generation-config", "vllm", "--enable-prompt-tokens-details"]
-    variables = {**os.environ, **_OF_VLLM, "PATH": f"{Path(program).parent}:{os.environ['PATH']}"}
+    variables = {**os.environ, **_OF_VLLM, "OMP_NUM_THREADS": str(threads)}
+    variables["PATH"] = f"{Path(program).parent}:{os.environ['PATH']}"
     return _running([program, "serve", str(folder), *sizes, *names, *flags], variables, 600)
 
 
