@@ -1,7 +1,7 @@
 """This project against engines of other programs, interleaved: `LLAMA_SERVER=PATH VLLM=PATH make bench`.
 
-The built-in engine on a CPU, THREADS (one) each and the same weights, where every engine is asked for token ids
-over its own wire; and this server in front of vLLM against vLLM's own APIs. Other load disturbs all sides
+The built-in engine on a CPU, THREADS (one) each and the same weights, where every engine is asked for token
+ids over its own wire; and this server in front of vLLM against vLLM's own APIs. Other load disturbs all sides
 alike, so only ratios are asserted, with room for noise. Processor time is that of the engine's process (the
 built-in engine's includes the reader), or of every process that takes part; other load hardly changes it.
 """
