@@ -109,7 +109,7 @@ def test_dropping_many_turns_costs_about_as_much_as_one(encoding: Encoding, inst
 
     one = min(seconds(total) for _ in range(5))
     most_of_them = min(seconds(kept + 300) for _ in range(5))
-    assert most_of_them < 5 * one  # once it took a thousand times as long
+    assert most_of_them < 20 * one  # once it took a thousand times as long
 
 
 PROPERTIES = {f"p{number}": {"type": "string"} for number in range(30)}

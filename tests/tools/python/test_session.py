@@ -54,7 +54,7 @@ PRINTED = {
     r"import sys; print('before'); sys.stdout.write('\ud800\n'); print('after')": "before\n?\nafter",
     r"raise ValueError('a \udfff b')": "ValueError: a ? b",  # halves of characters cost no output
     DISPLAY: "plot",
-    "print('out'); import sys; print('err', file=sys.stderr)": "out\nerr",
+    "print('out', flush=True); import sys; print('err', file=sys.stderr)": "out\nerr",
     "x = = 1": "SyntaxError: invalid syntax",
 }
 
