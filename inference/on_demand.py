@@ -39,9 +39,7 @@ class Pool:
     def __init__(self, most: int | None = None) -> None:
         self._most = most
         self._engines: list[OnDemand] = []
-        self._changes = (
-            asyncio.Lock()
-        )  # one load at a time: each is planned with the memory that is free then
+        self._changes = asyncio.Lock()  # one load at a time: each finds how much memory is free
         self._tasks: set[asyncio.Task[None]] = set()
         # One for all: glibc keeps freed memory for the thread that took it, hundreds of megabytes in each.
         self._thread = ThreadPoolExecutor(1, "loads")

@@ -44,9 +44,5 @@ def health_router(served: Served, health: Health) -> APIRouter:
 
 def _state(model: Model) -> dict[str, object]:
     problem = model.condition.problem
-    own = (
-        {"status": "ok", "state": model.state}
-        if problem is None
-        else {"status": "failing", "problem": problem}
-    )
+    own = {"status": "ok"} if problem is None else {"status": "failing", "problem": problem}
     return {**own, "state": model.state, "engine": model.counters()}
