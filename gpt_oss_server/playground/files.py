@@ -21,6 +21,7 @@ KINDS = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
 }
 _POLICY = {
     "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "

@@ -1,4 +1,4 @@
-"""GET /, /c/ID and /web/…, and /docs. All pages work without a network, and run no script but this package's own."""
+"""GET /, /c/ID, /web/… and /docs. All pages work without a network, and run no script from elsewhere."""
 
 from html import escape
 

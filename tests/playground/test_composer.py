@@ -1,6 +1,5 @@
-"""What stands at the composer in a real browser: switches, calls that wait, keys, and a connection that breaks."""
+"""The composer in a real browser: switches, calls that wait, keys, and a connection that breaks."""
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -9,7 +8,8 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, answers_over, press
+from tests.doubles.waiting import until_found
+from tests.playground.conftest import Opened, Visiting, press
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
@@ -116,13 +116,15 @@ class Cable:
     def __call__(self, app: Any) -> Any:
         async def through(scope: Any, receive: Any, send: Any) -> None:
             async def slow(message: Any) -> None:
-                while self.cut:
-                    await asyncio.sleep(0.05)
+                await until_found(self._connected, bool)
                 await send(message)
 
             await app(scope, receive, slow if scope["type"] == "http" else send)
 
         return through
+
+    async def _connected(self) -> bool:
+        return not self.cut
 
 
 def test_a_connection_that_hangs_is_seen_and_the_answer_read_on(opened: Opened) -> None:

@@ -57,8 +57,7 @@ def models_router(served: Served) -> APIRouter:
 
     @router.api_route("/v1/models", methods=["GET", "HEAD"])
     async def models(request: Request) -> Response:
-        access = caller_of(request.scope).access
-        names = served.models.names(access.models)
+        names = served.models.names((access := caller_of(request.scope).access).models)
         if speaks_anthropic(request.scope):
             first, last = next(iter(names), None), next(reversed(names), None)
             page = {"has_more": False, "first_id": first, "last_id": last}
@@ -69,9 +68,8 @@ def models_router(served: Served) -> APIRouter:
     async def one_model(name: str, request: Request) -> Response:
         access = caller_of(request.scope).access
         model = served.models.chosen(name, access.models)
-        if speaks_anthropic(request.scope):
-            return JSONResponse(in_messages(name, model))
-        return JSONResponse(listed(name, model, access))
+        anthropic = speaks_anthropic(request.scope)
+        return JSONResponse(in_messages(name, model) if anthropic else listed(name, model, access))
 
     _add_changes(router, served)
     return router
