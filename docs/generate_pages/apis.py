@@ -27,6 +27,14 @@ from gpt_oss_server.apis.files.files import CreateFile
 from gpt_oss_server.apis.files.uploads import CompleteUpload, CreateUpload
 from gpt_oss_server.apis.messages.request import CreateMessage
 from gpt_oss_server.apis.responses.request import CreateResponse, includable
+from gpt_oss_server.apis.vector_stores.stores import (
+    Attach,
+    AttachMany,
+    CreateStore,
+    Search,
+    UpdateFile,
+    UpdateStore,
+)
 from gpt_oss_server.items.table import Kinds
 
 KINDS = Kinds.of()
@@ -191,6 +199,28 @@ Lists take `after`, `limit` (1 to 10,000, the default), `order` and `purpose`.
 """
 
 
+def vector_stores_page() -> str:
+    bodies = {
+        "": CreateStore,
+        "/{store}": UpdateStore,
+        "/{store}/search": Search,
+        "/{store}/files": Attach,
+        "/{store}/file_batches": AttachMany,
+        "/{store}/files/{file}": UpdateFile,
+    }
+    requests = (  # one for each path
+        f"## The request of `POST /v1/vector_stores{path}`\n\n{fields.parts(body)}"
+        for path, body in bodies.items()
+    )
+    return f"""{NOTE}
+# Vector stores
+
+{paths("Vector stores")}
+{_ERRORS} [Files](../files.md#vector-stores) explains how files are read and found.
+
+{"".join(requests)}"""
+
+
 API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/responses.md": responses_page,
     "docs/reference/chat.md": chat_page,
@@ -199,6 +229,7 @@ API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/conversations.md": conversations_page,
     "docs/reference/containers.md": containers_page,
     "docs/reference/files.md": files_page,
+    "docs/reference/vector-stores.md": vector_stores_page,
 }
 
 

@@ -19,6 +19,7 @@ from gpt_oss_server.apis.responses.api import responses_router
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.api import socket_router
 from gpt_oss_server.apis.traces.api import traces_router
+from gpt_oss_server.apis.vector_stores.api import vector_stores_router
 from gpt_oss_server.http.guards.origins import Origins
 from gpt_oss_server.runs.served import Served
 
@@ -36,4 +37,5 @@ def api_routers(served: Served, service: ResponsesService, origins: Origins) -> 
         models_router(served),
         containers_router(served),
         files_router(served),
+        vector_stores_router(served),
     )

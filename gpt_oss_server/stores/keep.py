@@ -1,6 +1,6 @@
 """What lasts: all stores of a server, and one owner's view of them. It must not know which kind they are."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
+from gpt_oss_server.stores.vector_stores import VectorStores
 
 
 class StoredTraces(Protocol):
@@ -27,6 +28,7 @@ class Keep:
     conversations: Conversations
     completions: Completions
     files: Files
+    vector_stores: VectorStores
     events: EventLogs  # of background runs
     sealer: Sealer
     traces: StoredTraces | None  # None: traces end with the process
@@ -36,7 +38,8 @@ class Keep:
         return await self.used_besides_files() + await self.files.used_bytes()
 
     async def used_besides_files(self) -> int:
-        return await self.responses.used_bytes() + await self.completions.used_bytes()
+        of_turns = await self.responses.used_bytes() + await self.completions.used_bytes()
+        return of_turns + await self.vector_stores.used_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +50,30 @@ class Stores:
     events: EventLogs  # of background runs
     completions: Completions
     files: Files
+    vector_stores: VectorStores
     sealer: Sealer = field(default_factory=lambda: server_sealer(None))
     claims: Claims | None = None  # None: no other process can continue a run
     allowances: Allowances = field(default_factory=MemoryAllowances)
-    sweepers: Sequence[Repeated] = ()
+    repeated: list[Repeated] = field(default_factory=list)  # work that no request waits for
     size: Callable[[], Awaitable[Statistics]] | None = None  # what the store holds now; None: unknown
     traces: StoredTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
-        store, completions, files, events = self.responses, self.completions, self.files, self.events
+        store, completions, events = self.responses, self.completions, self.events
+        files, vectors = self.files, self.vector_stores
         if owner:  # opened stores are those of the owner ""
             store, completions, events = store.of(owner), completions.of(owner), events.of(owner)
-            files = files.of(owner)
-        return Keep(owner, store, store, completions, files, events, self.sealer.of(owner), self.traces)
+            files, vectors = files.of(owner), vectors.of(owner)
+        sealer = self.sealer.of(owner)
+        return Keep(owner, store, store, completions, files, vectors, events, sealer, self.traces)
 
     def start(self) -> None:
         """Begins work that no request waits for."""
-        for sweeper in self.sweepers:
-            sweeper.start()
+        for work in self.repeated:
+            work.start()
 
     async def close(self) -> None:
-        for sweeper in self.sweepers:
-            await sweeper.close()
+        for work in self.repeated:
+            await work.close()
         await self.events.close()
         await self.responses.close()

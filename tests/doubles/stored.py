@@ -15,13 +15,14 @@ from gpt_oss_server.stores.base import (
     StoredResponse,
 )
 from gpt_oss_server.stores.chain import Addition, Position
+from gpt_oss_server.stores.documents.files import SqlFiles
+from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
 from gpt_oss_server.stores.keep import Keep, Stores
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value, Work
-from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.sweeper import Bounds
 
 T = TypeVar("T")
@@ -102,7 +103,8 @@ async def ids(store: Store, conversation_id: str) -> list[str]:
 
 def keep_around(store: Store) -> Keep:
     database = MemoryDatabase(Bounds())
-    return Stores(store, MemoryEventLogs(), SqlCompletions(database), SqlFiles(database)).of("")
+    files, vectors = SqlFiles(database), SqlVectorStores(database)
+    return Stores(store, MemoryEventLogs(), SqlCompletions(database), files, vectors).of("")
 
 
 class Visited(tuple[int, ...]):

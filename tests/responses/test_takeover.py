@@ -16,11 +16,12 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, StoredResponse
+from gpt_oss_server.stores.documents.files import SqlFiles
+from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
 from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Records
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
-from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -69,7 +70,8 @@ class Process:
         database, held = SqliteDatabase(path), Held()
         self.logs = RecordingLogs(database, held, Replica("elsewhere", 1, name), lease=600)
         store, files = SqlStore(database, guard=held.guard), SqlFiles(database)
-        self.stores = Stores(store, self.logs, SqlCompletions(database), files, claims=self.logs)
+        vectors = SqlVectorStores(database)
+        self.stores = Stores(store, self.logs, SqlCompletions(database), files, vectors, claims=self.logs)
         given = Settings(python="off", **settings)
         self.service: ResponsesService = responses_service(
             engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)

@@ -18,8 +18,10 @@ from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.allowances import Allowances, Charge, MemoryAllowances
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.completions import Completions
+from gpt_oss_server.stores.documents.files import SqlFiles
+from gpt_oss_server.stores.documents.folder import FileFolder
+from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
 from gpt_oss_server.stores.events import EventLogs
-from gpt_oss_server.stores.file_folder import FileFolder
 from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
 from gpt_oss_server.stores.kinds.table import open_store
@@ -31,7 +33,6 @@ from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
-from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
@@ -41,6 +42,7 @@ from tests.contracts.completions_contract import CompletionsContract
 from tests.contracts.event_log_contract import EventLogContract
 from tests.contracts.files_contract import FilesContract
 from tests.contracts.store_contract import StoreContract
+from tests.contracts.vector_stores_contract import VectorStoresContract
 from tests.doubles.postgres import Postgres
 from tests.doubles.stored import keep_around, position, put_turns, stored, texts, turn
 
@@ -256,6 +258,11 @@ class TestCompletions(OnEachDatabase, CompletionsContract):
 class TestFiles(OnEachDatabase, FilesContract):
     async def make(self, most: int | None = None) -> Files:
         return SqlFiles(self.database, most=most)
+
+
+class TestVectorStores(OnEachDatabase, VectorStoresContract):
+    async def make(self) -> SqlVectorStores:
+        return SqlVectorStores(self.database)
 
 
 class TestFilesInAFolder(FilesContract):

@@ -51,6 +51,7 @@ _SHAPES: dict[str, Schema] = {
         metadata=_OBJECT,
     ),
     "Items": _list_of(_ITEM),
+    "VectorStore": _shape("vector_store", id=_STRING, name=_STRING, created_at=_COUNT, status=_STRING),
     "Files": _list_of(_OBJECT),
     "Containers": _list_of(_OBJECT),
     "File": _shape("file", id=_STRING, bytes=_COUNT, created_at=_COUNT, filename=_STRING, purpose=_STRING),
@@ -80,6 +81,9 @@ _QUERIES: dict[str, dict[str, Schema]] = {
     "get /v1/containers": {**_PAGE, "name": _STRING},
     "get /v1/conversations/{conversation}/items": _PAGE,
     "get /v1/containers/{container}/files": _PAGE,
+    "get /v1/vector_stores": _PAGE,
+    "get /v1/vector_stores/{store}/files": {**_PAGE, "filter": _STRING},
+    "get /v1/vector_stores/{store}/file_batches/{batch}/files": {**_PAGE, "filter": _STRING},
     "get /v1/files": {**_PAGE, "purpose": _STRING},
 }
 _DOWNLOADS = ("get /v1/containers/{container}/files/{file}/content", "get /v1/files/{file}/content")

@@ -14,6 +14,7 @@ TAGS = {
     "Completions": "Plain completions of a text or of token ids, and the tokens of a text.",
     "Containers": "Files of a conversation's python tool.",
     "Files": "Files that requests, batches and vector stores use.",
+    "Vector stores": "Files whose passages are found by their words.",
     "Models": "What is served here.",
     "State": "For monitors and load balancers.",
 }
@@ -117,6 +118,27 @@ TABLE = {
     "post /v1/uploads/{upload}/parts": Operation("Files", "Upload a part"),
     "post /v1/uploads/{upload}/complete": Operation("Files", "Join the parts to a file"),
     "post /v1/uploads/{upload}/cancel": Operation("Files", "Cancel an upload", (400,)),
+    **{
+        f"{method} /v1/vector_stores{path}": Operation("Vector stores", summary, errors, answer=answer)
+        for method, path, summary, errors, answer in (
+            ("post", "", "Create a vector store", (), "VectorStore"),
+            ("get", "", "List the vector stores", (400,), None),
+            ("get", "/{store}", "Retrieve a vector store", (), "VectorStore"),
+            ("post", "/{store}", "Change a vector store", (), "VectorStore"),
+            ("delete", "/{store}", "Delete a vector store", (), "Deleted"),
+            ("post", "/{store}/search", "Search a vector store", (), None),
+            ("post", "/{store}/files", "Add a file to a vector store", (), None),
+            ("get", "/{store}/files", "List the files of a vector store", (400,), None),
+            ("get", "/{store}/files/{file}", "Retrieve a file of a vector store", (), None),
+            ("post", "/{store}/files/{file}", "Change a file's attributes", (), None),
+            ("delete", "/{store}/files/{file}", "Remove a file from a vector store", (), "Deleted"),
+            ("get", "/{store}/files/{file}/content", "Retrieve the text of a file", (), None),
+            ("post", "/{store}/file_batches", "Add files to a vector store", (), None),
+            ("get", "/{store}/file_batches/{batch}", "Retrieve a batch of files", (), None),
+            ("post", "/{store}/file_batches/{batch}/cancel", "Cancel a batch of files", (), None),
+            ("get", "/{store}/file_batches/{batch}/files", "List the files of a batch", (400,), None),
+        )
+    },
     "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),
     "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),

@@ -7,7 +7,9 @@ from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.file_folder import FileFolder
+from gpt_oss_server.stores.documents.files import SqlFiles
+from gpt_oss_server.stores.documents.folder import FileFolder
+from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
 from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.kinds.places import sqlite_file
@@ -19,12 +21,12 @@ from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
-from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.responses import SqlTraces
 from gpt_oss_server.stores.sql.sizes import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
+from gpt_oss_server.stores.vector_stores import VectorStores
 from inference.paths import UnknownHome, expanded_path
 
 _MOST_IN_MEMORY = 10_000
@@ -70,8 +72,9 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
         SqlCompletions(database),
         files,
+        vectors := SqlVectorStores(database),
         server_sealer(settings.sealing_key_file),
-        sweepers=[_sweeper(files)],
+        repeated=[_sweeper(files, vectors)],
         size=partial(database.read, statistics),
     )
 
@@ -91,10 +94,11 @@ def _in_database(place: str, settings: Settings) -> Stores:
         logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
         SqlCompletions(database),
         files,
+        vectors := SqlVectorStores(database),
         sealer,
         claims=logs,
         allowances=SqlAllowances(database),
-        sweepers=[Sweeper(database, Bounds.from_settings(settings)).repeated(), _sweeper(files)],
+        repeated=[Sweeper(database, Bounds.from_settings(settings)).repeated(), _sweeper(files, vectors)],
         size=partial(database.read, statistics),
         traces=SqlTraces(database),
     )
@@ -117,8 +121,12 @@ def _files(database: Database, settings: Settings) -> SqlFiles:
     return SqlFiles(database, FileFolder(folder / name.decode()), most=most)
 
 
-def _sweeper(files: Files) -> Repeated:
-    return Repeated(files.sweep, _SECONDS, "Expired files could not be deleted")
+def _sweeper(files: Files, vectors: VectorStores) -> Repeated:
+    async def sweep() -> None:
+        await files.sweep()
+        await vectors.sweep()
+
+    return Repeated(sweep, _SECONDS, "Expired files could not be deleted")
 
 
 def _shared(name: str, candidate: bytes, tx: Transaction) -> bytes:

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.settings import SettingsError
+from gpt_oss_server.stores.postgres.texts import PostgresTexts
 from gpt_oss_server.stores.sql.database import Row, Value, speller
 from gpt_oss_server.stores.sql.migrations import migrate
 from tools.extras import how_to_install
@@ -41,6 +42,7 @@ _WAITS = {  # for a server that no longer answers
 class PostgresTransaction:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._cursor = connection.cursor(binary=True)
+        self.texts = PostgresTexts(self)
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
         return self._cursor.execute(_spelt(sql), values).fetchall()

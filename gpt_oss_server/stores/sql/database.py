@@ -6,12 +6,12 @@ transaction. The statements are SQL that SQLite and Postgres share, with `?` for
 `{bytes}`, `{real}` and `{skip_locked}` stand for what they spell differently.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-Value = str | bytes | int | float | None
+Value = str | bytes | int | float | list[str] | list[float] | None  # lists: in Postgres alone
 Row = tuple[Any, ...]
 
 
@@ -27,7 +27,27 @@ def speller(spelling: Mapping[str, str]) -> Callable[[str], str]:
     return spelt
 
 
+class Texts(Protocol):
+    """Indexes of the words of passages, one for each vector store. All are named by numbers."""
+
+    def create(self, store: int) -> None: ...
+
+    def add(self, store: int, passages: Iterable[tuple[int, Sequence[str]]]) -> None: ...
+
+    def remove(self, store: int, passages: Iterable[int]) -> None: ...
+
+    def drop(self, store: int) -> None: ...
+
+    def search(
+        self, store: int, words: Sequence[str], among: str, values: Sequence[Value], most: int
+    ) -> list[tuple[int, float]]:
+        """The passages with any of the words and their scores, the best first. `among`: a query, or ""."""
+
+
 class Transaction(Protocol):
+    @property
+    def texts(self) -> Texts: ...
+
     def rows(self, sql: str, *values: Value) -> list[Row]:
         """The rows of a query, or those that a statement returns."""
 

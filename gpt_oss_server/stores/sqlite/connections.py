@@ -14,6 +14,7 @@ from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import SettingsError
 from gpt_oss_server.stores.sql.database import Row, Value, speller
 from gpt_oss_server.stores.sql.migrations import migrate
+from gpt_oss_server.stores.sqlite.texts import SqliteTexts
 
 _OLDEST = (3, 35, 0)  # the first with RETURNING
 _BUSY_SECONDS = 5.0
@@ -43,6 +44,7 @@ _WHY = {
 class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.texts = SqliteTexts(connection)
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
         return self._connection.execute(_spelt(sql), values).fetchall()

@@ -11,7 +11,8 @@ from dataclasses import asdict, replace
 from typing import Self
 
 from gpt_oss_server.errors import StoreUnavailable
-from gpt_oss_server.stores.file_folder import FileFolder
+from gpt_oss_server.stores.documents.folder import FileFolder
+from gpt_oss_server.stores.documents.rows import delete_entries_of_file
 from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction, Value
@@ -200,6 +201,7 @@ class SqlFiles:
         def work(tx: Transaction) -> int:
             for key in keys:
                 tx.run("DELETE FROM pieces WHERE file = ?", key)
+                delete_entries_of_file(tx, key)
             return sum(tx.run("DELETE FROM files WHERE id = ?", key) for key in keys)
 
         deleted = await self._database.write(work)

@@ -1,0 +1,341 @@
+"""Vector stores in a database. A process holds each file that it reads by a lease."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Self
+
+from gpt_oss_server.stores.documents.rows import (
+    condition,
+    delete_entries,
+    delete_passages,
+    delete_store,
+    set_attributes,
+)
+from gpt_oss_server.stores.documents.words import words_in
+from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
+from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+from gpt_oss_server.stores.vector_stores import (
+    Attributes,
+    Claimed,
+    Entry,
+    Filter,
+    Found,
+    Passage,
+    VectorStore,
+)
+
+_LIVE = "(expires_at IS NULL OR expires_at > {now})"
+_DAY = 86_400.0
+_MOST_CLAIMS = 3
+_AT_ONCE = 20  # entries that one transaction deletes
+_DIED = ("server_error", "The server stopped each time that it read this file. Send the file in parts.")
+_ENTRY = "entries.body, entries.status, entries.size"
+
+
+class SqlVectorStores:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._owner = ""
+
+    def of(self, owner: str) -> Self:
+        view = copy.copy(self)
+        view._owner = owner
+        return view
+
+    async def used_bytes(self) -> int:
+        sql = (
+            "SELECT COALESCE(SUM(size), 0) FROM entries"
+            " JOIN vector_stores ON vector_stores.position = entries.store WHERE owner = ?"
+        )
+        return int((await self._database.read(lambda tx: tx.rows(sql, self._owner)))[0][0])
+
+    async def put(self, store: VectorStore) -> None:
+        lasts = None if store.days is None else store.days * _DAY
+        body = {**asdict(store), "counts": {}, "bytes": 0}
+
+        def work(tx: Transaction) -> None:
+            sql = "UPDATE vector_stores SET expires_at = {now} + ?, body = ? WHERE id = ? AND owner = ?"
+            if not tx.run(sql, lasts, to_bytes(body), key_of(store.id), self._owner):
+                sql = (
+                    "INSERT INTO vector_stores (id, owner, expires_at, body)"
+                    " VALUES (?, ?, {now} + ?, ?) RETURNING position"
+                )
+                [[position]] = tx.rows(sql, key_of(store.id), self._owner, lasts, to_bytes(body))
+                tx.texts.create(position)
+
+        await self._database.write(work, durable=True)
+
+    async def get(self, store_id: str) -> VectorStore | None:
+        def work(tx: Transaction) -> VectorStore | None:
+            sql = f"SELECT position, body FROM vector_stores WHERE id = ? AND owner = ? AND {_LIVE}"
+            rows = tx.rows(sql, key_of(store_id), self._owner)
+            return _counted(tx, *rows[0]) if rows else None
+
+        return await self._database.read(work)
+
+    async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[VectorStore] | None:
+        order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
+
+        def work(tx: Transaction) -> list[VectorStore] | None:
+            values: list[Value] = [self._owner]
+            where = f"owner = ? AND {_LIVE}"
+            if after is not None:
+                if (position := self._position(tx, after)) is None:
+                    return None
+                where, values = f"{where} AND position {sign} ?", [*values, position]
+            sql = f"SELECT position, body FROM vector_stores WHERE {where} ORDER BY position {order} LIMIT ?"
+            return [_counted(tx, *row) for row in tx.rows(sql, *values, most)]
+
+        return await self._database.read(work)
+
+    async def delete(self, store_id: str) -> bool:
+        def work(tx: Transaction) -> bool:
+            position = self._position(tx, store_id)
+            return position is not None and delete_store(tx, position)
+
+        return await self._database.write(work)
+
+    # --- files ---------------------------------------------------------------------------------------
+
+    async def attach(self, store_id: str, entries: Sequence[Entry]) -> bool:
+
+        def work(tx: Transaction) -> bool:
+            if (store := self._position(tx, store_id)) is None:
+                return False
+            columns = "store, file, batch, status, size, passages, words, fence, lease_until, body"
+            values = "(?, ?, ?, 'in_progress', 0, 0, 0, 0, 0, ?)"
+            sql = f"INSERT INTO entries ({columns}) VALUES {values} RETURNING position"
+            for entry in entries:
+                delete_entries(tx, "store = ? AND file = ?", store, key_of(entry.file_id))
+                row = (store, key_of(entry.file_id), entry.batch, to_bytes(asdict(entry)))
+                [[position]] = tx.rows(sql, *row)
+                set_attributes(tx, position, entry.attributes)
+            return True
+
+        return await self._database.write(work, durable=True)
+
+    async def entry(self, store_id: str, file_id: str) -> Entry | None:
+        found = await self._entries(store_id, "file = ?", key_of(file_id), most=1)
+        return found[0] if found else None
+
+    async def entries(
+        self,
+        store_id: str,
+        after: str | None,
+        most: int,
+        *,
+        newest_first: bool,
+        status: str | None,
+        batch: str,
+    ) -> list[Entry] | None:
+        order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
+        where, values = "status = COALESCE(?, status) AND (batch = ? OR ? = '')", [status, batch, batch]
+        if after is not None:
+            if await self.entry(store_id, after) is None:
+                return None
+            last = "SELECT position FROM entries AS last WHERE last.store = entries.store AND file = ?"
+            where += f" AND position {sign} ({last})"
+            values.append(key_of(after))
+        return await self._entries(store_id, where, *values, most=most, order=order)
+
+    async def _entries(
+        self, store_id: str, where: str, *values: Value, most: int, order: str = "ASC"
+    ) -> list[Entry]:
+        def work(tx: Transaction) -> list[Entry]:
+            sql = (
+                f"SELECT {_ENTRY} FROM entries WHERE store = ? AND {where} ORDER BY position {order} LIMIT ?"
+            )
+            store = self._position(tx, store_id)
+            return [] if store is None else [_entry(*row) for row in tx.rows(sql, store, *values, most)]
+
+        return await self._database.read(work)
+
+    async def batch(self, store_id: str, batch_id: str) -> Mapping[str, int]:
+
+        def work(tx: Transaction) -> dict[str, int]:
+            store = self._position(tx, store_id)
+            sql = "SELECT status, COUNT(*) FROM entries WHERE store = ? AND batch = ? GROUP BY status"
+            return {} if store is None else {status: int(n) for status, n in tx.rows(sql, store, batch_id)}
+
+        return await self._database.read(work)
+
+    async def cancel(self, store_id: str, batch_id: str) -> None:
+        waiting = "store = ? AND batch = ? AND status = 'in_progress'"
+        sql = f"UPDATE entries SET status = 'cancelled' WHERE {waiting}"
+
+        def work(tx: Transaction) -> None:
+            if (store := self._position(tx, store_id)) is not None:
+                tx.run(sql, store, batch_id)
+
+        await self._database.write(work)
+
+    async def detach(self, store_id: str, file_id: str) -> bool:
+        def work(tx: Transaction) -> bool:
+            store = self._position(tx, store_id)
+            return (
+                store is not None and delete_entries(tx, "store = ? AND file = ?", store, key_of(file_id)) > 0
+            )
+
+        return await self._database.write(work)
+
+    async def set_attributes(self, store_id: str, file_id: str, attributes: Attributes) -> bool:
+        def work(tx: Transaction) -> bool:
+            sql = f"SELECT position, {_ENTRY} FROM entries WHERE store = ? AND file = ?"
+            store = self._position(tx, store_id)
+            rows = [] if store is None else tx.rows(sql, store, key_of(file_id))
+            for position, *row in rows:
+                changed = replace(_entry(*row), attributes=attributes)
+                tx.run("UPDATE entries SET body = ? WHERE position = ?", to_bytes(asdict(changed)), position)
+                tx.run("DELETE FROM attributes WHERE entry = ?", position)
+                set_attributes(tx, position, attributes)
+            return bool(rows)
+
+        return await self._database.write(work)
+
+    # --- search --------------------------------------------------------------------------------------
+
+    async def search(
+        self, store_ids: Sequence[str], words: Sequence[str], most: int, filters: Filter | None = None
+    ) -> list[Found]:
+        matching, values = ("", []) if filters is None else condition(filters)
+
+        def work(tx: Transaction) -> list[Found]:
+            ranked: list[tuple[float, int]] = []
+            for store_id in dict.fromkeys(store_ids):
+                if (store := self._position(tx, store_id)) is None or not words:
+                    continue
+                among = (
+                    "SELECT passages.position FROM passages JOIN entries ON entries.position = passages.entry"
+                    f" WHERE entries.store = ? AND {matching}"
+                )
+                filtered = (among, [store, *values]) if matching else ("", [])
+                found = tx.texts.search(store, words, *filtered, most)
+                ranked += [(score, passage) for passage, score in found]
+            ranked.sort(key=lambda found: (-found[0], found[1]))
+            return [_found(tx, passage, score) for score, passage in ranked[:most]]
+
+        return await self._database.read(work)
+
+    async def text(self, store_ids: Sequence[str], file_id: str) -> tuple[Entry, str] | None:
+
+        def work(tx: Transaction) -> tuple[Entry, str] | None:
+            for store_id in store_ids:
+                sql = f"SELECT position, {_ENTRY} FROM entries WHERE store = ? AND file = ?"
+                store = self._position(tx, store_id)
+                for position, *row in [] if store is None else tx.rows(sql, store, key_of(file_id)):
+                    parts: list[str] = []
+                    end = 0
+                    sql = "SELECT start, body FROM passages WHERE entry = ? ORDER BY start"
+                    for start, body in tx.rows(sql, position):
+                        text = body.decode()
+                        parts.append(text[end - start :])
+                        end = start + len(text)
+                    return _entry(*row), "".join(parts)
+            return None
+
+        return await self._database.read(work)
+
+    def _position(self, tx: Transaction, store_id: str) -> int | None:
+        sql = f"SELECT position FROM vector_stores WHERE id = ? AND owner = ? AND {_LIVE}"
+        rows = tx.rows(sql, key_of(store_id), self._owner)
+        return int(rows[0][0]) if rows else None
+
+    # --- reading -------------------------------------------------------------------------------------
+
+    async def claim(self, seconds: float) -> Claimed | None:
+        free = "status = 'in_progress' AND lease_until <= {now}"
+        if not await self._database.read(lambda tx: tx.rows(f"SELECT 1 FROM entries WHERE {free} LIMIT 1")):
+            return None
+
+        def work(tx: Transaction) -> Claimed | None:
+            sql = (
+                f"SELECT position, store FROM entries WHERE {free} ORDER BY position LIMIT 1 {{skip_locked}}"
+            )
+            if not (rows := tx.rows(sql)):
+                return None
+            [[position, store]] = rows
+            owners = tx.rows("SELECT owner FROM vector_stores WHERE position = ?", store)
+            sql = (
+                "UPDATE entries SET lease_until = {now} + ?, fence = fence + 1, size = 0, passages = 0,"
+                f" words = 0 WHERE position = ? RETURNING fence, {_ENTRY}"
+            )
+            [[fence, *row]] = tx.rows(sql, seconds, position)
+            delete_passages(tx, store, position)
+            return Claimed(position, fence, owners[0][0] if owners else "", _entry(*row))
+
+        claimed = await self._database.write(work, durable=True)
+        if claimed is not None and claimed.fence > _MOST_CLAIMS:
+            await self.finish(claimed, _DIED)
+            return await self.claim(seconds)
+        return claimed
+
+    async def add(self, claimed: Claimed, passages: Iterable[Passage], seconds: float) -> bool:
+        texts = [(passage.start, passage.text.encode(), list(words_in(passage.text))) for passage in passages]
+        size, words = sum(len(text) for _, text, _ in texts), sum(len(words) for *_, words in texts)
+
+        def work(tx: Transaction) -> bool:
+            sql = (
+                "UPDATE entries SET lease_until = {now} + ?, size = size + ?, passages = passages + ?,"
+                " words = words + ? WHERE position = ? AND fence = ? AND status = 'in_progress'"
+                " RETURNING store"
+            )
+            rows = tx.rows(sql, seconds, size, len(texts), words, claimed.position, claimed.fence)
+            sql = "INSERT INTO passages (entry, start, body) VALUES (?, ?, ?) RETURNING position"
+            for [store] in rows:
+                places = [tx.rows(sql, claimed.position, start, text)[0][0] for start, text, _ in texts]
+                tx.texts.add(
+                    store, [(place, words) for place, (*_, words) in zip(places, texts, strict=True)]
+                )
+            return bool(rows)
+
+        return await self._database.write(work)
+
+    async def finish(self, claimed: Claimed, error: tuple[str, str] | None = None) -> None:
+        held = "position = ? AND fence = ? AND status = 'in_progress'"
+        sql = f"UPDATE entries SET status = ?, body = ? WHERE {held}"
+        status = "completed" if error is None else "failed"
+        body = to_bytes(asdict(replace(claimed.entry, error=error)))
+        row = (status, body, claimed.position, claimed.fence)
+        await self._database.write(lambda tx: tx.run(sql, *row), durable=True)
+
+    async def sweep(self) -> int:
+        expired = "SELECT position FROM vector_stores WHERE expires_at <= {now} LIMIT ?"
+        left = (
+            "SELECT position FROM entries WHERE NOT EXISTS"
+            " (SELECT 1 FROM vector_stores WHERE vector_stores.position = entries.store) LIMIT ?"
+        )
+
+        def work(tx: Transaction) -> int:
+            stores = [delete_store(tx, position) for [position] in tx.rows(expired, _AT_ONCE)]
+            keys = [position for [position] in tx.rows(left, _AT_ONCE)]
+            return len(stores) + sum(delete_entries(tx, "position = ?", key) for key in keys)
+
+        deleted = 0
+        while await self._database.read(lambda tx: tx.rows(expired, 1) or tx.rows(left, 1)):
+            deleted += await self._database.write(work)
+        return deleted
+
+
+def _counted(tx: Transaction, position: int, body: bytes) -> VectorStore:
+    sql = "SELECT status, COUNT(*), SUM(size) FROM entries WHERE store = ? GROUP BY status"
+    rows = tx.rows(sql, position)
+    counts = {status: int(count) for status, count, _ in rows}
+    return replace(VectorStore(**from_bytes(body)), counts=counts, bytes=int(sum(size for *_, size in rows)))
+
+
+def _entry(body: bytes, status: str, size: int) -> Entry:
+    fields: dict[str, Any] = from_bytes(body)
+    error = fields["error"]
+    return Entry(**{**fields, "error": error and tuple(error), "status": status, "bytes": int(size)})
+
+
+def _found(tx: Transaction, passage: int, score: float) -> Found:
+    sql = (
+        f"SELECT start, passages.body, {_ENTRY} FROM passages"
+        " JOIN entries ON entries.position = passages.entry WHERE passages.position = ?"
+    )
+    [[start, text, *row]] = tx.rows(sql, passage)
+    return Found(_entry(*row), Passage(int(start), text.decode()), float(score))
