@@ -350,5 +350,5 @@ async def test_a_model_has_its_own_tools(tmp_path: Path) -> None:
     assert "This API key may not use" in (await answer("scripted", "sk-none")).json()["error"]["message"]
     listed = (await api.client.get("/models", headers={"Authorization": "Bearer sk-all"})).json()["data"]
     assert {model["id"]: model["tools"] for model in listed} == {"scripted": ["web_search"], "small": []}
-    with pytest.raises(SettingsError, match="The tools of the model small must be all, none, .* not 'brow'"):
+    with pytest.raises(SettingsError, match=r"The tools of the model small must be all, none, .* not 'brow'"):
         api_of(Settings(models=("small=scripted:x tools=brow",)), first="", small="")
