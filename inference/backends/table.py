@@ -103,6 +103,11 @@ def load(
             f"--speculation {options.speculation} has no effect here: {model} does not run in this "
             "process. Leave it out, and configure speculation where the model runs."
         )
+    if (options.cache_dir is not None or options.cache_memory) and not runs_here(model):
+        raise CheckpointError(
+            f"--cache-dir has no effect here: {model} does not run in this process. Leave it out (for one of "
+            "several models: cache_dir=none cache_memory=none), and configure a cache where the model runs."
+        )
     if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
         raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
     row = backend_for(model)

@@ -79,6 +79,11 @@ class MessagesService:
             raise read.in_own_words(error) from error
         return MessageRun(run, self._writer(request, read, run, applied))
 
+    async def prompt(self, caller: Caller, body: object) -> list[int]:
+        """The tokens of this request; nothing is generated."""
+        _, read, _ = await self._read(caller, body, parse_message)
+        return list((await self._responses.render(caller, read.body)).tokens)
+
     async def count(self, caller: Caller, body: object) -> dict[str, Any]:
         _, read, applied = await self._read(caller, body, parse_count)
         counted: dict[str, Any] = {"input_tokens": await self._length(caller, read)}
