@@ -188,7 +188,7 @@ class NotFound(ApiError):
     status = 404
     type = "invalid_request_error"
     code = "not_found"
-    when = "There is no such path."
+    when = "There is no such path, or no object with this id; the message names it."
     may_pass = False
 
 
@@ -241,9 +241,9 @@ class ContainerNotFound(NotFound):
     )
 
 
-class ContainerFileNotFound(NotFound):
+class NoSuchFile(NotFound):
     code = "file_not_found"
-    when = "The container has no file with this id."
+    when = "The server, or the container, has no file with this id."
 
 
 class MethodNotAllowed(ApiError):

@@ -23,6 +23,8 @@ from gpt_oss_server.apis.conversations.conversations import (
     CreateItems,
     UpdateConversation,
 )
+from gpt_oss_server.apis.files.files import CreateFile
+from gpt_oss_server.apis.files.uploads import CompleteUpload, CreateUpload
 from gpt_oss_server.apis.messages.request import CreateMessage
 from gpt_oss_server.apis.responses.request import CreateResponse, includable
 from gpt_oss_server.items.table import Kinds
@@ -165,6 +167,30 @@ A form (`multipart/form-data`) with `file`, or JSON with `name` and `content_bas
 {container_examples()}"""
 
 
+def files_page() -> str:
+    return f"""{NOTE}
+# Files and uploads
+
+{paths("Files")}
+{_ERRORS} [Files](../files.md) explains where they are kept, and for how long.
+
+## The form of `POST /v1/files`
+
+`file` is the file, with a name. `expires_after[seconds]` and `expires_after[anchor]` are fields of a form.
+
+{fields.parts(CreateFile)}
+## The request of `POST /v1/uploads`
+
+{fields.served(CreateUpload)}
+`POST /v1/uploads/{{upload}}/parts` takes a form with the field `data`, of 64 MiB at most.
+
+## The request of `POST /v1/uploads/{{upload}}/complete`
+
+{fields.served(CompleteUpload)}
+Lists take `after`, `limit` (1 to 10,000, the default), `order` and `purpose`.
+"""
+
+
 API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/responses.md": responses_page,
     "docs/reference/chat.md": chat_page,
@@ -172,6 +198,7 @@ API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/completions.md": completions_page,
     "docs/reference/conversations.md": conversations_page,
     "docs/reference/containers.md": containers_page,
+    "docs/reference/files.md": files_page,
 }
 
 

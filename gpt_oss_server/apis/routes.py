@@ -11,6 +11,7 @@ from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.completions.api import completions_router
 from gpt_oss_server.apis.containers.api import containers_router
 from gpt_oss_server.apis.conversations.api import conversations_router
+from gpt_oss_server.apis.files.api import files_router
 from gpt_oss_server.apis.messages.api import messages_router
 from gpt_oss_server.apis.messages.service import MessagesService
 from gpt_oss_server.apis.models.api import models_router
@@ -34,4 +35,5 @@ def api_routers(served: Served, service: ResponsesService, origins: Origins) -> 
         completions_router(served, chat.prompt),
         models_router(served),
         containers_router(served),
+        files_router(served),
     )

@@ -1,6 +1,7 @@
 """The HTTP answer of an error: its body, its status and the headers that clients act on."""
 
 import math
+from urllib.parse import quote
 
 from starlette.responses import JSONResponse
 
@@ -13,9 +14,19 @@ from gpt_oss_server.errors import (
     StoreUnavailable,
 )
 
+BINARY = "application/octet-stream"
+
 
 def error_answer(error: ApiError) -> JSONResponse:
     return JSONResponse(error.body(), status_code=error.status, headers=headers_of(error))
+
+
+def attachment(name: str) -> dict[str, str]:
+    """The headers of a file that clients or the model made, so that no browser interprets it."""
+    return {
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "x-content-type-options": "nosniff",
+    }
 
 
 def headers_of(error: ApiError) -> dict[str, str]:

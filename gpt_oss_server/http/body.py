@@ -1,6 +1,7 @@
 """Reads request bodies: limits their size, decodes them once, and explains every mistake in a sentence."""
 
 import json
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -34,6 +35,14 @@ async def read_json(request: Request, max_bytes: int) -> tuple[Caller, object]:
 
 async def read_bytes(request: Request, max_bytes: int, *, advice: str = _SEND_LESS) -> bytes:
     """The body as it was sent; `advice` ends the error of one that is too large."""
+    body = bytearray()
+    async for chunk in stream_bytes(request, max_bytes, advice=advice):
+        body += chunk
+    return bytes(body)
+
+
+async def stream_bytes(request: Request, max_bytes: int, *, advice: str) -> AsyncGenerator[bytes, None]:
+    """The body in pieces, while it arrives."""
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding != "identity":
         raise InvalidRequest(
@@ -42,12 +51,12 @@ async def read_bytes(request: Request, max_bytes: int, *, advice: str = _SEND_LE
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:_DIGITS]) > max_bytes:
         raise _too_large(max_bytes, advice)
-    body = bytearray()
+    size = 0
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
+        size += len(chunk)
+        if size > max_bytes:
             raise _too_large(max_bytes, advice)
-    return bytes(body)
+        yield chunk
 
 
 def _too_large(max_bytes: int, advice: str) -> BodyTooLarge:

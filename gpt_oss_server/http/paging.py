@@ -35,13 +35,13 @@ def newest_first(query: Mapping[str, str]) -> bool:
     return order == "desc"
 
 
-def limit_of(query: Mapping[str, str]) -> int:
+def limit_of(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:
     wanted = query.get("limit")
     if wanted is None:
-        return DEFAULT_LIMIT
+        return default
     limit = whole_number(wanted)
-    if limit is None or not 1 <= limit <= MAX_LIMIT:
-        raise InvalidRequest(f"`limit` must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
+    if limit is None or not 1 <= limit <= most:
+        raise InvalidRequest(f"`limit` must be a whole number from 1 to {most:,}.", param="limit")
     return limit
 
 

@@ -21,6 +21,7 @@ KINDS = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
 }
 _POLICY = {
     "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
@@ -48,10 +49,20 @@ def static_files() -> dict[str, File]:
     files = {}
     for path in sorted(STATIC.rglob("*")):
         if path.suffix in KINDS:
-            plain = path.read_bytes()
-            packed, tag = gzip.compress(plain, 6, mtime=0), hashlib.sha256(plain).hexdigest()[:20]
-            files[path.relative_to(STATIC).as_posix()] = File(plain, packed, KINDS[path.suffix], _POLICY, tag)
+            files[path.relative_to(STATIC).as_posix()] = _tagged(path.read_bytes(), KINDS[path.suffix])
     return files
+
+
+def _tagged(plain: bytes, kind: str) -> File:
+    packed, tag = gzip.compress(plain, 6, mtime=0), hashlib.sha256(plain).hexdigest()[:20]
+    return File(plain, packed, kind, _POLICY, tag)
+
+
+@cache
+def page_one_deeper() -> File:
+    """The playground's page for the address of a conversation: its links stay relative, for a path prefix."""
+    page = static_files()["index.html"]
+    return _tagged(page.plain.replace(b'"web/', b'"../web/').replace(b'"docs"', b'"../docs"'), page.kind)
 
 
 @cache

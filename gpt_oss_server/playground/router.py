@@ -1,4 +1,4 @@
-"""GET / and /web/…, and /docs. All pages work without a network, and run no script but this package's own."""
+"""GET /, /c/ID, /web/… and /docs. All pages work without a network, and run no script from elsewhere."""
 
 from html import escape
 
@@ -8,7 +8,7 @@ from starlette.responses import HTMLResponse, Response
 
 from gpt_oss_server import __version__
 from gpt_oss_server.errors import NotFound
-from gpt_oss_server.playground.files import file_response, static_files, swagger_files
+from gpt_oss_server.playground.files import file_response, page_one_deeper, static_files, swagger_files
 from gpt_oss_server.playground.landing import landing_page
 from gpt_oss_server.runs.served import Served
 
@@ -72,6 +72,10 @@ def _playground_router() -> APIRouter:
     @router.api_route("/", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
         return file_response(static_files()["index.html"], request)
+
+    @router.api_route("/c/{conversation}", methods=["GET", "HEAD"])
+    async def conversation(conversation: str, request: Request) -> Response:
+        return file_response(page_one_deeper(), request)  # it reads its own address
 
     @router.api_route("/web/{path:path}", methods=["GET", "HEAD"])
     async def asset(path: str, request: Request) -> Response:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
-from gpt_oss_server.caller.access import MCP
+from gpt_oss_server.caller.access import MCP, Access
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.limiter import Limiter
@@ -129,6 +129,15 @@ class Served:
 
     async def toolset(self) -> Toolset:
         return await self._tools.ready() if self._tools is not None else Toolset()
+
+    def tools_for(self, access: Access) -> list[str] | None:
+        """The types of the hosted tools that a key may declare; None while the server still makes them."""
+        made = self._tools.made if self._tools is not None else Toolset()
+        if made is None:
+            return None
+        offered = {declaration.namespace for declaration in made.toolbox.declarations}
+        kinds = self.kinds.hosted.items()
+        return [kind.types[0] for name, kind in kinds if name in offered and access.allows(name)]
 
     def tool_counters(self) -> dict[str, dict[str, float]]:
         """Calls, failures, time-outs and seconds of each tool since the server started."""

@@ -58,6 +58,19 @@ class StoreSettings:
         "How long the store keeps a conversation after its last change; `none` is until it is deleted.",
     )
 
+    files: str | None = setting(
+        None,
+        optional(text("DIR")),
+        "The folder for the content of files, which servers on the same store share; `none` is the store "
+        "itself. It needs a store other than `memory`.",
+    )
+    file_max_bytes: int = setting(512 * 1024**2, size(), "The largest file that a client may upload.")
+    files_max_bytes: int | None = setting(
+        None,
+        optional(size()),
+        "How many bytes all files together may have; `none` is 512MiB in memory, and no limit elsewhere.",
+    )
+
     on_disconnect: str = setting(
         "cancel",
         choice("cancel", "continue"),

@@ -1,6 +1,6 @@
 """What lasts: all stores of a server, and one owner's view of them. It must not know which kind they are."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,6 +8,7 @@ from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
 from gpt_oss_server.stores.base import Conversations, Responses, Statistics, Store
 from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.events import Claims, EventLogs
+from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 
@@ -25,12 +26,16 @@ class Keep:
     responses: Responses
     conversations: Conversations
     completions: Completions
+    files: Files
     events: EventLogs  # of background runs
     sealer: Sealer
     traces: StoredTraces | None  # None: traces end with the process
 
     async def used_bytes(self) -> int:
         """About how much the owner has stored."""
+        return await self.used_besides_files() + await self.files.used_bytes()
+
+    async def used_besides_files(self) -> int:
         return await self.responses.used_bytes() + await self.completions.used_bytes()
 
 
@@ -41,26 +46,28 @@ class Stores:
     responses: Store  # also conversations
     events: EventLogs  # of background runs
     completions: Completions
+    files: Files
     sealer: Sealer = field(default_factory=lambda: server_sealer(None))
     claims: Claims | None = None  # None: no other process can continue a run
     allowances: Allowances = field(default_factory=MemoryAllowances)
-    sweeper: Repeated | None = None  # None: the store keeps its bounds by itself
+    sweepers: Sequence[Repeated] = ()
     size: Callable[[], Awaitable[Statistics]] | None = None  # what the store holds now; None: unknown
     traces: StoredTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
-        store, completions, events = self.responses, self.completions, self.events
+        store, completions, files, events = self.responses, self.completions, self.files, self.events
         if owner:  # opened stores are those of the owner ""
             store, completions, events = store.of(owner), completions.of(owner), events.of(owner)
-        return Keep(owner, store, store, completions, events, self.sealer.of(owner), self.traces)
+            files = files.of(owner)
+        return Keep(owner, store, store, completions, files, events, self.sealer.of(owner), self.traces)
 
     def start(self) -> None:
         """Begins work that no request waits for."""
-        if self.sweeper is not None:
-            self.sweeper.start()
+        for sweeper in self.sweepers:
+            sweeper.start()
 
     async def close(self) -> None:
-        if self.sweeper is not None:
-            await self.sweeper.close()
+        for sweeper in self.sweepers:
+            await sweeper.close()
         await self.events.close()
         await self.responses.close()

@@ -35,6 +35,7 @@ def serving(
     *,
     wrap: Callable[[Any], Any] = lambda app: app,
     limits: ConnectionLimits | None = None,
+    port: int = 0,
     **parts: Any,
 ) -> Iterator[str]:
     """Yields the base URL, e.g. http://127.0.0.1:41234/v1. `wrap` can wrap the application.
@@ -47,7 +48,8 @@ def serving(
         settings = replace(settings, python="off")
     app = wrap(create_app(engine, settings, **parts))
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for a port that is given
+    listener.bind(("127.0.0.1", port))
     http: Any = HttpProtocol.within(limits or ConnectionLimits())
     options: dict[str, Any] = {"http": http, "ws": SocketProtocol, "timeout_graceful_shutdown": 5}
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, **options))

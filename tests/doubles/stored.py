@@ -21,6 +21,7 @@ from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value, Work
+from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.sweeper import Bounds
 
 T = TypeVar("T")
@@ -100,7 +101,8 @@ async def ids(store: Store, conversation_id: str) -> list[str]:
 
 
 def keep_around(store: Store) -> Keep:
-    return Stores(store, MemoryEventLogs(), SqlCompletions(MemoryDatabase(Bounds()))).of("")
+    database = MemoryDatabase(Bounds())
+    return Stores(store, MemoryEventLogs(), SqlCompletions(database), SqlFiles(database)).of("")
 
 
 class Visited(tuple[int, ...]):

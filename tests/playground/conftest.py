@@ -31,7 +31,7 @@ def browser() -> Iterator[Any]:
 
 
 _NEWEST = """async () => {
-  const { current } = await import("./web/chat/store.js");
+  const { current } = await import("/web/chat/store.js");
   const { head, nodes } = current();
   return nodes[head].steps.at(-1).id;
 }"""
@@ -45,15 +45,21 @@ class Visit:
         self.url = url  # of the API
         self.base = url.removesuffix("/v1") + "/"
         self.problems: list[str] = []
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
-        self.page.on("console", self._console)
-        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        self.page.on("request", self._request)
         self._shots = shots
+        self.page = self.tab()
+
+    def tab(self) -> Any:
+        """A further tab of the same browser."""
+        page = self.context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("request", self._request)
+        return page
 
     def _console(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        refused = "ERR_CONNECTION_REFUSED" in message.text  # a server that has ended before its page
+        if message.type in ("error", "warning") and not refused:
             self.problems.append(f"console: {message.text}")
 
     def _request(self, request: Any) -> None:

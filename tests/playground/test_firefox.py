@@ -176,7 +176,7 @@ def test_a_question_is_answered_and_its_tokens_are_shown(page: FirefoxPage) -> N
 def test_an_answer_streams_and_stops(page: FirefoxPage, transport: str) -> None:
     with serving(scripted(NUMBERS, tokens_per_second=10)) as url:
         start(page, url)
-        choose = f"import('./web/chat/options.js').then(m => m.options.set({{ transport: '{transport}' }}))"
+        choose = f"import('/web/chat/options.js').then(m => m.options.set({{ transport: '{transport}' }}))"
         page.evaluate(choose)
         ask(page, "Count.")
         page.wait(f"({LAST}).includes('5 6 7')")

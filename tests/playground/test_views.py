@@ -23,7 +23,7 @@ SLIPS = f"<|channel|>opinion<|message|>Well.{NEXT}<|channel|>final json<|message
 
 # The newest step, with the times of a response whose prompt took a second, and its tokens another.
 SLOW_PROMPT = """async () => {
-  const { current, update } = await import("./web/chat/store.js");
+  const { current, update } = await import("/web/chat/store.js");
   const times = { began: 1e12, first: 1e12 + 1000, ended: 1e12 + 2000 };
   const slow = (step) => ({ ...step, ...times, usage: { ...step.usage, output_tokens: 31 } });
   const alter = (node) => (node.steps ? { ...node, steps: node.steps.map(slow) } : node);
@@ -39,7 +39,7 @@ def test_an_answer_has_one_speed(opened: Opened) -> None:
     page.get_by_text("31 tokens · 30 per second").wait_for()
     press(page, "Health")
     page.get_by_label("Your tokens per second: 30.0, at most 30.0").wait_for()
-    speed = "async () => (await import('./web/lib/speed.js')).speedOf(31, 1, 2)"
+    speed = "async () => (await import('/web/lib/speed.js')).speedOf(31, 1, 2)"
     assert page.evaluate(speed) == 30  # the definition that the tokens have, for each generation
 
 
@@ -218,7 +218,7 @@ def test_two_prompts_are_compared(opened: Opened) -> None:
 )
 def test_requests_are_read_as_people_paste_them(opened: Opened, text: str) -> None:
     page = opened(scripted(GREETING)).page
-    read = "async text => (await import('./web/workbench/parse.js')).parseRequest(text)"
+    read = "async text => (await import('/web/workbench/parse.js')).parseRequest(text)"
     assert page.evaluate(read, text) == {"input": 'a "b" c'}
 
 

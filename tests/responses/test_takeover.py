@@ -20,6 +20,7 @@ from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Rec
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -67,9 +68,8 @@ class Process:
     def __init__(self, path: Path, engine: Any, encoding: Encoding, name: str, **settings: Any) -> None:
         database, held = SqliteDatabase(path), Held()
         self.logs = RecordingLogs(database, held, Replica("elsewhere", 1, name), lease=600)
-        self.stores = Stores(
-            SqlStore(database, guard=held.guard), self.logs, SqlCompletions(database), claims=self.logs
-        )
+        store, files = SqlStore(database, guard=held.guard), SqlFiles(database)
+        self.stores = Stores(store, self.logs, SqlCompletions(database), files, claims=self.logs)
         given = Settings(python="off", **settings)
         self.service: ResponsesService = responses_service(
             engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)

@@ -207,6 +207,22 @@ async def test_a_key_may_be_limited_to_models(tmp_path: Path) -> None:
     assert (await status("sk-big", "/models/scripted"))[0] == 403
 
 
+async def test_a_model_is_listed_with_the_tools_that_the_key_may_declare(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("sk-all\nsk-python tools=python\n")
+    tools = {"browser": f"local:{tmp_path}", "python": "unsafe-local"}
+    api = api_of(Settings(api_key_file=str(tmp_path / "keys"), **tools), first="1")
+
+    async def listed(key: str) -> Any:
+        models = await api.client.get("/models", headers={"authorization": f"Bearer {key}"})
+        return models.json()["data"][0]["tools"]
+
+    assert await listed("sk-all") is None  # they are not made yet
+    wanted = {"input": "Hi", "tools": [{"type": "web_search"}]}
+    await api.client.post("/responses", json=wanted, headers={"authorization": "Bearer sk-all"})
+    assert await listed("sk-all") == ["web_search", "code_interpreter"]
+    assert await listed("sk-python") == ["code_interpreter"]
+
+
 def test_a_key_for_a_model_that_is_not_served_ends_the_start(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("sk-all\nsk-big models=bog\n")

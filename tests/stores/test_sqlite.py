@@ -19,6 +19,8 @@ from gpt_oss_server.stores.allowances import Allowances, Charge, MemoryAllowance
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.events import EventLogs
+from gpt_oss_server.stores.file_folder import FileFolder
+from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
 from gpt_oss_server.stores.kinds.table import open_store
 from gpt_oss_server.stores.memory.connection import ConnectionStore
@@ -29,6 +31,7 @@ from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
@@ -36,6 +39,7 @@ from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.contracts.allowances_contract import AllowancesContract, used_up
 from tests.contracts.completions_contract import CompletionsContract
 from tests.contracts.event_log_contract import EventLogContract
+from tests.contracts.files_contract import FilesContract
 from tests.contracts.store_contract import StoreContract
 from tests.doubles.postgres import Postgres
 from tests.doubles.stored import keep_around, position, put_turns, stored, texts, turn
@@ -247,6 +251,20 @@ class TestConnectionStore(SqlStoreContract):
 class TestCompletions(OnEachDatabase, CompletionsContract):
     async def make(self) -> Completions:
         return SqlCompletions(self.database)
+
+
+class TestFiles(OnEachDatabase, FilesContract):
+    async def make(self, most: int | None = None) -> Files:
+        return SqlFiles(self.database, most=most)
+
+
+class TestFilesInAFolder(FilesContract):
+    @pytest.fixture(autouse=True)
+    def _in(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "content"
+
+    async def make(self, most: int | None = None) -> Files:
+        return SqlFiles(MemoryDatabase(Bounds()), FileFolder(self.folder), most=most)
 
 
 class TestSqlAllowances(OnEachDatabase, AllowancesContract):

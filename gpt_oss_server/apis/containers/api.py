@@ -4,13 +4,12 @@ Takes HTTP requests and returns JSON about containers and files, and the bytes o
 files in /mnt/data, so the bytes are served as an attachment that no browser interprets.
 """
 
-from urllib.parse import quote
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer, parse_container
+from gpt_oss_server.http.answers import BINARY, attachment
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
@@ -77,19 +76,11 @@ def _add_files(router: APIRouter, containers: Containers, served: Served) -> Non
     async def content(container: str, file: str, request: Request) -> Response:
         opened = await containers.find(container, caller_of(request.scope))
         info = await opened.file(file)
-        return _attachment(info.path, await opened.read(info))
+        headers = attachment(info.path.rpartition("/")[2])
+        return Response(await opened.read(info), media_type=BINARY, headers=headers)
 
     @router.delete("/{container}/files/{file}")
     async def delete_file(container: str, file: str, request: Request) -> Response:
         opened = await containers.find(container, caller_of(request.scope))
         await opened.remove(await opened.file(file))
         return JSONResponse({"id": file, "object": "container.file.deleted", "deleted": True})
-
-
-def _attachment(path: str, content: bytes) -> Response:
-    name = quote(path.rpartition("/")[2], safe="")
-    headers = {
-        "content-disposition": f"attachment; filename*=UTF-8''{name}",
-        "x-content-type-options": "nosniff",
-    }
-    return Response(content, media_type="application/octet-stream", headers=headers)

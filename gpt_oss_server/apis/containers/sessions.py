@@ -20,10 +20,10 @@ from pydantic import Field
 
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import (
-    ContainerFileNotFound,
     ContainerNotFound,
     EngineUnavailable,
     InvalidRequest,
+    NoSuchFile,
     ToolNotAvailable,
     TooManyContainers,
 )
@@ -176,7 +176,7 @@ class Container:
         for info in await self.files():
             if self._file_id(info.path) == file_id:
                 return info
-        raise ContainerFileNotFound(
+        raise NoSuchFile(
             f"There is no file {file_id!r} in the container {self.id!r}. List its files to see their ids.",
             param="file_id",
         )

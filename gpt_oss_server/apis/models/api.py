@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from gpt_oss_server.apis.messages.errors import speaks_anthropic
+from gpt_oss_server.caller.access import Access
 from gpt_oss_server.constraints.binding import enforced
 from gpt_oss_server.errors import from_inference
 from gpt_oss_server.http.edge import caller_of
@@ -26,7 +27,7 @@ def models_router(served: Served) -> APIRouter:
     router = APIRouter()
     started = int(time.time())
 
-    def listed(name: str, model: Model) -> dict[str, Any]:
+    def listed(name: str, model: Model, access: Access) -> dict[str, Any]:
         info = model.info
         return {
             "id": name,
@@ -39,6 +40,7 @@ def models_router(served: Served) -> APIRouter:
             "state": model.state,
             "loadable": isinstance(model.engine, Loadable),
             "enforces": enforced(info),
+            "tools": served.tools_for(access),
         }
 
     def in_messages(name: str, model: Model) -> dict[str, Any]:
@@ -55,18 +57,19 @@ def models_router(served: Served) -> APIRouter:
 
     @router.api_route("/v1/models", methods=["GET", "HEAD"])
     async def models(request: Request) -> Response:
-        names = served.models.names(caller_of(request.scope).access.models)
+        names = served.models.names((access := caller_of(request.scope).access).models)
         if speaks_anthropic(request.scope):
             first, last = next(iter(names), None), next(reversed(names), None)
             page = {"has_more": False, "first_id": first, "last_id": last}
             return JSONResponse({"data": [in_messages(*row) for row in names.items()], **page})
-        return JSONResponse({"object": "list", "data": [listed(*row) for row in names.items()]})
+        return JSONResponse({"object": "list", "data": [listed(*row, access) for row in names.items()]})
 
     @router.api_route("/v1/models/{name:path}", methods=["GET", "HEAD"])
     async def one_model(name: str, request: Request) -> Response:
-        model = served.models.chosen(name, caller_of(request.scope).access.models)
-        shown = in_messages if speaks_anthropic(request.scope) else listed
-        return JSONResponse(shown(name, model))
+        access = caller_of(request.scope).access
+        model = served.models.chosen(name, access.models)
+        anthropic = speaks_anthropic(request.scope)
+        return JSONResponse(in_messages(name, model) if anthropic else listed(name, model, access))
 
     _add_changes(router, served)
     return router

@@ -22,7 +22,7 @@ from gpt_oss_server.http.edge import caller_of, set_caller
 from gpt_oss_server.http.guards.hosts import refuse_socket
 
 _PUBLIC = frozenset({"/", "/health", "/ready", "/live", "/metrics", "/docs", "/openapi.json"})
-_PUBLIC_FOLDERS = ("/web/", "/docs/")
+_PUBLIC_FOLDERS = ("/web/", "/c/", "/docs/")
 _READS = ("GET", "HEAD")
 _NO_KEY = (
     "This server needs an API key. Send it as `Authorization: Bearer KEY` or `X-Api-Key: KEY`; SDKs take "

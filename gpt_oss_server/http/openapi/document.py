@@ -53,6 +53,7 @@ _SHAPES: dict[str, Schema] = {
     "Items": _list_of(_ITEM),
     "Files": _list_of(_OBJECT),
     "Containers": _list_of(_OBJECT),
+    "File": _shape("file", id=_STRING, bytes=_COUNT, created_at=_COUNT, filename=_STRING, purpose=_STRING),
     "InputTokens": _shape("response.input_tokens", input_tokens=_COUNT),
     "Compaction": _shape("response.compaction", id=_STRING, output={"type": "array", "items": _ITEM}),
     "Deleted": _shape(None, id=_STRING, object=_STRING, deleted={"const": True}),
@@ -79,12 +80,17 @@ _QUERIES: dict[str, dict[str, Schema]] = {
     "get /v1/containers": {**_PAGE, "name": _STRING},
     "get /v1/conversations/{conversation}/items": _PAGE,
     "get /v1/containers/{container}/files": _PAGE,
+    "get /v1/files": {**_PAGE, "purpose": _STRING},
 }
-_FILE = "get /v1/containers/{container}/files/{file}/content"
-_UPLOAD = "post /v1/containers/{container}/files"
-_UPLOADS: Schema = {
-    "multipart/form-data": {"schema": _shape(None, file={"type": "string", "format": "binary"})},
-    "application/json": {"schema": _shape(None, name=_STRING, content_base64=_STRING)},
+_DOWNLOADS = ("get /v1/containers/{container}/files/{file}/content", "get /v1/files/{file}/content")
+_BINARY: Schema = {"type": "string", "format": "binary"}
+_UPLOADS: dict[str, Schema] = {
+    "post /v1/containers/{container}/files": {
+        "multipart/form-data": {"schema": _shape(None, file=_BINARY)},
+        "application/json": {"schema": _shape(None, name=_STRING, content_base64=_STRING)},
+    },
+    "post /v1/files": {"multipart/form-data": {"schema": _shape(None, file=_BINARY, purpose=_STRING)}},
+    "post /v1/uploads/{upload}/parts": {"multipart/form-data": {"schema": _shape(None, data=_BINARY)}},
 }
 # Pydantic's names for the bounds of fields with a before-validator, and their JSON Schema names.
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
@@ -128,8 +134,8 @@ def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> No
         **errors,
         "default": _content("What went wrong.", "Error"),
     }
-    if name == _UPLOAD:
-        operation["requestBody"] = {"required": True, "content": _UPLOADS}
+    if name in _UPLOADS:
+        operation["requestBody"] = {"required": True, "content": _UPLOADS[name]}
     if method == "head":
         operation["responses"] = {code: {"description": "No body."} for code in ("200", "default")}
     for query, schema in _QUERIES.get(name, {}).items():
@@ -143,7 +149,7 @@ def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> No
 
 
 def _answer(name: str) -> Schema:
-    if name == _FILE:
+    if name in _DOWNLOADS:
         return {"description": "The file.", "content": {"application/octet-stream": {}}}
     row = operation_of(name)
     answer = _content("The answer.", row.answer)

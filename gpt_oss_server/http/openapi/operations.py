@@ -13,6 +13,7 @@ TAGS = {
     "Messages": "Anthropic's Messages API, on the same run as the Responses API.",
     "Completions": "Plain completions of a text or of token ids, and the tokens of a text.",
     "Containers": "Files of a conversation's python tool.",
+    "Files": "Files that requests, batches and vector stores use.",
     "Models": "What is served here.",
     "State": "For monitors and load balancers.",
 }
@@ -107,6 +108,15 @@ TABLE = {
         "Containers", "Delete a file", answer="Deleted"
     ),
     "get /v1/containers/{container}/files/{file}/content": Operation("Containers", "Download a file"),
+    "post /v1/files": Operation("Files", "Create a file", answer="File"),
+    "get /v1/files": Operation("Files", "List the files", (400,), answer="Files"),
+    "get /v1/files/{file}": Operation("Files", "Retrieve a file", answer="File"),
+    "delete /v1/files/{file}": Operation("Files", "Delete a stored file", answer="Deleted"),
+    "get /v1/files/{file}/content": Operation("Files", "Download a stored file"),
+    "post /v1/uploads": Operation("Files", "Begin to upload a file in parts"),
+    "post /v1/uploads/{upload}/parts": Operation("Files", "Upload a part"),
+    "post /v1/uploads/{upload}/complete": Operation("Files", "Join the parts to a file"),
+    "post /v1/uploads/{upload}/cancel": Operation("Files", "Cancel an upload", (400,)),
     "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),
     "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),

@@ -1,28 +1,35 @@
 """The kinds of stores. A new one needs its module, a row here, and its name in the row of the setting."""
 
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.file_folder import FileFolder
+from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.kinds.places import sqlite_file
 from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from gpt_oss_server.stores.memory.store import MemoryDatabase
+from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sealing import Sealer, new_secret, saved_secret, server_sealer
 from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.files import SqlFiles
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.responses import SqlTraces
 from gpt_oss_server.stores.sql.sizes import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
+from inference.paths import UnknownHome, expanded_path
 
 _MOST_IN_MEMORY = 10_000
 _BYTES_IN_MEMORY = 512 * 2**20
+_SECONDS = 30.0  # between sweeps of the files
 
 
 def open_stores(settings: Settings, responses: Store | None = None) -> Stores:
@@ -57,11 +64,14 @@ def _in_memory(place: str, settings: Settings) -> Stores:
     bounds = Bounds.from_settings(settings)
     counts = {name: getattr(bounds, name) or _MOST_IN_MEMORY for name in ("responses", "conversations")}
     database = MemoryDatabase(replace(bounds, **counts, bytes=bounds.bytes or _BYTES_IN_MEMORY))
+    files = _files(database, settings)
     return Stores(
         SqlStore(database),
         MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
         SqlCompletions(database),
+        files,
         server_sealer(settings.sealing_key_file),
+        sweepers=[_sweeper(files)],
         size=partial(database.read, statistics),
     )
 
@@ -72,27 +82,50 @@ def _in_database(place: str, settings: Settings) -> Stores:
     if settings.sealing_key_file is None:
         # A server that changes from memory to a database continues with its key.
         candidate = saved_secret() or new_secret()
-        sealer = Sealer(database.write_now(partial(_shared_secret, candidate)))
+        sealer = Sealer(database.write_now(partial(_shared, "sealing", candidate)))
     else:
         sealer = server_sealer(settings.sealing_key_file)
+    files = _files(database, settings)
     return Stores(
         SqlStore(database, guard=held.guard),
         logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
         SqlCompletions(database),
+        files,
         sealer,
         claims=logs,
         allowances=SqlAllowances(database),
-        sweeper=Sweeper(database, Bounds.from_settings(settings)).repeated(),
+        sweepers=[Sweeper(database, Bounds.from_settings(settings)).repeated(), _sweeper(files)],
         size=partial(database.read, statistics),
         traces=SqlTraces(database),
     )
 
 
-def _shared_secret(candidate: bytes, tx: Transaction) -> bytes:
-    """The secret of all servers on a database: the candidate of the first one."""
-    sql = "INSERT INTO secrets (name, secret) VALUES ('sealing', ?) ON CONFLICT (name) DO NOTHING"
-    tx.run(sql, candidate)
-    [[secret]] = tx.rows("SELECT secret FROM secrets WHERE name = 'sealing'")
+def _files(database: Database, settings: Settings) -> SqlFiles:
+    """The files of a database, in `--files` or else in the database itself."""
+    in_memory = isinstance(database, MemoryDatabase)
+    most = settings.files_max_bytes or (_BYTES_IN_MEMORY if in_memory else None)
+    if settings.files is None:
+        return SqlFiles(database, most=most)
+    if in_memory:
+        raise SettingsError("--files needs a store that outlives the server: --store sqlite, or postgres://…")
+    try:
+        folder = expanded_path(settings.files)
+    except UnknownHome as error:
+        raise SettingsError(f"--files: {error}") from error
+    # Each store has a folder of its own, and may delete what it finds there.
+    name = database.write_now(partial(_shared, "files", secrets.token_hex(8).encode()))
+    return SqlFiles(database, FileFolder(folder / name.decode()), most=most)
+
+
+def _sweeper(files: Files) -> Repeated:
+    return Repeated(files.sweep, _SECONDS, "Expired files could not be deleted")
+
+
+def _shared(name: str, candidate: bytes, tx: Transaction) -> bytes:
+    """A value that all servers on a database share: the candidate of the first one."""
+    sql = "INSERT INTO secrets (name, secret) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+    tx.run(sql, name, candidate)
+    [[secret]] = tx.rows("SELECT secret FROM secrets WHERE name = ?", name)
     return bytes(secret)
 
 

@@ -7,7 +7,8 @@ const textOf = (node) => [
   node.text,
 ].join("\n\n");
 
-const messageOf = (node) => ({ role: node.author ?? "user", content: textOf(node) });
+// A user's node: the answers to calls that still waited, and the message.
+const itemsOf = (node, given = node.given ?? []) => [...given, { role: node.author ?? "user", content: textOf(node) }];
 
 // The input of a step of the last node of `path`, and what it continues. `outputs` answer the calls of that node.
 export function inputOf(path, outputs = null) {
@@ -18,7 +19,7 @@ export function inputOf(path, outputs = null) {
   }
   const at = path.findLastIndex((each) => each !== node && (each.role === "assistant" || each.conversation));
   const known = at < 0 ? null : continues(lastStep(path[at]) ?? path[at], path.slice(at, -1).every((each) => each.children.length === 1));
-  return known ? { input: wholeInput(path.slice(at + 1)), ...known } : { input: wholeInput(path) };
+  return known ? { input: path.slice(at + 1).flatMap((each) => (each.role === "user" ? itemsOf(each) : [])), ...known } : { input: wholeInput(path) };
 }
 
 // A conversation of the server grows at its end only: a branch continues a response instead.
@@ -31,9 +32,10 @@ function continues(step, isLast) {
 // The conversation as items, for a server that does not have it. Of a step that begins, these are the outputs that it
 // answers. Calls without an output, and what a stop cut off, are no input.
 export function wholeInput(path) {
+  const outputs = path.flatMap((node) => [...(node.given ?? []), ...(node.steps ?? []).flatMap((step) => step.input ?? [])]);
+  const answered = new Set(outputs.map((item) => item.call_id));
   return path.flatMap((node) => {
-    if (node.role === "user") return [messageOf(node)];
-    const answered = new Set(node.steps.flatMap((step) => step.input ?? []).map((item) => item.call_id));
+    if (node.role === "user") return itemsOf(node, node.given?.filter((item) => item.call_id));
     const keeps = (item) => item && (["message", "reasoning"].includes(item.type) ? item.content?.length : answered.has(item.call_id));
     return node.steps.flatMap((step, at) => [...(at ? (step.input ?? []).filter((item) => item.call_id) : []), ...step.items.filter(keeps)]);
   });

@@ -15,13 +15,34 @@ export const DEFAULTS = {
   scores: true,
   schema: "",
   browser: false,
-  python: false,
+  python: null, // on where the server offers it, until the user decides
+  files: false,
+  calls: true, // whether the functions go with a request
+  binds: true, // whether the schema does
   functions: [], // { name, description, parameters, answers: [{ when, result }] }
   mcp: [], // { label, url, approval }
 };
 
 export const options = createState({ ...DEFAULTS, ...read("options", {}) });
 options.watch((value) => write("options", value));
+
+// The types of tools that the server states to offer; null: it has not stated them yet.
+export const offers = createState({ types: null });
+
+export const BROWSER = { type: "web_search" };
+export const PYTHON = { type: "code_interpreter", container: { type: "auto" } };
+
+// The tools of the server that have a switch, by the option that is the switch.
+export const TOOLS = {
+  python: { name: "Python", tool: PYTHON, include: ["code_interpreter_call.outputs"] },
+  browser: { name: "Browser", tool: BROWSER, include: ["web_search_call.action.sources", "web_search_call.results"] },
+};
+
+export const isOffered = (name) => offers.get().types?.includes(TOOLS[name].tool.type) ?? false;
+
+export const isOn = (o, name) => o[name] ?? isOffered(name);
+
+export const hasSchema = (o) => o.binds && o.schema.trim() !== "";
 
 const number = (text) => (text === "" || text === null || Number.isNaN(Number(text)) ? undefined : Number(text));
 
@@ -42,16 +63,13 @@ export function fieldsOf(o) {
     include.push("message.output_text.logprobs", "reasoning.reasoning_text.logprobs");
     fields.top_logprobs = 4;
   }
-  const tools = toolsOf(o);
+  const used = Object.keys(TOOLS).filter((name) => isOn(o, name)).map((name) => TOOLS[name]);
+  const tools = [...used.map((each) => each.tool), ...toolsOf(o)];
   if (tools.length) fields.tools = tools;
-  if (o.python) include.push("code_interpreter_call.outputs");
-  if (o.browser) include.push("web_search_call.action.sources", "web_search_call.results");
+  include.push(...used.flatMap((each) => each.include));
   if (include.length) fields.include = include;
-  return o.schema.trim() ? { ...fields, ...formatOf(o.schema) } : fields;
+  return hasSchema(o) ? { ...fields, ...formatOf(o.schema) } : fields;
 }
-
-export const BROWSER = { type: "web_search" };
-export const PYTHON = { type: "code_interpreter", container: { type: "auto" } };
 
 export const formatOf = (schema) => ({
   text: { format: { type: "json_schema", name: "answer", strict: true, schema: parsed(schema, "The schema of the answer") } },
@@ -65,14 +83,12 @@ export function resultFor(o, call) {
 
 function toolsOf(o) {
   const tools = [];
-  if (o.browser) tools.push(BROWSER);
-  if (o.python) tools.push(PYTHON);
   for (const each of o.mcp.filter((server) => server.label)) {
     const tool = { type: "mcp", server_label: each.label, require_approval: each.approval ? "always" : "never" };
     if (each.url) tool.server_url = each.url;
     tools.push(tool);
   }
-  for (const each of o.functions.filter((one) => one.name)) {
+  for (const each of o.functions.filter((one) => o.calls && one.name)) {
     tools.push({
       type: "function",
       name: each.name,

@@ -5,21 +5,25 @@ import { conversations, current, update } from "./store.js";
 import { apply, isOver, newStep, pending } from "./apply.js";
 import { inputOf, wholeInput } from "./input.js";
 import { fieldsOf, options, resultFor } from "./options.js";
+import { connection, reachable } from "../lib/connection.js";
+import { TAB } from "../lib/saved.js";
 import { cancel, outlives, TRANSPORTS, unseen } from "./transports.js";
 
 const LOST = ["response_not_found", "previous_response_not_found", "conversation_not_found"];
 const GONE = { status: "cancelled", id: null }; // the server keeps nothing of it
 const PAUSE = 500; // milliseconds before a lost connection is opened again, twice as long each time
-const MOST_LOST = 4; // in a row
+const MOST_LOST = 4; // in a row, while the server can be reached
+const STALE = 60_000; // milliseconds without a change after which another tab no longer reads an answer
 const active = new Map(); // node → AbortController
 
-export async function send(text, files = []) {
+// `given` answers the calls that the message before still waits with.
+export async function send(text, files = [], given = []) {
   fieldsOf(options.get()); // fails before anything is added
   const { id, head } = current();
-  ask(id, head, { role: "user", text, files });
+  ask(id, head, { role: "user", text, files, given });
 }
 
-export const edit = (id, node, text) => ask(id, node.parent, { role: "user", text, files: node.files ?? [] });
+export const edit = (id, node, text) => ask(id, node.parent, { role: "user", text, files: node.files ?? [], given: node.given ?? [] });
 
 function ask(id, parent, node) {
   let question;
@@ -51,7 +55,7 @@ async function step(id, node, outputs = null) {
     return;
   }
   const { transport } = options.get();
-  setSteps(id, node, (steps) => [...steps, { ...newStep(outputs ?? []), transport }]);
+  setSteps(id, node, (steps) => [...steps, { ...newStep(outputs ?? []), transport, tab: TAB }]);
   await follow(id, node, (signal) => begun(id, node, body, TRANSPORTS[transport].events, signal));
 }
 
@@ -100,7 +104,8 @@ async function follow(id, node, events) {
   answerCanned(id, node, pending(latest));
 }
 
-// Reads events to the end of the response. If the connection is lost while the server generates, it reads on.
+// Reads events to the end of the response. If the connection is lost while the server generates, it reads on as soon as
+// there is one again.
 async function readOn(step, events, take, signal) {
   let source = events;
   for (let lost = 0; ; lost++) {
@@ -117,8 +122,8 @@ async function readOn(step, events, take, signal) {
       problem = error;
     }
     if (!step.id || !outlives(step) || lost >= MOST_LOST) throw problem;
-    await new Promise((found) => setTimeout(found, PAUSE * 2 ** lost));
-    signal.throwIfAborted();
+    if (connection.get().lost) lost = 0;
+    await reachable(PAUSE * 2 ** lost, signal);
     source = (given) => unseen(step, given);
   }
 }
@@ -136,30 +141,41 @@ export const outputFor = (item, output) => ({
 
 export const approvalFor = (item, approve) => ({ type: "mcp_approval_response", approval_request_id: item.id, approve });
 
+// For a call that the user does not answer.
+export const unanswered = (item) => (item.type === "mcp_approval_request" ? approvalFor(item, false) : outputFor(item, "The user did not answer this call."));
+
 // Continues a message after its calls have been answered.
 export const proceed = (id, node, outputs) => step(id, node, outputs);
 
 export async function stop(id, node) {
   const last = lastStep(conversations.get().all[id].nodes[node]);
   if (last?.id && outlives(last)) {
-    await cancel(last.id).catch((error) => error.status === 400 || setStep(id, node, { error: error.message }));
-    return;
+    const problem = await cancel(last.id).then(() => null, (error) => (error.status === 400 ? null : error));
+    if (problem?.status !== 0) {
+      if (problem) setStep(id, node, { error: problem.message });
+      return;
+    }
   }
   active.get(node)?.abort();
   setStep(id, node, GONE);
 }
 
-// After a reload, responses are read on from where the page left them; those over WebSocket ended with the page.
+// After a reload, responses are read on from where the page left them; those over WebSocket ended with the page. What
+// another tab is reading is left to it.
 export function resume() {
+  let later = false;
   for (const conversation of Object.values(conversations.get().all)) {
     for (const node of Object.values(conversation.nodes)) {
       const last = lastStep(node);
       if (!last || isOver(last) || active.has(node.id)) continue;
-      if (!outlives(last)) setStep(conversation.id, node.id, { ...GONE, why: "The page was left, and an answer over WebSocket ends with its page." });
+      const elsewhere = last.tab !== TAB && Date.now() - conversation.changed < STALE;
+      if (elsewhere && !(last.id && outlives(last))) later = true;
+      else if (!outlives(last)) setStep(conversation.id, node.id, { ...GONE, why: "The page was left, and an answer over WebSocket ends with its page." });
       else if (!last.id) setStep(conversation.id, node.id, { status: "failed", error: "The page was left before the server answered." });
       else follow(conversation.id, node.id, (signal) => unseen(last, signal));
     }
   }
+  if (later) setTimeout(resume, STALE);
 }
 
 const setStep = (id, node, fields) => setSteps(id, node, (steps) => [...steps.slice(0, -1), { ...steps.at(-1), ...fields }]);

@@ -1,20 +1,27 @@
 // All conversations, in memory and in the browser's storage, and which one is open.
 import { createState } from "../lib/state.js";
-import { names, read, remove, write } from "../lib/saved.js";
+import { go, named } from "../lib/place.js";
+import { names, read, remove, watch, write } from "../lib/saved.js";
+import { hasMore, merged } from "./merge.js";
 import { holds, newConversation } from "./tree.js";
+
+const KEPT = "conversation:";
 
 const load = () => {
   const all = {};
-  for (const name of names("conversation:")) {
+  for (const name of names(KEPT)) {
     const found = read(name);
     if (found?.id) all[found.id] = found;
   }
   return all;
 };
 
-const fresh = newConversation();
-export const conversations = createState({ all: load(), open: read("open", null), fresh, full: false });
-if (!conversations.get().all[conversations.get().open]) conversations.set({ open: null });
+export const conversations = createState({ all: load(), open: named(), fresh: newConversation(), full: false });
+
+// The address names a conversation that this browser does not have.
+export const unknown = () => (named() && !conversations.get().all[named()] ? named() : null);
+
+addEventListener("popstate", () => conversations.set({ open: named() }));
 
 export const current = (state = conversations.get()) => state.all[state.open] ?? state.fresh;
 
@@ -30,10 +37,25 @@ function saveNow(id) {
   clearTimeout(waiting.get(id));
   waiting.delete(id);
   const conversation = conversations.get().all[id];
-  if (conversation && !write(`conversation:${id}`, conversation)) conversations.set({ full: true });
+  if (!conversation) return;
+  const stored = read(KEPT + id);
+  if (stored) put(merged(conversation, stored)); // another tab may have written meanwhile
+  if (!write(KEPT + id, conversations.get().all[id])) conversations.set({ full: true });
 }
 
 addEventListener("pagehide", () => [...waiting.keys()].forEach(saveNow));
+
+const put = (conversation) => conversations.set((state) => ({ ...state, all: { ...state.all, [conversation.id]: conversation } }));
+
+// What another tab has written. If it did not know all that this one has, it is written again, whole.
+watch(KEPT, (name, other) => {
+  const own = conversations.get().all[name.slice(KEPT.length)];
+  if (!other) drop(name.slice(KEPT.length));
+  else {
+    put(own ? merged(own, other) : other);
+    if (own && hasMore(own, other)) save(own);
+  }
+});
 
 export function update(id, alter) {
   const state = conversations.get();
@@ -41,32 +63,48 @@ export function update(id, alter) {
   if (!before) return;
   const after = alter(before);
   const opens = state.fresh.id === id ? { open: id, fresh: newConversation() } : {};
+  if (opens.open) go(id);
   conversations.set({ all: { ...state.all, [id]: after }, ...opens });
-  if (opens.open) write("open", id);
   save(after);
 }
 
 export function open(id) {
+  go(id, unknown() !== null); // an address that led nowhere is no place to come back to
   conversations.set({ open: id });
-  write("open", id);
 }
 
 export function begin() {
+  go(null);
   conversations.set({ open: null, fresh: newConversation() });
-  write("open", null);
 }
 
+export const rename = (id, title) => update(id, (conversation) => ({ ...conversation, title, named: Date.now() }));
+
+// Returns the way back.
 export function discard(id) {
+  const { [id]: gone } = conversations.get().all;
+  const wasOpen = conversations.get().open === id;
+  drop(id);
+  remove(KEPT + id);
+  return () => {
+    put(gone);
+    save(gone);
+    if (wasOpen) open(id);
+  };
+}
+
+function drop(id) {
   const { [id]: _, ...all } = conversations.get().all;
   clearTimeout(waiting.get(id));
   waiting.delete(id);
-  remove(`conversation:${id}`);
   conversations.set({ all });
-  if (conversations.get().open === id) begin();
+  if (conversations.get().open !== id) return;
+  go(null, true);
+  conversations.set({ open: null, fresh: newConversation() });
 }
 
 export function take(conversation) {
-  conversations.set({ all: { ...conversations.get().all, [conversation.id]: conversation } });
+  put(conversation);
   save(conversation);
   open(conversation.id);
 }

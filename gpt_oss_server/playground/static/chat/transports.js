@@ -20,6 +20,8 @@ export const TRANSPORTS = {
   },
 };
 
+const FORGOTTEN = "The server no longer has this answer: it was restarted, or has deleted it. What had arrived is kept; Regenerate asks again.";
+
 export const outlives = (step) => TRANSPORTS[step.transport ?? "http"].outlives;
 
 export const cancel = (id) => call(`v1/responses/${id}/cancel`, { method: "POST" });
@@ -31,7 +33,9 @@ export async function* unseen(step, signal) {
     yield* stream(`${path}?stream=true${step.sequence >= 0 ? `&starting_after=${step.sequence}` : ""}`, { signal });
   } catch (error) {
     if (!(error instanceof ApiError) || error.status === 0) throw error;
-    const response = await json(path, { signal });
+    const response = await json(path, { signal }).catch((again) => {
+      throw again.status === 404 ? new ApiError(FORGOTTEN, 404, again.code) : again;
+    });
     yield { type: `response.${response.status}`, response, sequence_number: step.sequence };
   }
 }

@@ -1,9 +1,9 @@
-// The server's public API. Addresses are relative, so that the page works behind a path prefix too.
+// The server's public API.
+import { hear, lose, streaming } from "./connection.js";
+import { address } from "./place.js";
 import { createState } from "./state.js";
 import { read, write, remove } from "./saved.js";
 import { eventsOf } from "./sse.js";
-
-const base = new URL("./", document.baseURI);
 
 export class ApiError extends Error {
   constructor(message, status, code) {
@@ -29,8 +29,6 @@ export const access = createState({ asks: false, why: "", held: Boolean(key.get(
 // What the server's own sentence says to programs, for a reader of this page.
 const KEYLESS = "Enter a key of this server; its operator can give you one.";
 
-export const address = (path) => new URL(path, base).href;
-
 export const baseUrl = () => address("v1");
 
 export async function call(path, { method = "GET", body, signal } = {}) {
@@ -43,8 +41,10 @@ export async function call(path, { method = "GET", body, signal } = {}) {
     answer = await fetch(address(path), given);
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    lose();
     throw new ApiError("The server cannot be reached. Is it still running?", 0, "unreachable");
   }
+  hear();
   if (answer.ok) return answer;
   let told = {};
   try {
@@ -61,8 +61,16 @@ export async function call(path, { method = "GET", body, signal } = {}) {
 export const json = async (path, options) => (await call(path, options)).json();
 
 export async function* stream(path, options) {
-  const answer = await call(path, options);
-  yield* eventsOf(answer.body);
+  const { signal, done } = streaming(options.signal);
+  try {
+    const answer = await call(path, { ...options, signal });
+    yield* eventsOf(answer.body, hear);
+  } catch (error) {
+    if (error.name !== "AbortError" || options.signal?.aborted) throw error;
+    throw new ApiError("The connection to the server is lost.", 0, "unreachable");
+  } finally {
+    done();
+  }
 }
 
 // All entries of a list that comes in pages, oldest first.

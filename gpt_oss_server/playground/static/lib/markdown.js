@@ -1,15 +1,18 @@
 // Markdown of a model, made safe: no script, no form, no style, no address but http, https and mailto.
-import { html, useMemo, useState } from "../vendor/preact.js";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { marked } from "../vendor/marked.js";
 import "../vendor/purify.js";
 import { copy } from "./files.js";
+import { FOOTNOTES, notesOf, numbered, onFootnote } from "./footnotes.js";
+import { drawFormulas, FORMULAS } from "./math.js";
 import { pieces } from "./highlight.js";
 
 const purify = globalThis.DOMPurify;
 const RULES = {
   ALLOWED_TAGS:
     "a b blockquote br code del em h1 h2 h3 h4 h5 h6 hr i img input kbd li ol p pre s span strong sub sup table tbody td th thead tr ul".split(" "),
-  ALLOWED_ATTR: ["href", "title", "alt", "start", "align", "checked", "disabled", "type", "src"],
+  ALLOWED_ATTR: ["href", "title", "alt", "start", "align", "checked", "disabled", "type", "src", "data-math"],
+  ADD_URI_SAFE_ATTR: ["align", "checked", "data-math", "disabled", "start", "type"], // their values are no addresses
   ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|#)/i,
   ALLOW_DATA_ATTR: false,
 };
@@ -18,16 +21,20 @@ const RULES = {
 // line of defence.
 const BARE = /^<\/?(?:b|br|code|del|em|i|kbd|p|s|strong|sub|sup)\s*\/?>$/i;
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+marked.use({ extensions: [...FORMULAS, ...FOOTNOTES] });
 marked.use({ renderer: { html: ({ text }) => (BARE.test(text.trim()) ? text : escaped(text)) } });
 
 purify.addHook("afterSanitizeAttributes", (node) => {
-  if (node.nodeName === "A" && node.hasAttribute("href")) {
+  if (node.nodeName === "A" && node.hasAttribute("href") && !node.getAttribute("href").startsWith("#")) {
     node.setAttribute("target", "_blank");
     node.setAttribute("rel", "noopener noreferrer");
   }
   if (node.nodeName === "INPUT") {
     if (node.getAttribute("type") !== "checkbox") node.remove();
-    else node.setAttribute("disabled", "");
+    else {
+      node.setAttribute("disabled", "");
+      node.setAttribute("aria-label", node.hasAttribute("checked") ? "Done" : "To do");
+    }
   }
   if (node.nodeName === "IMG") {
     // The page loads nothing from other hosts: an image becomes a link to it.
@@ -62,26 +69,34 @@ function readable(text, read) {
 }
 
 export function Markdown({ text, class: kind = "" }) {
-  const blocks = useMemo(() => readable(text, () => marked.lexer(text, { gfm: true })), [text]);
+  const blocks = useMemo(() => readable(text, () => marked.lexer(text)), [text]);
+  const { numbers, notes } = useMemo(() => notesOf(text, blocks ?? []), [blocks]);
+  const order = [...numbers.keys()].join(" ");
   if (blocks === null) return html`<pre class=${`plain ${kind}`}>${text}</pre>`;
-  return html`<div class=${`markdown ${kind}`}>
+  return html`<div class=${`markdown ${kind}`} onClick=${onFootnote}>
     ${blocks.map((block, at) =>
       block.type === "code"
         ? html`<${Code} key=${at} code=${block.text} language=${(block.lang || "").split(/\s/)[0]} />`
-        : block.type === "space" ? null : html`<${Block} key=${at} raw=${block.raw} links=${blocks.links} />`,
+        : ["space", "footnote"].includes(block.type) ? null : html`<${Block} key=${at} raw=${block.raw} links=${blocks.links} numbers=${numbers} order=${order} />`,
     )}
+    ${notes.length > 0 && html`<ol class="footnotes" aria-label="Footnotes">${notes.map((note) => html`<li key=${note.number} data-note=${note.number} tabindex="-1">
+      <${Block} raw=${note.text} links=${blocks.links} numbers=${numbers} order=${order} /><a href=${`#from-${note.number}`} aria-label="Back to the text">↩</a></li>`)}</ol>`}
   </div>`;
 }
 
 // A block is parsed again only when its text changes, so that a long answer streams smoothly.
-function Block({ raw, links }) {
-  const inner = useMemo(() => readable(raw, () => {
-    const tokens = marked.lexer(raw, { gfm: true });
+function Block({ raw, links, numbers, order }) {
+  const place = useRef();
+  const inner = useMemo(() => readable(raw, () => numbered(numbers, () => {
+    const tokens = marked.lexer(raw);
     tokens.links = { ...links, ...tokens.links };
     return { __html: safeHtml(marked.parser(tokens)) };
-  }), [raw]);
+  })), [raw, order]);
+  useLayoutEffect(() => {
+    if (place.current) drawFormulas(place.current);
+  }, [inner]);
   if (inner === null) return html`<pre class="plain">${raw}</pre>`;
-  return html`<div class="block" dangerouslySetInnerHTML=${inner}></div>`;
+  return html`<div class="block" ref=${place} dangerouslySetInnerHTML=${inner}></div>`;
 }
 
 export function Code({ code, language, label }) {

@@ -24,6 +24,13 @@ export function remove(name, storage = localStorage) {
   storage.removeItem(PREFIX + name);
 }
 
+// Calls `act` with the name and the value that another tab has written, or null that it has removed.
+export function watch(beginning, act) {
+  addEventListener("storage", ({ key, newValue }) => {
+    if (key?.startsWith(PREFIX + beginning)) act(key.slice(PREFIX.length), newValue && JSON.parse(newValue));
+  });
+}
+
 export function names(beginning) {
   const found = [];
   for (let at = 0; at < localStorage.length; at++) {
@@ -32,3 +39,7 @@ export function names(beginning) {
   }
   return found;
 }
+
+// The name of this tab, which a reload keeps.
+export const TAB = read("tab", null, sessionStorage) ?? crypto.getRandomValues(new Uint32Array(1))[0].toString(36);
+write("tab", TAB, sessionStorage);

@@ -1,6 +1,8 @@
 // Responses over WebSocket. A connection carries one response at a time and is kept for the next one; a response is
 // stopped by closing its connection.
-import { ApiError, address, call, key } from "./api.js";
+import { ApiError, call, key } from "./api.js";
+import { connection as connectionState, hear } from "./connection.js";
+import { address } from "./place.js";
 
 // The name of a sub-protocol for the key is that of OpenAI's SDK, because a browser can send no header here.
 const KEY = "openai-insecure-api-key.";
@@ -67,7 +69,10 @@ function connect() {
       wake();
     };
   });
+  const unwatch = connectionState.watch(({ lost }) => lost && socket.close());
+  socket.addEventListener("close", unwatch);
   socket.onmessage = ({ data }) => {
+    hear();
     frames.push(JSON.parse(data));
     wake();
   };

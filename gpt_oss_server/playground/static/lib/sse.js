@@ -1,5 +1,5 @@
-// Server-sent events of a body: the JSON of each, as it arrives.
-export async function* eventsOf(body) {
+// Server-sent events of a body: the JSON of each, as it arrives. `heard` is called for any sign of life.
+export async function* eventsOf(body, heard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   let ended = false;
@@ -7,6 +7,7 @@ export async function* eventsOf(body) {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) break;
+      heard();
       rest += value;
       const blocks = rest.split(/\r?\n\r?\n/);
       rest = blocks.pop();

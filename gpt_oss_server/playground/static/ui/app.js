@@ -1,8 +1,9 @@
 // The page: conversations at the left, the chat in the middle, tokens and settings at the right.
 import { html, useEffect } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
+import { connection, probe } from "../lib/connection.js";
 import { resume } from "../chat/runner.js";
-import { conversations, current } from "../chat/store.js";
+import { conversations, current, unknown } from "../chat/store.js";
 import { Composer } from "./composer.js";
 import { openDropped } from "./dropped.js";
 import { Icon as IconOf, IconButton } from "./icons.js";
@@ -11,18 +12,19 @@ import { Panel, TABS } from "./panel.js";
 import { meet, server, useModel } from "./server.js";
 import { onKey, Shortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
-import { Stored } from "./stored.js";
+import { openAddress, Stored } from "./stored.js";
 import { Thread } from "./thread.js";
 import { openLinked } from "./traces.js";
 import { applyTheme, notice, toggle, view } from "./view.js";
 
 export function App() {
-  const { panel, list, notice: told } = useShared(view);
+  const { panel, list, notice: told, act } = useShared(view);
   useEffect(() => {
     applyTheme();
     meet();
     resume();
     openLinked();
+    if (unknown()) openAddress(unknown());
     addEventListener("hashchange", openLinked);
     addEventListener("keydown", onKey);
     const drop = (event) => (event.preventDefault(), openDropped(event.dataTransfer.files));
@@ -34,6 +36,7 @@ export function App() {
     <${Sidebar} />
     <main class="chat">
       <${Header} />
+      <${Lost} />
       <${KeyForm} />
       <${Thread} />
       <${Composer} />
@@ -41,8 +44,13 @@ export function App() {
     <${Panel} />
     <${Stored} />
     <${Shortcuts} />
-    ${told && html`<div class="notice" role="alert">${told}<${IconButton} icon="close" label="Close the notice" onClick=${() => notice("")} /></div>`}
+    ${told && html`<div class="notice" role="alert">${told}${act && html`<button type="button" class="quiet" onClick=${() => (notice(""), act.run())}>${act.name}</button>`}<${IconButton} icon="close" label="Close the notice" onClick=${() => notice("")} /></div>`}
   </div>`;
+}
+
+function Lost() {
+  const { lost } = useShared(connection);
+  return lost && html`<p class="lost" role="status">The server cannot be reached; the page tries again by itself. <button type="button" class="quiet" onClick=${probe}>Try now</button></p>`;
 }
 
 function Header() {
@@ -50,6 +58,9 @@ function Header() {
   const { problem } = useShared(server);
   const model = useModel();
   const title = useShared(conversations, (state) => current(state).title);
+  useEffect(() => {
+    document.title = title ? `${title} · gpt-oss-server` : "gpt-oss-server";
+  }, [title]);
   return html`<header class="bar">
     <${IconButton} icon="menu" label="Conversations" onClick=${() => view.set((v) => ({ ...v, list: !v.list }))} />
     <div class="names">

@@ -3,6 +3,8 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { access, key } from "../lib/api.js";
 import { useShared } from "../lib/state.js";
 import { meet } from "./server.js";
+import { unknown } from "../chat/store.js";
+import { openAddress } from "./stored.js";
 import { openLinked } from "./traces.js";
 
 export function KeyForm() {
@@ -19,6 +21,7 @@ export function KeyForm() {
     setText("");
     meet();
     openLinked(); // it was refused without the key
+    if (unknown()) openAddress(unknown());
   };
   return html`<form class="card key-form" onSubmit=${submit}>
     <label>The server requires a key<input type="password" autocomplete="off" ref=${input} value=${text} onInput=${(e) => setText(e.target.value)} /></label>

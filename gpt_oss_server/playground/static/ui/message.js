@@ -1,6 +1,9 @@
 // One message: the user's with its branches, the model's with its items.
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { copy } from "../lib/files.js";
+import { useShared } from "../lib/state.js";
+import { lacking, nameOf } from "../chat/lacks.js";
+import { options } from "../chat/options.js";
 import { answer, edit, isRunning } from "../chat/runner.js";
 import { update } from "../chat/store.js";
 import { choose, lastStep, messageText, textOf } from "../chat/tree.js";
@@ -31,6 +34,7 @@ export function User({ conversation, node, versions }) {
   };
   return html`<article class="message user" aria-label=${node.author ?? "You"}>
     ${node.author && html`<span class="tag">${node.author}</span>`}
+    ${node.given?.length > 0 && html`<p class="faint">Sent without a result of the call above.</p>`}
     ${node.files?.length > 0 && html`<ul class="files">${node.files.map((file) => html`<li>${file.name}</li>`)}</ul>`}
     ${text === null
       ? html`<div class="bubble">${node.text}</div>`
@@ -49,7 +53,7 @@ export function User({ conversation, node, versions }) {
 export function Assistant({ conversation, node, versions }) {
   const running = isRunning(node);
   const last = lastStep(node);
-  const calls = last ? pending(last) : [];
+  const calls = last && !node.children.length ? pending(last) : [];
   return html`<article class="message assistant" aria-label="The model" aria-busy=${running}>
     ${node.steps.map((step, number) => html`<div class="step" key=${number}>
       ${number > 0 && html`<${Given} input=${step.input} />`}
@@ -60,6 +64,7 @@ export function Assistant({ conversation, node, versions }) {
       ${step.status === "cancelled" && html`<p class="faint">${step.why ?? "Stopped."}</p>`}
     </div>`)}
     ${running && !last?.items.length && html`<p class="waiting" aria-label="The model is reading"><i></i><i></i><i></i></p>`}
+    ${!running && !calls.length && html`<${Lacks} conversation=${conversation} node=${node} />`}
     ${calls.length > 0 && html`<${Calls} conversation=${conversation} node=${node.id} calls=${calls} />`}
     ${!running && html`<div class="tools">
       <${Branches} conversation=${conversation} node=${node} versions=${versions} />
@@ -68,6 +73,16 @@ export function Assistant({ conversation, node, versions }) {
       ${last?.id && html`<${IconButton} icon="tokens" label="Show the tokens" onClick=${() => inspect(last.id)} />`}
       <span class="faint" title="The speed is that of the tokens after the first, as this browser received them.">${costOf(node)}</span></div>`}
   </article>`;
+}
+
+// An answer for want of a tool: the switch, and the question again.
+function Lacks({ conversation, node }) {
+  const name = useShared(options, (o) => lacking(node, o));
+  const again = () => {
+    options.set({ [name]: true });
+    answer(conversation, node.parent);
+  };
+  return name && html`<p><button type="button" class="suggest" onClick=${again}>Turn ${nameOf(name)} on and ask again</button></p>`;
 }
 
 // The answer is checked in the page too, with the schema that the response names.

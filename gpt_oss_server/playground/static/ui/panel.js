@@ -9,10 +9,10 @@ import { Setup } from "./setup.js";
 import { showPanel, view } from "./view.js";
 
 export const TABS = [
-  { id: "tokens", name: "Tokens", icon: "tokens", about: "What the model saw and wrote (Ctrl+Shift+T)", view: Tokens },
-  { id: "setup", name: "Setup", icon: "sliders", about: "Instructions, sampling and tools (Ctrl+Shift+S)", view: Setup },
-  { id: "workbench", name: "Workbench", icon: "flask", about: "Prompts by hand, runs compared (Ctrl+Shift+B)", view: Workbench },
-  { id: "health", name: "Health", icon: "pulse", about: "The server's work (Ctrl+Shift+H)", view: Health },
+  { id: "tokens", name: "Tokens", icon: "tokens", about: "What the model saw and wrote (Ctrl+/ T)", view: Tokens },
+  { id: "setup", name: "Setup", icon: "sliders", about: "Instructions, sampling and tools (Ctrl+/ S)", view: Setup },
+  { id: "workbench", name: "Workbench", icon: "flask", about: "Prompts by hand, runs compared (Ctrl+/ W)", view: Workbench },
+  { id: "health", name: "Health", icon: "pulse", about: "The server's work (Ctrl+/ H)", view: Health },
 ];
 
 export function Panel() {

@@ -1,9 +1,13 @@
 // What the server states about itself: its models, with their contexts, and its version.
 import { call, json } from "../lib/api.js";
 import { createState, useShared } from "../lib/state.js";
-import { options } from "../chat/options.js";
+import { connection } from "../lib/connection.js";
+import { offers, options } from "../chat/options.js";
 
 export const server = createState({ models: [], version: "", problem: "" });
+
+const SOON = 1000; // milliseconds
+connection.watch(({ lost }) => lost || meet()); // it may be another server by now
 
 /** The model that answers next: the chosen one, or the first. */
 export function useModel() {
@@ -16,6 +20,9 @@ export async function meet() {
   try {
     const [models, health] = await Promise.all([json("v1/models"), json("health").catch(() => ({}))]);
     server.set({ models: models.data, version: health.version ?? "", problem: "" });
+    const types = models.data[0]?.tools ?? null;
+    offers.set({ types });
+    if (models.data.length && !types) setTimeout(meet, SOON); // it still prepares them
   } catch (error) {
     server.set({ problem: error.message });
   }

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { call } from "../lib/api.js";
 import { useShared } from "../lib/state.js";
-import { BROWSER, DEFAULTS, formatOf, options, PYTHON } from "../chat/options.js";
+import { DEFAULTS, formatOf, isOn, offers, options, TOOLS } from "../chat/options.js";
 import { TRANSPORTS } from "../chat/transports.js";
 import { Forget } from "./key.js";
 import { change, server, useModel } from "./server.js";
@@ -28,6 +28,7 @@ function Loading() {
 export function Setup() {
   const o = useShared(options);
   const { models } = useShared(server);
+  useShared(offers);
   return html`<div class="scroll setup">
     <section><h3>Instructions</h3>
       <label class="wide">The developer's message<textarea rows="4" value=${o.instructions} onInput=${set("instructions")} placeholder="You answer in one sentence."></textarea></label></section>
@@ -38,14 +39,12 @@ export function Setup() {
       <${Number} name="budget" label="Reasoning budget" hint="tokens" /><${Number} name="max_output_tokens" label="Output limit" hint="tokens" />
       <${Number} name="temperature" label="Temperature" step="0.1" /><${Number} name="top_p" label="Top p" step="0.05" /><${Number} name="seed" label="Seed" />
       <label class="check"><input type="checkbox" checked=${o.scores} onChange=${set("scores")} />Probabilities of tokens</label></section>
-    <section><h3>Form of the answer</h3>
+    <section data-part="schema"><h3>Form of the answer</h3>
       <label class="wide">JSON schema, enforced<textarea class="mono" rows="4" value=${o.schema} onInput=${set("schema")} placeholder='{"type": "object", "properties": {…}}'></textarea></label>
       <${SchemaState} text=${o.schema} /></section>
     <section><h3>Built-in tools</h3>
-      <label class="check"><input type="checkbox" checked=${o.browser} onChange=${set("browser")} />Browser</label>
-      <${ToolState} tool=${BROWSER} on=${o.browser} />
-      <label class="check"><input type="checkbox" checked=${o.python} onChange=${set("python")} />Python</label>
-      <${ToolState} tool=${PYTHON} on=${o.python} /></section>
+      ${Object.entries(TOOLS).map(([name, each]) => html`<label class="check"><input type="checkbox" checked=${isOn(o, name)} onChange=${set(name)} />${each.name}</label>
+      <${ToolState} tool=${each.tool} on=${isOn(o, name)} />`)}</section>
     <${Functions} /><${McpServers} />
     <section><h3>Connection</h3>
       <label class="wide">Answers come over<select value=${o.transport} onChange=${set("transport")}>${Object.entries(TRANSPORTS).map(([name, each]) => html`<option value=${name}>${each.name}</option>`)}</select></label>

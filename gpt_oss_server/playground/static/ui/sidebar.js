@@ -2,7 +2,8 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { choose, save } from "../lib/files.js";
 import { useShared } from "../lib/state.js";
-import { begin, conversations, discard, listed, open } from "../chat/store.js";
+import { address, linkTo } from "../lib/place.js";
+import { begin, conversations, discard, listed, open, rename } from "../chat/store.js";
 import { textOf } from "../chat/tree.js";
 import { exported, importFile } from "./dropped.js";
 import { Icon, IconButton } from "./icons.js";
@@ -19,7 +20,7 @@ export function Sidebar() {
   const found = useMemo(() => listed(state).filter((each) => fits(each, query)), [state.all, query]);
   const next = { auto: "dark", dark: "light", light: "auto" }[theme];
   return html`<aside class="sidebar" aria-label="Conversations">
-    <div class="brand"><img src="web/icon.svg" alt="" width="26" height="26" /><strong>gpt-oss-server</strong></div>
+    <div class="brand"><img src=${address("web/icon.svg")} alt="" width="26" height="26" /><strong>gpt-oss-server</strong></div>
     <button type="button" class="new" onClick=${() => (begin(), close())}><${Icon} name="plus" />New conversation</button>
     <label class="search"><${Icon} name="search" /><input type="search" placeholder="Search" aria-label="Search conversations" value=${query} onInput=${(e) => setQuery(e.target.value)} /></label>
     <ul class="list">
@@ -32,7 +33,7 @@ export function Sidebar() {
       <button type="button" class="quiet" onClick=${importFiles}><${Icon} name="open" />Import</button>
       <button type="button" class="quiet" onClick=${() => setTheme(next)} title="Colours"><${Icon} name="moon" />${theme}</button>
       <button type="button" class="quiet" onClick=${showShortcuts} title="Keyboard (Ctrl+/)"><${Icon} name="keys" />Keys</button>
-      <a class="quiet" href="docs">API</a>
+      <a class="quiet" href=${address("docs")}>API</a>
       <span class="faint">${version}</span>
     </footer>
   </aside>`;
@@ -43,10 +44,31 @@ const close = () => innerWidth <= 900 && view.set({ list: false });
 // Drawn again only when its conversation changes: an answer changes one of many, many times.
 function Entry({ conversation, isOpen }) {
   const { id, title } = conversation;
+  const [name, setName] = useState(null); // while it is edited
+  const visit = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // the browser opens the link elsewhere
+    event.preventDefault();
+    open(id);
+    close();
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    if (name.trim()) rename(id, name.trim());
+    setName(null);
+  };
   return useMemo(() => html`<li class=${isOpen ? "open" : ""}>
-    <button type="button" class="entry" aria-current=${isOpen} onClick=${() => (open(id), close())}>${title || "Untitled"}</button>
-    <${IconButton} icon="save" label="Export" onClick=${() => save(`${title.slice(0, 40) || "conversation"}.json`, exported(conversation))} />
-    <${IconButton} icon="trash" label="Delete" onClick=${() => confirm(`Delete “${title}”?`) && discard(id)} /></li>`, [conversation, isOpen]);
+    ${name === null
+      ? html`<a class="entry" href=${linkTo(id)} aria-current=${isOpen ? "page" : undefined} onClick=${visit}>${title || "Untitled"}</a>
+        <${IconButton} icon="edit" label="Rename" onClick=${() => setName(title)} />
+        <${IconButton} icon="save" label="Export" onClick=${() => save(`${title.slice(0, 40) || "conversation"}.json`, exported(conversation))} />
+        <${IconButton} icon="trash" label="Delete" onClick=${() => erase(id, title)} />`
+      : html`<form onSubmit=${submit}><input aria-label="Name of the conversation" autofocus ref=${(place) => place?.focus()} value=${name} onInput=${(e) => setName(e.target.value)}
+          onBlur=${submit} onKeyDown=${(e) => e.key === "Escape" && setName(null)} /></form>`}</li>`, [conversation, isOpen, name]);
+}
+
+function erase(id, title) {
+  const back = discard(id);
+  notice(`Deleted “${title || "Untitled"}”.`, { name: "Undo", run: back });
 }
 
 function fits(conversation, query) {

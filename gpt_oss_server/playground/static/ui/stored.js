@@ -3,9 +3,10 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { json } from "../lib/api.js";
 import { createState, useShared } from "../lib/state.js";
 import { resume } from "../chat/runner.js";
-import { holding, open, take } from "../chat/store.js";
+import { begin, holding, open, take } from "../chat/store.js";
 import { readStored } from "../chat/stored.js";
 import { Dialog } from "./dialog.js";
+import { notice } from "./view.js";
 
 const shows = createState({ open: false });
 
@@ -55,6 +56,18 @@ function Completions({ choose }) {
   if (!found?.length) return html`<p class="faint">${found ? "No chat completion is stored (store: true stores them)." : "Reading…"}</p>`;
   return html`<h3>Stored chat completions</h3><ul class="stored">${found.map((each) => html`<li><button type="button" onClick=${() => choose(each.id)}>
     <span>${each.choices[0].message.content?.slice(0, 80) || "a call"}</span><span class="faint">${new Date(each.created * 1000).toLocaleString()}</span></button></li>`)}</ul>`;
+}
+
+// An address of this page may name what the server stores, so that it opens in any browser with the same key.
+export async function openAddress(id) {
+  try {
+    await openStored(id);
+    notice("");
+  } catch (error) {
+    const here = /^(resp|conv|chatcmpl)[_-]/.test(id);
+    notice(here ? `The conversation of this address cannot be opened: ${error.message}` : "This browser has no conversation of this address. It may be in another browser, or deleted.");
+    if (!here) begin();
+  }
 }
 
 async function openStored(id) {

@@ -25,7 +25,7 @@ export function Functions() {
       setProblem(error.message);
     }
   };
-  return html`<section><h3>Functions</h3>
+  return html`<section data-part="functions"><h3>Functions</h3>
     <p class="faint">The model calls them. You write the results, or list some that are sent without asking.</p>
     ${functions.map((each, at) => html`<div class="card" key=${at}>
       <div class="row-of"><input aria-label="Name" class="mono" value=${each.name} onInput=${(e) => put(at, { name: e.target.value })} />

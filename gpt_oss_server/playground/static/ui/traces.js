@@ -1,7 +1,8 @@
 // Traces: opened from files and from links to this server, saved from the page.
-import { address, json, traceOf } from "../lib/api.js";
+import { json, traceOf } from "../lib/api.js";
 import { choose, copy, save } from "../lib/files.js";
 import { notice, showPanel, view } from "./view.js";
+import { address } from "../lib/place.js";
 
 const FORMAT = "gpt-oss-server/trace";
 const LINK = "#trace=";

@@ -11,6 +11,7 @@ export const view = createState({
   trace: null, // a trace that was opened from a file
   subject: null, // the id of the response whose tokens are shown; null: the newest of the conversation
   notice: "",
+  act: null,
 });
 
 export function setTheme(theme) {
@@ -30,6 +31,16 @@ export function showPanel(panel) {
   view.set({ panel, ...(wide() ? {} : { list: false }) });
 }
 
+// Opens the setup at one of its parts, and puts the cursor there.
+export function showSetup(part) {
+  showPanel("setup");
+  setTimeout(() => {
+    const place = document.querySelector(`.setup [data-part="${part}"]`);
+    place?.scrollIntoView({ block: "start" });
+    place?.querySelector("textarea, input, button")?.focus();
+  });
+}
+
 export const toggle = (panel) => showPanel(view.get().panel === panel ? null : panel);
 
 export const inspect = (response) => {
@@ -37,6 +48,7 @@ export const inspect = (response) => {
   showPanel("tokens");
 };
 
-export function notice(text) {
-  view.set({ notice: text });
+// `act` is what the notice offers to do: { name, run }.
+export function notice(text, act = null) {
+  view.set({ notice: text, act });
 }

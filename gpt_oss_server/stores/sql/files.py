@@ -1,0 +1,232 @@
+"""Files in a database, as `stores/files` states; their bytes too, in pieces, or in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Self
+
+from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.stores.file_folder import FileFolder
+from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
+from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
+from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+
+PIECE = 2**20  # bytes
+_ARRIVING = 3600.0  # seconds without a piece after which what has arrived is deleted
+_AT_ONCE = 20  # entries that one transaction deletes
+_LIVE = "(expires_at IS NULL OR expires_at > {now})"
+
+
+class SqlFiles:
+    def __init__(
+        self, database: Database, folder: FileFolder | None = None, *, most: int | None = None
+    ) -> None:
+        """`most`: the bytes of all files together."""
+        self._database = database
+        self._folder = folder
+        self._most = most
+        self._owner = ""
+        self._looks_for_strays = folder is not None
+
+    def of(self, owner: str) -> Self:
+        view = copy.copy(self)
+        view._owner = owner
+        return view
+
+    async def used_bytes(self) -> int:
+        return await self._database.read(lambda tx: _used(tx, self._owner))
+
+    async def create(
+        self,
+        new: NewFile,
+        content: AsyncIterable[bytes],
+        *,
+        room: int | None = None,
+        upload: str = "",
+        described: Callable[[NewFile], NewFile] = lambda new: new,
+    ) -> StoredFile:
+        key = key_of(new.id)
+        row = (key, self._owner, upload, new.purpose, _ARRIVING, b"")
+        columns = "id, owner, kind, upload, purpose, size, expires_at, body"
+        sql = f"INSERT INTO files ({columns}) VALUES (?, ?, 'begun', ?, ?, 0, {{now}} + ?, ?)"
+        await self._database.write(lambda tx: tx.run(sql, *row))
+        digest, size, number = hashlib.sha256(), 0, 0
+        try:
+            async for piece in _pieces(content):
+                await asyncio.to_thread(digest.update, piece)
+                await self._append(key, number, piece, room)
+                size, number = size + len(piece), number + 1
+            new = described(new)
+        except BaseException:
+            with suppress(StoreUnavailable):  # then the sweeper does it
+                await asyncio.shield(self._delete([key]))
+            raise
+        fields = (new.id, new.filename, new.purpose, new.created_at, new.expires_at)
+        stored = StoredFile(*fields, size, digest.hexdigest())
+        kind = "part" if upload else "file"
+        sql = (
+            "UPDATE files SET kind = ?, purpose = ?, expires_at = {now} + ?, body = ?"
+            " WHERE id = ? AND kind = 'begun'"
+        )
+        values = (kind, new.purpose, new.lasts, to_bytes(asdict(stored)), key)
+        if not await self._database.write(lambda tx: tx.run(sql, *values), durable=True):
+            raise FileLost(new.id)
+        return stored
+
+    async def _append(self, key: str, number: int, piece: bytes, room: int | None) -> None:
+        if self._folder is not None:
+            await asyncio.to_thread(self._folder.append, key, number * PIECE, piece)
+
+        def work(tx: Transaction) -> None:
+            sql = "UPDATE files SET size = ?, expires_at = {now} + ? WHERE id = ? AND kind = 'begun'"
+            if not tx.run(sql, number * PIECE + len(piece), _ARRIVING, key):
+                raise FileLost(key)
+            for most, owner in ((room, self._owner), (self._most, None)):
+                if most is not None and _used(tx, owner) > most:
+                    raise NoRoom(most, of_owner=owner is not None)
+            if self._folder is None:
+                tx.run("INSERT INTO pieces (file, number, body) VALUES (?, ?, ?)", key, number, piece)
+
+        await self._database.write(work)
+
+    async def get(self, file_id: str) -> StoredFile | None:
+        sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind IN ('file', 'part') AND {_LIVE}"
+        rows = await self._database.read(lambda tx: tx.rows(sql, key_of(file_id), self._owner))
+        return StoredFile(**from_bytes(rows[0][0])) if rows else None
+
+    async def read(self, file_id: str, start: int = 0) -> AsyncGenerator[bytes, None]:
+        if (stored := await self.get(file_id)) is None:
+            raise FileLost(file_id)
+        for number in range(start // PIECE, -(-stored.bytes // PIECE)):
+            piece = await self._piece(key_of(file_id), number)
+            if len(piece) != min(PIECE, stored.bytes - number * PIECE):
+                raise FileLost(file_id)
+            yield piece[max(start - number * PIECE, 0) :]
+
+    async def _piece(self, key: str, number: int) -> bytes:
+        if self._folder is not None:
+            return await asyncio.to_thread(self._folder.read, key, number * PIECE, PIECE)
+        sql = "SELECT body FROM pieces WHERE file = ? AND number = ?"
+        rows = await self._database.read(lambda tx: tx.rows(sql, key, number))
+        return rows[0][0] if rows else b""
+
+    async def page(
+        self, after: str | None, most: int, *, newest_first: bool = True, purpose: str | None = None
+    ) -> list[StoredFile] | None:
+        order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
+
+        def work(tx: Transaction) -> list[StoredFile] | None:
+            where = f"owner = ? AND kind = 'file' AND purpose = COALESCE(?, purpose) AND {_LIVE}"
+            values: list[Value] = [self._owner, purpose]
+            if after is not None:
+                sql = "SELECT position FROM files WHERE id = ? AND owner = ?"
+                if not (rows := tx.rows(sql, key_of(after), self._owner)):
+                    return None
+                where, values = f"{where} AND position {sign} ?", [*values, rows[0][0]]
+            sql = f"SELECT body FROM files WHERE {where} ORDER BY position {order} LIMIT ?"
+            return [StoredFile(**from_bytes(body)) for [body] in tx.rows(sql, *values, most)]
+
+        return await self._database.read(work)
+
+    async def delete(self, file_id: str) -> bool:
+        sql = f"SELECT 1 FROM files WHERE id = ? AND owner = ? AND kind = 'file' AND {_LIVE}"
+        key = key_of(file_id)
+        exists = await self._database.read(lambda tx: tx.rows(sql, key, self._owner))
+        return bool(exists) and await self._delete([key]) > 0
+
+    # --- uploads -----------------------------------------------------------------------------------
+
+    async def begin_upload(self, upload: Upload) -> None:
+        lasts = upload.expires_at - upload.created_at
+        row = (key_of(upload.id), self._owner, upload.purpose, lasts, to_bytes(asdict(upload)))
+        columns = "id, owner, kind, upload, purpose, size, expires_at, body"
+        sql = f"INSERT INTO files ({columns}) VALUES (?, ?, 'upload', '', ?, 0, {{now}} + ?, ?)"
+        await self._database.write(lambda tx: tx.run(sql, *row))
+
+    async def get_upload(self, upload_id: str) -> Upload | None:
+        return await self._database.read(lambda tx: _upload(tx, self._owner, upload_id))
+
+    async def parts(self, upload_id: str) -> list[StoredFile]:
+        sql = "SELECT body FROM files WHERE upload = ? AND owner = ? AND kind = 'part' ORDER BY position"
+        rows = await self._database.read(lambda tx: tx.rows(sql, key_of(upload_id), self._owner))
+        return [StoredFile(**from_bytes(body)) for [body] in rows]
+
+    async def end_upload(self, upload_id: str, status: str) -> Upload | None:
+        def work(tx: Transaction) -> tuple[Upload, list[str]] | None:
+            tx.run("UPDATE files SET size = size WHERE id = ?", key_of(upload_id))  # other ends wait here
+            upload = _upload(tx, self._owner, upload_id)
+            if upload is None or upload.status != "pending":
+                return None
+            ended = replace(upload, status=status)
+            tx.run("UPDATE files SET body = ? WHERE id = ?", to_bytes(asdict(ended)), key_of(upload_id))
+            rows = tx.rows("SELECT id FROM files WHERE upload = ?", key_of(upload_id))
+            return ended, [key for [key] in rows]
+
+        if (ended := await self._database.write(work)) is None:
+            return None
+        await self._delete(ended[1])
+        return ended[0]
+
+    # --- deletion ----------------------------------------------------------------------------------
+
+    async def sweep(self) -> int:
+        sql = "SELECT id FROM files WHERE expires_at <= {now} LIMIT ?"
+        deleted = 0
+        while keys := [key for [key] in await self._database.read(lambda tx: tx.rows(sql, _AT_ONCE))]:
+            deleted += await self._delete(keys)
+        if self._looks_for_strays and self._folder is not None:
+            deleted += await self._delete_strays(self._folder)
+            self._looks_for_strays = False
+        return deleted
+
+    async def _delete_strays(self, folder: FileFolder) -> int:
+        """Deletes the content of files whose deletion a crash interrupted; done once after each start."""
+
+        def strays(tx: Transaction) -> list[str]:
+            sql = "SELECT 1 FROM files WHERE id = ?"
+            return [name for name in names if not tx.rows(sql, name)]
+
+        names = await asyncio.to_thread(folder.names)
+        for name in (found := await self._database.read(strays)):
+            await asyncio.to_thread(folder.delete, name)
+        return len(found)
+
+    async def _delete(self, keys: Sequence[str]) -> int:
+        def work(tx: Transaction) -> int:
+            for key in keys:
+                tx.run("DELETE FROM pieces WHERE file = ?", key)
+            return sum(tx.run("DELETE FROM files WHERE id = ?", key) for key in keys)
+
+        deleted = await self._database.write(work)
+        if self._folder is not None:
+            for key in keys:
+                await asyncio.to_thread(self._folder.delete, key)
+        return deleted
+
+
+def _used(tx: Transaction, owner: str | None) -> int:
+    where, values = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
+    return int(tx.rows(f"SELECT COALESCE(SUM(size), 0) FROM files{where}", *values)[0][0])
+
+
+def _upload(tx: Transaction, owner: str, upload_id: str) -> Upload | None:
+    sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind = 'upload' AND {_LIVE}"
+    rows = tx.rows(sql, key_of(upload_id), owner)
+    return Upload(**from_bytes(rows[0][0])) if rows else None
+
+
+async def _pieces(content: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces of `PIECE` bytes; the last may be shorter."""
+    waiting = bytearray()
+    async for part in content:
+        waiting += part
+        while len(waiting) >= PIECE:
+            yield bytes(waiting[:PIECE])
+            del waiting[:PIECE]
+    if waiting:
+        yield bytes(waiting)
