@@ -31,6 +31,8 @@ def option(
     return field(default=default, metadata=row)
 
 
+AUTO = "auto"
+BUILT_IN = "built-in"
 PRECISIONS = ("auto", "fp8")
 
 
@@ -52,6 +54,27 @@ class Precision:
 class EngineOptions:
     """Each engine reads the rows that concern it."""
 
+    engine: str = option(
+        AUTO,
+        Values("choice", AUTO, BUILT_IN, "llama", "vllm", "sglang"),
+        "What runs a checkpoint: the built-in engine, or a program that the server starts and ends: "
+        "llama-server, vLLM or SGLang. `auto` is the built-in engine, but llama-server for a GGUF file and, "
+        "if it is installed, for a large model that no card here holds.",
+        common=True,
+    )
+    engine_program: str | None = option(
+        None,
+        Values("text", "PATH", optional=True),
+        "That program, if it is not on the PATH by its usual name.",
+    )
+    engine_args: str | None = option(
+        None, Values("text", "FLAGS", optional=True), "Further flags for that program, in quotes."
+    )
+    engine_log: str | None = option(
+        None,
+        Values("text", "FILE", optional=True),
+        "The file to which that program's output is appended; `none` keeps its last lines, for errors.",
+    )
     device: str = option(
         "auto",
         Values("choice", "auto", "cpu", "cuda"),
