@@ -110,16 +110,15 @@ def load(
         options = replace(options, device=device)
     if context is not None:
         options = replace(options, context=context)
-    if options.draft_head is not None and not runs_here(model, options):
-        raise CheckpointError(
-            f"--speculation {options.speculation} has no effect here: {model} does not run in this "
-            "process. Leave it out, and configure speculation where the model runs."
-        )
-    if (options.cache_dir is not None or options.cache_memory) and not runs_here(model):
-        raise CheckpointError(
-            f"--cache-dir has no effect here: {model} does not run in this process. Leave it out (for one of "
-            "several models: cache_dir=none cache_memory=none), and configure a cache where the model runs."
-        )
+    for flag, what, given in (
+        (f"--speculation {options.speculation}", "speculation", options.draft_head is not None),
+        ("--cache-dir", "a cache", options.cache_dir is not None or options.cache_memory is not None),
+    ):
+        if given and not runs_here(model, options):
+            raise CheckpointError(
+                f"{flag} has no effect here: {model} does not run in this process. Leave it out, and "
+                f"configure {what} where the model runs."
+            )
     if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
         raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
     row = backend_for(model)
