@@ -68,7 +68,7 @@ help:
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 SIZE_cpu := 0.3 GB to download and 1.3 GB of disk
 SIZE_cuda := about 3 GB to download and 7 GB of disk
-EXTRAS_cpu := browser,exa,python,mcp,postgres
+EXTRAS_cpu := browser,files,exa,python,mcp,postgres
 EXTRAS_cuda := all
 TORCH_cuda = true
 # One quick try. Without dependencies: they come from PyPI, with the project.

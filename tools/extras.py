@@ -15,6 +15,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _IMAGE = Path("/opt/gpt-oss-server/server")  # deploy/docker/Dockerfile
 _PACKAGES = {
     "browser": ("charset_normalizer", "httpx", "pypdf", "selectolax"),
+    "files": ("docx", "openpyxl", "pptx"),
     "exa": ("exa_py",),
     "python": ("ipykernel", "jupyter_client", "traitlets", "zmq"),
     "mcp": ("httpx2", "mcp", "mcp_types"),

@@ -93,7 +93,6 @@ def _part(part: Any, where: str) -> str:
 
 
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-_PDF = b"%PDF-"
 _BINARY = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufffd]")  # controls, and the replacement character
 
 
@@ -105,19 +104,25 @@ class _Content:
 
 
 def file_text(part: Mapping[str, Any], where: str) -> str:
-    """Reads `file_data`, `file_url` and `filename`, which both APIs share."""
+    """Reads `file_data`, `file_url` and `filename`, or the text of a file that was read before."""
     name = part.get("filename")
     named = f" named {name!r:.200}" if isinstance(name, str) and name else ""
-    content = _content(part, where)
-    is_pdf = content.raw.startswith(_PDF)
-    text = None if is_pdf else _text(content.raw, content.charset)
+    text = part.get("text")
+    if not isinstance(text, str):
+        content = _content(part, where)
+        text = _text(content.raw, content.charset)
     if text is None:
-        kind = "a PDF" if is_pdf else f"of type {content.kind}" if content.kind else "binary"
+        kind = f"of type {content.kind}" if content.kind else "binary"
         raise InvalidRequest(
-            f"`{where}`: the file{named} is {kind}, and this server reads text in UTF-8 only. Send its text.",
+            f"`{where}`: the file{named} is {kind}. Text in UTF-8, PDF, DOCX, PPTX and XLSX are read.",
             param=where,
         )
     return f"[The file{named} that was attached here:]\n{text}\n[The end of the file{named}.]"
+
+
+def attached_bytes(part: Mapping[str, Any], where: str) -> bytes | None:
+    """The bytes in the part; None where it has none."""
+    return _content(part, where).raw if part.get("file_data") or part.get("file_url") else None
 
 
 def _content(part: Mapping[str, Any], where: str) -> _Content:
@@ -129,13 +134,12 @@ def _content(part: Mapping[str, Any], where: str) -> _Content:
             return _of_data_url(value)
         if key == "file_url":
             raise InvalidRequest(
-                f"`{where}.file_url`: this server does not fetch files. Send the file's text as `file_data`.",
+                f"`{where}.file_url` must be an address with http:// or https://, or a data URL.",
                 param=f"{where}.file_url",
             )
         return _Content(_from_base64(value) or value.encode("utf-8", "replace"))
-    key = "file_id" if part.get("file_id") else "file_data"
-    why = "this server keeps no files" if key == "file_id" else "the part has no file"
-    raise InvalidRequest(f"`{where}.{key}`: {why}. Send its text as `file_data`.", param=f"{where}.{key}")
+    param = f"{where}.file_data"
+    raise InvalidRequest(f"`{param}`: the part has no file. Send its text or its base64.", param=param)
 
 
 def _of_data_url(url: str) -> _Content:

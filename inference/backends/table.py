@@ -4,6 +4,7 @@ Loading, suggestions for wrong names, help texts, errors and the checks of a mac
 file is imported when a model of its kind is loaded, so that a script needs no torch and a folder no hub.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +15,9 @@ from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.on_demand import Pool
 from inference.options import EngineOptions
 from inference.paths import from_hub
+from inference.started.choice import chosen_program, slow_here
+
+_log = logging.getLogger(__name__)
 
 EMBEDDED = "tiny"
 
@@ -78,9 +82,17 @@ def backend_for(model: str) -> Backend:
     return next((row for row in BACKENDS if model.startswith(row.prefix)), CHECKPOINTS)
 
 
-def runs_here(model: str) -> bool:
+def runs_here(model: str, options: EngineOptions) -> bool:
     """Whether the engine of this name computes in this process, and so needs torch."""
+    if is_checkpoint(model):
+        return chosen_program(model, options) is None
     return backend_for(model).needs_torch and not _servers(model) and not model.startswith(tuple(REFUSED))
+
+
+def is_checkpoint(model: str) -> bool:
+    """Whether the name is that of a model and not of a server or a script: `--engine` says what runs it."""
+    row = backend_for(model)
+    return row is CHECKPOINTS and not _servers(model) and not model.startswith(tuple(REFUSED))
 
 
 def load(
@@ -98,10 +110,15 @@ def load(
         options = replace(options, device=device)
     if context is not None:
         options = replace(options, context=context)
-    if options.draft_head is not None and not runs_here(model):
+    if options.draft_head is not None and not runs_here(model, options):
         raise CheckpointError(
             f"--speculation {options.speculation} has no effect here: {model} does not run in this "
             "process. Leave it out, and configure speculation where the model runs."
+        )
+    if (options.cache_dir is not None or options.cache_memory) and not runs_here(model):
+        raise CheckpointError(
+            f"--cache-dir has no effect here: {model} does not run in this process. Leave it out (for one of "
+            "several models: cache_dir=none cache_memory=none), and configure a cache where the model runs."
         )
     if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
         raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
@@ -110,6 +127,14 @@ def load(
         from inference.remote.loading import load_remote
 
         return load_remote([_module(kind).WIRE for kind in servers], model.removeprefix(row.prefix), options)
+    if is_checkpoint(model):
+        if program := chosen_program(model, options):
+            from inference.started.load import load_started
+
+            wire = _module(backend_for(f"{program.kind}:")).WIRE
+            return load_started(program, wire, model, options, progress)
+        if advice := slow_here(model, options):
+            _log.warning(advice)
     engine: Engine = _module(row).load(model, options, progress)
     return engine
 
@@ -117,11 +142,12 @@ def load(
 def load_later(
     model: str, options: EngineOptions, pool: Pool, *, idle: float | None = None, name: str = ""
 ) -> Engine:
-    """The engine of a checkpoint that `pool` loads when it is needed; any other kind is loaded now.
+    """The engine of a checkpoint that `pool` loads when it is needed and that runs here; any other kind is
+    loaded now.
 
     What can be wrong without the weights raises `InferenceError` here, and a repo is downloaded.
     """
-    if backend_for(model) is not CHECKPOINTS or _servers(model):
+    if not is_checkpoint(model) or not runs_here(model, options):
         return load(model, options=options)
     info = _module(CHECKPOINTS).info_of(model, options)
     return pool.add(info, partial(load, model, options=options, progress=False), idle=idle, name=name)

@@ -63,6 +63,8 @@ class RemoteEngine:
             self._probing.cancel()
         for replica in self._replicas.all:
             replica.wire.caller.abort()
+            if replica.keeper is not None:
+                await asyncio.to_thread(replica.keeper.close)
 
     def check_room(self) -> None:
         self._replicas.check_room()
@@ -184,6 +186,8 @@ class _Route:
         replica = self._at
         replica.running += 1
         try:
+            if replica.keeper is not None:
+                await replica.keeper.back()
             async with aclosing(replica.wire.sample(prompt, ask)) as pieces:
                 async for piece in pieces:
                     if replica.failures:
@@ -217,7 +221,9 @@ class _Route:
             self._replicas.failed(replica, error)
         self.attempts += 1
         # Without another server, a request that got no token would only meet the same failure.
-        return self.attempts <= _ATTEMPTS and (self.has_others or sampled > 0)
+        keeper = replica.keeper
+        may_pass = sampled > 0 if keeper is None else keeper.problem is None
+        return self.attempts <= _ATTEMPTS and (self.has_others or may_pass)
 
 
 def _is_clients_fault(error: EngineFailed) -> bool:
@@ -231,6 +237,8 @@ def _refuses_form(error: InferenceError, ask: Ask) -> bool:
 async def _health_problem(replica: Replica) -> str | None:
     """Why the server cannot generate, as a sentence; None if it can."""
     path = replica.wire.health
+    if replica.keeper is not None and replica.keeper.is_starting:  # requests wait for it
+        return replica.keeper.problem
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             await replica.wire.caller.reach(path)

@@ -13,9 +13,9 @@ from functools import partial
 from inference.config import VOCABULARY
 from inference.engine import CheckpointError, EngineBusy, EngineInfo, InferenceError, ModelNotFound, Sampling
 from inference.options import EngineOptions
-from inference.remote.connection import Caller, Unreachable, parse_addresses
+from inference.remote.connection import Caller, Unreachable, parse_address, parse_addresses
 from inference.remote.engine import RemoteEngine
-from inference.remote.replicas import Replica, Replicas
+from inference.remote.replicas import Keeper, Replica, Replicas
 from inference.remote.wire import Ask, Facts, Wire
 
 _log = logging.getLogger(__name__)
@@ -35,18 +35,24 @@ _PROBE_TOKENS = (
 _PROBE_IDS = [int(token) for token in _PROBE_TOKENS.split()]
 
 
-def load_remote(wires: Wires, urls: str, options: EngineOptions) -> RemoteEngine:
+def load_remote(
+    wires: Wires, urls: str, options: EngineOptions, keeper: Keeper | None = None
+) -> RemoteEngine:
     """The engine of the servers at `urls`, with commas between several. Raises `InferenceError`. Of several
-    wires, the one that recognises a server is taken."""
+    wires, the one that recognises a server is taken. A `keeper` keeps the one server running."""
     addresses = parse_addresses(urls, wires[0].kind)
     callers = [Caller(address, options) for address in addresses]
     with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
-        return thread.submit(asyncio.run, _loaded(wires, callers, options.context)).result()
+        return thread.submit(asyncio.run, _loaded(wires, callers, options.context, keeper)).result()
 
 
-async def _loaded(wires: Wires, callers: Sequence[Caller], context: int | None) -> RemoteEngine:
+async def _loaded(
+    wires: Wires, callers: Sequence[Caller], context: int | None, keeper: Keeper | None
+) -> RemoteEngine:
     wire_type = wires[0] if len(wires) == 1 else await _recognised(wires, callers)
-    replicas = [Replica(wire_type(caller), caller.url) for caller in callers]
+    replicas = [Replica(wire_type(caller), caller.url, keeper) for caller in callers]
+    if keeper is not None:
+        keeper.moved = partial(_move, replicas[0])
     stated = [await _facts_unless_down(replica, alone=len(replicas) == 1) for replica in replicas]
     facts = [fact for fact in stated if fact is not None]
     if not facts:
@@ -65,13 +71,24 @@ async def _loaded(wires: Wires, callers: Sequence[Caller], context: int | None) 
     info = EngineInfo(
         name=shortest.name,
         context_length=shortest.context_length if context is None else context,
-        description=f"{wire_type.title} at {', '.join(replica.url for replica in replicas)}",
+        description=_description(wire_type, replicas),
         honours=wire_type.honours,
         ignores=wire_type.ignores.union(*(fact.ignores for fact in facts)),
         notation=wire_type.notation,
         plan=shortest.about,
     )
     return RemoteEngine(Replicas(replicas), info, partial(_check_again, info))
+
+
+def _description(wire_type: type[Wire], replicas: Sequence[Replica]) -> str:
+    if replicas[0].keeper is not None:
+        return f"{wire_type.title}, which this server has started"
+    return f"{wire_type.title} at {', '.join(replica.url for replica in replicas)}"
+
+
+def _move(replica: Replica, url: str) -> None:
+    replica.url = url
+    replica.wire.caller.move(parse_address(url, replica.wire.kind))
 
 
 async def _facts_unless_down(replica: Replica, *, alone: bool) -> Facts | None:

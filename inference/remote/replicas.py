@@ -11,6 +11,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from inference.engine import EngineBusy
 from inference.remote.wire import Wire
@@ -24,10 +25,25 @@ _REMEMBERED = 65_536
 _MORE = 8  # generations that a server with the prompt's beginning may have more than the idlest one
 
 
+class Keeper(Protocol):
+    """Starts the server of a replica again when it has ended."""
+
+    is_starting: bool
+    problem: str | None  # why it cannot be started
+    moved: Callable[[str], None]  # to be called with its new address
+
+    async def back(self) -> None:
+        """Waits while it starts. Raises `EngineFailed` if it cannot be started."""
+
+    def close(self) -> None:
+        """Ends the server."""
+
+
 @dataclass(slots=True, eq=False)
 class Replica:
     wire: Wire
     url: str
+    keeper: Keeper | None = None
     running: int = 0
     failures: int = 0  # since it last answered
     rests_until: float = 0.0  # on the monotonic clock

@@ -36,7 +36,6 @@ from tests.toolset.test_toolset import (  # noqa: F401
 RATE = 50  # tokens per second of the stream beside an attack
 PLACES = 2_048
 SECONDS = 5.0
-PACE = 0.004  # seconds between two connections: what is attacked is their number
 HEADERS = {"Authorization": f"Bearer {MALLORY}"}
 BY_MALLORY = f"Authorization: Bearer {MALLORY}\r\n".encode()
 HEAD = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\n%s"
@@ -101,7 +100,6 @@ def test_connections_that_do_nothing(server: Attacked, kind: str) -> None:
                 connection = stack.enter_context(server.connect())
                 with suppress(ConnectionError):
                     connection.sendall(UNFINISHED[kind])
-                time.sleep(PACE)
             ask_as_alice(server)
             time.sleep(SECONDS)
             ask_as_alice(server)
@@ -120,7 +118,6 @@ def test_handshakes_that_never_finish(tmp_path: Path) -> None:
                     connection = stack.enter_context(server.connect())
                     with suppress(ConnectionError):
                         connection.sendall(b"\x16\x03\x01\x02\x00" if number % 2 else b"")
-                    time.sleep(PACE)
                 ask_as_alice(server)
                 time.sleep(SECONDS)
                 ask_as_alice(server)

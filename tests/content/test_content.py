@@ -11,7 +11,7 @@ import pytest
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
 from gpt_oss_server.content.parts import file_text, text_of
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import ApiError, InvalidRequest
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE, Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import FINAL, Asking
@@ -73,11 +73,12 @@ def test_binary_files_are_not_read(seed: int) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"file_data": b64(PDF), "filename": "a.pdf"}, "", "the file named 'a.pdf' is a PDF"),
-    ({"file_data": "%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\n"}, "", "the file is a PDF"),
+    ({"file_data": b64(PDF), "filename": "a.pdf"}, "", "the file 'a.pdf' cannot be read. This PDF"),
+    ({"file_data": "%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\n"}, "", "cannot be read. This PDF"),
     ({"file_data": f"data:image/png;base64,{b64(b'a' + bytes(3))}"}, "", "of type image/png"),
-    ({"file_id": "file-1", "filename": "a.txt"}, ".file_id", "keeps no files"),
-    ({"file_url": "https://a.example/b.pdf"}, ".file_url", "does not fetch files"),
+    ({"file_id": "file-1", "filename": "a.txt"}, ".file_id", "there is no file 'file-1'"),
+    ({"file_url": "http://127.0.0.1/b.pdf"}, "", "is not on the public Internet"),
+    ({"file_url": "ftp://a.example/b.pdf"}, ".file_url", "must be an address with http"),
     ({"file_data": 7, "file_url": [], "filename": {}}, ".file_data", "the part has no file"),
 ]
 
@@ -85,11 +86,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("part", "at", "why"), REFUSED)
 async def test_an_unreadable_file_is_refused_by_both_apis(part: dict[str, Any], at: str, why: str) -> None:
     items = [{"role": "user", "content": [{"type": "input_file", **part}]}]
-    with pytest.raises(InvalidRequest, match=why) as refused:
+    with pytest.raises(ApiError, match=why) as refused:
         await Asking(FINAL).prompt(input=items)
     assert refused.value.param == f"input[0].content[0]{at}"
     messages = [{"role": "user", "content": [{"type": "file", "file": part}]}]
-    with pytest.raises(InvalidRequest, match=why):
+    with pytest.raises(ApiError, match=why):
         await service_of(replaying(FINAL)).prompt(LOCAL, {"messages": messages})
 
 

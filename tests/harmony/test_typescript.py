@@ -168,9 +168,9 @@ def test_depth_ends_in_any() -> None:
 def test_references_that_double_at_each_step_end_in_any() -> None:
     refs = [{"$ref": f"#/$defs/s{number}"} for number in range(31)]
     steps = {f"s{number}": opened(a=refs[number + 1], b=refs[number + 1]) for number in range(30)}
-    began = time.monotonic()
+    began = time.process_time()
     assert len(to_typescript({"$ref": "#/$defs/s0", "$defs": steps})) < 2_000_000
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 KEYWORDS = (

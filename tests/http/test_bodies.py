@@ -145,9 +145,9 @@ def test_it_is_about_the_length_of_the_json(value: Any, limit: int) -> None:
     ids=["one text", "messages", "empty texts", "numbers"],
 )
 def test_a_large_value_is_not_read_to_its_end(large: Any) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     assert is_larger(10_000, "small", large)
-    assert time.perf_counter() - start < 0.02
+    assert time.thread_time() - start < 0.02
 
 
 BODY = b'{"name": "data.csv", "content_base64": "YSxi"}'

@@ -2,10 +2,12 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -218,3 +220,41 @@ def test_whoever_holds_most_places_gives_one_up() -> None:
 def test_the_settings_become_limits() -> None:
     limits = connection_limits(Settings(max_connections=150, request_timeout=7.0))
     assert (limits.count, limits.seconds) == (150, 7.0)
+
+
+SOCKET = b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+SOCKET += b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+
+
+@pytest.mark.parametrize("request_", [GET, CLOSING % 100, SOCKET], ids=["GET", "POST", "WebSocket"])
+def test_the_health_is_not_behind_a_flood_that_arrived_before(request_: bytes) -> None:
+    begun: list[str] = []
+    holds, free = threading.Event(), threading.Event()
+
+    def observed(app: Any) -> Any:
+        async def first(scope: Any, receive: Any, send: Any) -> None:
+            begun.append(scope.get("path", ""))
+            if scope.get("path") == "/hold":
+                holds.set()
+                free.wait(20)
+            await app(scope, receive, send)
+
+        return first
+
+    with serving(scripted(HELLO), wrap=observed) as url, ExitStack() as stack:
+        server = ("127.0.0.1", urlsplit(url).port or 0)
+
+        def send(content: bytes) -> socket.socket:
+            connection = stack.enter_context(socket.create_connection(server, timeout=20))
+            connection.sendall(content)
+            return connection
+
+        send(GET.replace(b"/v1/models", b"/hold"))
+        assert holds.wait(20)
+        for _ in range(200):
+            send(request_)
+        health = send(GET.replace(b"/v1/models", b"/health"))
+        free.set()
+        assert health.recv(100).startswith(b"HTTP/1.1 200")
+        before = begun.index("/health")
+        assert before < 20, f"{before} requests began before"

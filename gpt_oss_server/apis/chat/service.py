@@ -15,6 +15,7 @@ from gpt_oss_server.content.parts import treat_images
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
+from gpt_oss_server.runs.attached import with_files
 from gpt_oss_server.runs.prepared import bind_and_lay_out
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
@@ -56,6 +57,9 @@ class ChatService:
         return request
 
     async def _prepare(self, work: Work, request: CreateChatCompletion) -> PreparedChat:
+        read = await with_files(request.messages, "messages", work)
+        request = request if read is request.messages else request.model_copy(update={"messages": read})
+
         def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedChat:
             form = read_form(request, tools, hosted, work.model.encoding)
             return prepare(request, tools, hosted, form, work=work)

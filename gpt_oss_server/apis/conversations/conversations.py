@@ -26,6 +26,7 @@ from gpt_oss_server.http.large_work import in_thread, in_thread_if_large
 from gpt_oss_server.http.paging import list_of
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.runs.attached import with_files
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import ConversationPart, Item, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
@@ -61,7 +62,8 @@ class Conversations:
         check_metadata(request.metadata)
         created = int(self._work.clock())
         new = StoredConversation(self._work.ids(CONVERSATION), created, request.metadata or {})
-        parts = [await self._read(request.items, Past())] if request.items else []
+        items = await self._with_files(request.items or [])
+        parts = [await self._read(items, Past())] if items else []
         await self._store.put_conversation(new, parts)
         return _shown(new)
 
@@ -89,7 +91,8 @@ class Conversations:
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         request = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
-        part = await self._read(request.items, await self._calls_before(conversation_id, request.items))
+        items = await self._with_files(request.items)
+        part = await self._read(items, await self._calls_before(conversation_id, items))
         added = await self._store.append(appended(conversation_id, [part], self._work.kinds, self._work.ids))
         if added is None:
             raise no_conversation(conversation_id)
@@ -111,6 +114,10 @@ class Conversations:
             left = await in_thread(0, partial(self._without, conversation_id, parts, item_id))
             if await self._store.rewrite_conversation(conversation_id, conversation.version, left):
                 return _shown(conversation)
+
+    async def _with_files(self, items: list[Any]) -> list[Any]:
+        read: list[Any] = await with_files(items, "items", self._work)
+        return read
 
     async def _find(self, conversation_id: str) -> StoredConversation:
         conversation = await self._store.get_conversation(conversation_id)

@@ -33,6 +33,7 @@ from gpt_oss_server.errors import ApiError, ContextLengthExceeded, InvalidReques
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
+from gpt_oss_server.runs.attached import with_files
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
@@ -256,6 +257,8 @@ class ResponsesService:
     ) -> PreparedResponse:
         """`session`: the key of new sessions of its tools. `context` takes the place of the model's."""
         previous, store = request.previous_response_id, work.keep.responses
+        read = await with_files(request.input, "input", work)
+        request = request if read is request.input else request.model_copy(update={"input": read})
         # A run stores its response before the terminal event and ends a moment later, so both may be true.
         is_running = previous and await self.stored(work.caller).is_running(previous)
         if is_running and await store.get(str(previous)) is None:

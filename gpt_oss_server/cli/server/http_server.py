@@ -15,6 +15,7 @@ import ssl
 import sys
 import threading
 from types import FrameType
+from typing import cast
 
 import uvicorn
 
@@ -183,7 +184,8 @@ class Server(uvicorn.Server):
         limits = connection_limits(self._settings)
 
         def protocol() -> asyncio.Protocol:
-            return HttpProtocol.within(limits)(self.config, self.server_state, self.lifespan.state)
+            limited = cast(type[HttpProtocol], self.config.http_protocol_class)
+            return limited(self.config, self.server_state, self.lifespan.state)
 
         self._handshakes = Handshakes(
             context, protocol, most=limits.count // 4, seconds=limits.handshake_seconds

@@ -11,10 +11,12 @@ Takes the bytes of a connection and passes requests to the application as uvicor
 - A head that is too large is refused before it is whole, and so is a request that takes too long to arrive.
 - At the limit of connections, a new one takes the place of one that does nothing (`room`). If all are at
   work, it may only ask for the server's health.
+- Requests and WebSockets that arrive together begin one after another (`turnstile`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
@@ -27,6 +29,7 @@ from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, Inv
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
 from gpt_oss_server.http.connections.room import HEALTH, SPARE, Held, gives_way
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
+from gpt_oss_server.http.connections.turnstile import Turnstile
 from gpt_oss_server.http.edge import HEADER, new_connection, new_request_id, set_connection
 
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -35,14 +38,16 @@ _LINGERING = 2.0  # seconds in which a refused client's bytes are dropped, so th
 
 class HttpProtocol(HttpToolsProtocol):
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
+    turnstile: ClassVar[Turnstile] = Turnstile()
 
     @classmethod
     def within(cls, limits: ConnectionLimits) -> type[HttpProtocol]:
-        """The same with other limits: uvicorn takes a class."""
-        return type("LimitedHttpProtocol", (cls,), {"limits": limits})
+        """The same for one server, with its limits: uvicorn takes a class."""
+        return type("LimitedHttpProtocol", (cls,), {"limits": limits, "turnstile": Turnstile()})
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.turnstile.connection_arrives()
         self._name = new_connection()
         self._refusal: ApiError | None = None
         self._is_refused = False  # no further byte is parsed
@@ -72,7 +77,8 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             if self._should_upgrade():
                 self._deadline.stop()
-                self.handle_websocket_upgrade()
+                self.flow.pause_reading()
+                self.turnstile.pass_through(self._begin_socket)
             else:
                 self._continue_with(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
@@ -108,6 +114,18 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.scope["http_version"] != "1.1" and not self._should_upgrade():
             _without_chunks(self.cycle)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        begin = partial(super()._start_asgi_task, cycle, app)
+        if self.url in HEALTH:
+            begin()
+        else:
+            self.turnstile.pass_through(begin)
+
+    def _begin_socket(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.handle_websocket_upgrade()
 
     def on_body(self, body: bytes) -> None:
         self._held = 0

@@ -228,11 +228,11 @@ def test_matches_are_found_over_line_ends_and_without_regard_to_case() -> None:
 
 
 def test_finding_takes_bounded_time_on_a_page_made_to_be_slow() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     lines = wrap("a " * 300_000)
     assert find_lines(lines, "a " * 400 + "b") == []
     assert len(find_lines(lines, "a")) == len(lines)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_line_breaks_of_every_kind_end_lines_and_controls_vanish() -> None:

@@ -130,8 +130,8 @@ async def test_a_box_of_which_the_kernel_ended_one_process_for_its_memory_is_end
     with monkeypatch.context() as patch:
         patch.setattr(Groups, "out_of_memory", lambda groups: True)
         began = time.monotonic()
-        output = await call(session, "import time; time.sleep(8)")
-        assert time.monotonic() - began < 6
+        output = await call(session, "import time; time.sleep(60)")
+        assert time.monotonic() - began < 50
     assert output.failed
     assert "memory" in output.text
     assert await output_of(session, "1 + 1") == "2"
@@ -183,7 +183,7 @@ async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bom
     while not running.done():
         began = time.monotonic()
         await asyncio.sleep(0.05)
-        assert time.monotonic() - began < 2.0  # the host stays responsive
+        assert time.monotonic() - began < 10  # the host stays responsive
         most = max(most, len(processes() - before))
     assert most < (60 if holder == "control groups" else bound)
     await tool.close()

@@ -7,6 +7,7 @@ from tools.browser.pages.charset import decode
 from tools.browser.pages.document import MAX_CHARS, Document, Kind, PageBody
 from tools.browser.pages.html_text import html_to_text
 from tools.browser.pages.markdown_text import markdown_to_text
+from tools.browser.pages.office_text import office_to_text
 from tools.browser.pages.pdf_text import pdf_to_text
 from tools.browser.pages.text import clean
 
@@ -24,6 +25,8 @@ def convert_body(body: PageBody, kind: Kind, *, view_source: bool = False) -> Do
 def _converted(body: PageBody, kind: Kind, *, view_source: bool) -> Document:
     if kind == "pdf":
         return pdf_to_text(body.data, body.url)
+    if kind == "office":
+        return office_to_text(body.data, body.url)
     text = decode(body.data, body.content_type)
     if view_source or kind == "text":
         return Document(body.url, "", clean(text[: MAX_CHARS + 1]))

@@ -1,6 +1,6 @@
 """Converts bodies, fetched or read from a folder, to documents: text with links.
 
-Raises `PageError` if there is no text. HTML, Markdown and PDF are converted in processes of their own
+Raises `PageError` if there is no text. All but plain text is converted in processes of their own
 (processes.py), where `convert_body` runs; plain text takes little time. selectolax (MIT) parses HTML by its
 standard, as html2text, which made the pages in the model's training, is under the GPL; pypdf (BSD) reads PDF.
 """
@@ -10,6 +10,7 @@ from typing import Final
 
 from tools.browser.pages.body import convert_body
 from tools.browser.pages.document import Document, Kind, PageBody, PageError
+from tools.browser.pages.office_text import OLE, ZIP
 from tools.browser.pages.processes import read_page, read_page_blocking
 from tools.browser.pages.text import clean
 
@@ -43,6 +44,8 @@ def find_kind(content_type: str, data: bytes) -> Kind:
     kind = content_type.partition(";")[0].strip().lower()
     if data.startswith(b"%PDF-") or kind == "application/pdf":
         return "pdf"
+    if data.startswith((ZIP, OLE)):
+        return "office"
     if kind in _HTML_TYPES:
         return "html"
     if kind in _MARKDOWN_TYPES:
@@ -57,13 +60,14 @@ def find_kind(content_type: str, data: bytes) -> Kind:
 
 
 def _takes_little_time(body: PageBody, kind: Kind, *, view_source: bool) -> bool:
-    """Whether this process may convert it; refuses a PDF that cannot be converted at all."""
-    if kind != "pdf":
+    """Whether this process may convert it; refuses a file that cannot be converted at all."""
+    if kind not in ("pdf", "office"):
         return view_source or kind == "text"
+    what = "PDF" if kind == "pdf" else "document"
     if view_source:
-        raise PageError("A PDF has no source to view: open it without view_source.")
+        raise PageError(f"A {what} has no source to view: open it without view_source.")
     if body.cut:
-        raise PageError("This PDF is too large to be read.")
+        raise PageError(f"This {what} is too large to be read.")
     return False
 
 

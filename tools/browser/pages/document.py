@@ -7,7 +7,7 @@ of this machine.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["html", "markdown", "text", "pdf"]
+Kind = Literal["html", "markdown", "text", "pdf", "office"]
 MAX_CHARS: Final = 2_000_000  # of a page's text, or about 500 views
 
 

@@ -26,15 +26,23 @@ from tools.fair_threads import FairThreads
 
 PROCESSES: Final = 2
 # On a busy machine; a process for markup itself counts its processor time.
-SECONDS: Final = {"markup": 30.0, "pdf": 60.0}
-MAX_BODIES: Final = {"markup": 500, "pdf": 1}  # of one process, in case memory leaks
+SECONDS: Final = {"markup": 30.0, "pdf": 60.0, "office": 60.0}
+MAX_BODIES: Final = {"markup": 500, "pdf": 1, "office": 1}  # of one process, in case memory leaks
 MAX_ANSWER: Final = 64_000_000
 _COMMAND: Final = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
 _CHUNK: Final = 1 << 20
 _LOOK_SECONDS: Final = 0.1  # between two looks whether the work is still wanted
 _TOO_MUCH: Final = "This page takes too much time or memory to read."
-_SLOW: Final = {"markup": _TOO_MUCH, "pdf": "This PDF takes too long to read."}
-_DIED: Final = {"markup": _TOO_MUCH, "pdf": "This PDF could not be read: it needs too much memory."}
+_SLOW: Final = {
+    "markup": _TOO_MUCH,
+    "pdf": "This PDF takes too long to read.",
+    "office": "This document takes too long to read.",
+}
+_DIED: Final = {
+    "markup": _TOO_MUCH,
+    "pdf": "This PDF could not be read: it needs too much memory.",
+    "office": "This document could not be read: it needs too much memory.",
+}
 
 
 class _Died(Exception):
@@ -183,4 +191,4 @@ def read_page_blocking(body: PageBody, kind: Kind) -> Document:
 
 
 def _pool(kind: Kind) -> _Workers:
-    return workers("pdf" if kind == "pdf" else "markup")
+    return workers(kind if kind in ("pdf", "office") else "markup")
