@@ -111,11 +111,15 @@ def load(
         options = replace(options, device=device)
     if context is not None:
         options = replace(options, context=context)
-    if options.draft_head is not None and not runs_here(model, options):
-        raise CheckpointError(
-            f"--speculation {options.speculation} has no effect here: {model} does not run in this "
-            "process. Leave it out, and configure speculation where the model runs."
-        )
+    for flag, what, given in (
+        (f"--speculation {options.speculation}", "speculation", options.draft_head is not None),
+        ("--cache-dir", "a cache", options.cache_dir is not None or options.cache_memory is not None),
+    ):
+        if given and not runs_here(model, options):
+            raise CheckpointError(
+                f"{flag} has no effect here: {model} does not run in this process. Leave it out, and "
+                f"configure {what} where the model runs."
+            )
     if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
         raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
     if _servers(model):
