@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 ARCHITECTURE = "gpt_oss"  # in Hugging Face's config.json
-_ONLY = "This server runs OpenAI's gpt-oss models from safetensors files, such as openai/gpt-oss-20b."
+_ONLY = "The built-in engine runs OpenAI's gpt-oss models from safetensors files, such as openai/gpt-oss-20b."
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def foreign_file(path: Path) -> str | None:
     """What a file is that was named in place of a checkpoint's folder."""
-    if _is_gguf(path):
+    if is_gguf(path):
         return _gguf(str(path))
     if path.suffix == ".safetensors":
         return f"{path} is one file of a checkpoint. Name its folder: {path.parent}."
@@ -55,14 +55,14 @@ def foreign_config(raw: Mapping[str, Any]) -> str | None:
 
 
 def _gguf(name: str) -> str:
-    return f"{name} is a GGUF file, the format of llama.cpp and Ollama. {_ONLY}"
+    return f"{name} is a GGUF file, which llama-server runs: name the file, with --engine llama. {_ONLY}"
 
 
 def _pickled(name: str) -> str:
     return f"{name} holds weights in PyTorch's pickle format. {_ONLY}"
 
 
-def _is_gguf(path: Path) -> bool:
+def is_gguf(path: Path) -> bool:
     """By its first bytes too: Ollama's files are named by their hash."""
     if path.suffix.lower() == ".gguf":
         return True

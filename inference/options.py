@@ -31,6 +31,8 @@ def option(
     return field(default=default, metadata=row)
 
 
+AUTO = "auto"
+BUILT_IN = "built-in"
 PRECISIONS = ("auto", "fp8")
 
 
@@ -52,6 +54,27 @@ class Precision:
 class EngineOptions:
     """Each engine reads the rows that concern it."""
 
+    engine: str = option(
+        AUTO,
+        Values("choice", AUTO, BUILT_IN, "llama", "vllm", "sglang"),
+        "What runs a checkpoint: the built-in engine, or a program that the server starts and ends: "
+        "llama-server, vLLM or SGLang. `auto` is the built-in engine, but llama-server for a GGUF file and, "
+        "if it is installed, for a large model that no card here holds.",
+        common=True,
+    )
+    engine_program: str | None = option(
+        None,
+        Values("text", "PATH", optional=True),
+        "That program, if it is not on the PATH by its usual name.",
+    )
+    engine_args: str | None = option(
+        None, Values("text", "FLAGS", optional=True), "Further flags for that program, in quotes."
+    )
+    engine_log: str | None = option(
+        None,
+        Values("text", "FILE", optional=True),
+        "The file to which that program's output is appended; `none` keeps its last lines, for errors.",
+    )
     device: str = option(
         "auto",
         Values("choice", "auto", "cpu", "cuda"),
@@ -82,6 +105,18 @@ class EngineOptions:
         Values("size", optional=True),
         "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
         also=("--kv-cache-memory-bytes",),
+    )
+    cache_dir: str | None = option(
+        None,
+        Values("text", "FOLDER", optional=True),
+        "A folder for what prompts computed, so that a prompt that begins like an earlier one is restored, "
+        "after a restart too; several servers may share it.",
+    )
+    cache_disk: int = option(20 << 30, Values("size"), "The most bytes of that folder.")
+    cache_memory: int | None = option(
+        None,
+        Values("size", optional=True),
+        "Memory of the machine for the same, before the folder or without one; for a GPU with little memory.",
     )
     weights: str = option(
         "auto",

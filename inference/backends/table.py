@@ -4,6 +4,7 @@ Loading, suggestions for wrong names, help texts, errors and the checks of a mac
 file is imported when a model of its kind is loaded, so that a script needs no torch and a folder no hub.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +15,9 @@ from inference.engine import CheckpointError, Engine, ModelNotFound
 from inference.on_demand import Pool
 from inference.options import EngineOptions
 from inference.paths import from_hub
+from inference.started.choice import chosen_program, slow_here
+
+_log = logging.getLogger(__name__)
 
 EMBEDDED = "tiny"
 
@@ -42,6 +46,7 @@ BACKENDS = (
     Backend("random:", "random_model", "SHAPE", "random weights, for measuring", needs_torch=True),
 )
 CHECKPOINTS = Backend("", "checkpoints", "", needs_torch=True)  # every other name
+FALLBACK = "|"  # between servers, of which a later one serves while the earlier ones cannot
 ADDRESSES = ("http://", "https://")  # of servers whose kind is found out
 
 _ELSE = "Serve the model with vLLM or SGLang, and name that server or a router in front of several: "
@@ -78,9 +83,17 @@ def backend_for(model: str) -> Backend:
     return next((row for row in BACKENDS if model.startswith(row.prefix)), CHECKPOINTS)
 
 
-def runs_here(model: str) -> bool:
+def runs_here(model: str, options: EngineOptions) -> bool:
     """Whether the engine of this name computes in this process, and so needs torch."""
+    if is_checkpoint(model):
+        return chosen_program(model, options) is None
     return backend_for(model).needs_torch and not _servers(model) and not model.startswith(tuple(REFUSED))
+
+
+def is_checkpoint(model: str) -> bool:
+    """Whether the name is that of a model and not of a server or a script: `--engine` says what runs it."""
+    row = backend_for(model)
+    return row is CHECKPOINTS and not _servers(model) and not model.startswith(tuple(REFUSED))
 
 
 def load(
@@ -98,18 +111,30 @@ def load(
         options = replace(options, device=device)
     if context is not None:
         options = replace(options, context=context)
-    if options.draft_head is not None and not runs_here(model):
-        raise CheckpointError(
-            f"--speculation {options.speculation} has no effect here: {model} does not run in this "
-            "process. Leave it out, and configure speculation where the model runs."
-        )
+    for flag, what, given in (
+        (f"--speculation {options.speculation}", "speculation", options.draft_head is not None),
+        ("--cache-dir", "a cache", options.cache_dir is not None or options.cache_memory is not None),
+    ):
+        if given and not runs_here(model, options):
+            raise CheckpointError(
+                f"{flag} has no effect here: {model} does not run in this process. Leave it out, and "
+                f"configure {what} where the model runs."
+            )
     if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
         raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
-    row = backend_for(model)
-    if servers := _servers(model):
+    if _servers(model):
         from inference.remote.loading import load_remote
 
-        return load_remote([_module(kind).WIRE for kind in servers], model.removeprefix(row.prefix), options)
+        return load_remote([_rank(part.strip()) for part in model.split(FALLBACK)], options)
+    row = backend_for(model)
+    if is_checkpoint(model):
+        if program := chosen_program(model, options):
+            from inference.started.load import load_started
+
+            wire = _module(backend_for(f"{program.kind}:")).WIRE
+            return load_started(program, wire, model, options, progress)
+        if advice := slow_here(model, options):
+            _log.warning(advice)
     engine: Engine = _module(row).load(model, options, progress)
     return engine
 
@@ -117,11 +142,12 @@ def load(
 def load_later(
     model: str, options: EngineOptions, pool: Pool, *, idle: float | None = None, name: str = ""
 ) -> Engine:
-    """The engine of a checkpoint that `pool` loads when it is needed; any other kind is loaded now.
+    """The engine of a checkpoint that `pool` loads when it is needed and that runs here; any other kind is
+    loaded now.
 
     What can be wrong without the weights raises `InferenceError` here, and a repo is downloaded.
     """
-    if backend_for(model) is not CHECKPOINTS or _servers(model):
+    if not is_checkpoint(model) or not runs_here(model, options):
         return load(model, options=options)
     info = _module(CHECKPOINTS).info_of(model, options)
     return pool.add(info, partial(load, model, options=options, progress=False), idle=idle, name=name)
@@ -134,6 +160,13 @@ def _servers(model: str) -> Sequence[Backend]:
         return (row,)
     is_address = model.startswith(ADDRESSES) and not from_hub(model)
     return tuple(other for other in BACKENDS if other.is_server) if is_address else ()
+
+
+def _rank(model: str) -> tuple[list[Any], str]:
+    """The wires of a name's servers, and their addresses."""
+    if not (kinds := _servers(model)):
+        raise ModelNotFound(f"What stands in for a server must be one, such as llama:URL, and not {model!r}.")
+    return [_module(kind).WIRE for kind in kinds], model.removeprefix(backend_for(model).prefix)
 
 
 def _module(row: Backend) -> Any:

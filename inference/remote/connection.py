@@ -79,6 +79,10 @@ class Caller:
         self._tls = ssl.create_default_context() if address.tls else None
         self._open: set[Received] = set()
 
+    def move(self, address: Address) -> None:
+        """The server listens elsewhere now."""
+        self._address, self.url = address, address.url
+
     def abort(self) -> None:
         """Breaks all calls that run."""
         for received in list(self._open):

@@ -65,7 +65,15 @@ def _checks(settings: Settings) -> dict[str, Check]:
     from gpt_oss_server.cli.doctor import machine, surroundings
 
     levels = {"auto": _SANDBOXES, "off": ()}.get(settings.python, (settings.python,))
-    here = (machine.python, machine.torch, machine.gpu, machine.triton, machine.model, machine.model_cache)
+    here = (
+        machine.python,
+        machine.torch,
+        machine.gpu,
+        machine.triton,
+        machine.engines,
+        machine.model,
+        machine.model_cache,
+    )
     around = (surroundings.store, surroundings.keys, surroundings.tls, surroundings.port)
     return {
         **{check.__name__.replace("_", " "): check for check in here},

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
-
-if TYPE_CHECKING:
-    from inference.export.gguf_file import Vocabulary
 
 EXAMPLES = """\
 examples:
@@ -33,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 def run(args: argparse.Namespace, settings: Settings) -> int:
     path = Path(args.path).expanduser()
     _check_place(path, replaces=args.force)
+    from gpt_oss_server.cli.server.exported import harmony_vocabulary
     from inference.backends.checkpoints import checkpoint_folder
     from inference.export.gguf_file import write_gguf
 
@@ -49,13 +46,3 @@ def _check_place(path: Path, *, replaces: bool) -> None:
         raise CommandLineError(f"The folder {path.parent} does not exist. Make it first.")
     if path.exists() and not replaces:
         raise CommandLineError(f"{path} exists already. Name another file, or add --force to replace it.")
-
-
-def harmony_vocabulary() -> Vocabulary:
-    from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, VOCABULARY_SIZE, load_encoding
-    from inference.export.gguf_file import Vocabulary
-
-    encoding = load_encoding()
-    ordinary = [encoding.token_bytes([token]) for token in range(FIRST_SPECIAL)]
-    special = {token: encoding.decode([token]) for token in range(FIRST_SPECIAL, VOCABULARY_SIZE)}
-    return Vocabulary(ordinary, special)

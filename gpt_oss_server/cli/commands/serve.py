@@ -10,6 +10,7 @@ examples:
   gpt-oss-server serve
   gpt-oss-server serve openai/gpt-oss-20b --host 0.0.0.0 --port 9000
   gpt-oss-server serve ./checkpoints/gpt-oss-20b --served-model-name gpt-oss-20b
+  gpt-oss-server serve gpt-oss-20b.gguf --engine llama
   gpt-oss-server serve scripted:examples/script.json
 
 The first Ctrl-C or SIGTERM lets running responses finish; a second one stops immediately."""

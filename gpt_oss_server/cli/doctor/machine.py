@@ -16,14 +16,17 @@ from gpt_oss_server.cli.doctor.finding import Finding, missing, ok
 from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.settings import Settings
 from inference.backends.checkpoints import hub_repo
-from inference.backends.table import runs_here
+from inference.backends.table import is_checkpoint, runs_here
 from inference.engine import InferenceError, Sampling
+from inference.started.choice import SIZES, chosen_program
+from inference.started.machine import this_machine
+from inference.started.programs import LLAMA, PROGRAMS
 from tools.extras import install_extra
 
 _KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
-_SIZES = {"gpt-oss-20b": 13.8e9, "gpt-oss-120b": 65.3e9}  # bytes of the downloads
 _GB = 1e9
 _TOKENS = 8
+_WITH_CONTEXTS = 1.2  # of the weights: with keys and values
 
 
 async def python(settings: Settings) -> Finding:
@@ -31,7 +34,7 @@ async def python(settings: Settings) -> Finding:
 
 
 async def torch(settings: Settings) -> Finding:
-    facts, needed = await _facts(), runs_here(settings.model)
+    facts, needed = await _facts(), runs_here(settings.model, settings)
     if "failed" in facts:
         return missing(facts["failed"], "Install it again: pip install torch", needed=needed)
     if facts["cpu"] is not None:
@@ -41,7 +44,7 @@ async def torch(settings: Settings) -> Finding:
 
 
 async def gpu(settings: Settings) -> Finding:
-    facts, needed = await _facts(), settings.device == "cuda" and runs_here(settings.model)
+    facts, needed = await _facts(), settings.device == "cuda" and runs_here(settings.model, settings)
     if "failed" in facts:
         return missing("Without torch no GPU can be used.", "See torch, above.", needed=needed)
     card = facts["gpu"]
@@ -85,6 +88,30 @@ async def triton(settings: Settings) -> Finding:
     return ok(f"triton {result['version']} compiled a kernel, which computes right.")
 
 
+async def engines(settings: Settings) -> Finding:
+    """The programs that `--engine` can start, and what the published models would need."""
+    here = await asyncio.to_thread(this_machine, settings.device)
+    paths = {program.title: program.found() for program in PROGRAMS.values()}
+    found = ["the built-in engine", *(f"{title} ({path})" for title, path in paths.items() if path)]
+    free = max(here.memory, here.of_cards)
+    where = "cards" if here.of_cards > here.memory else "memory"
+    sizes = {name: size * _WITH_CONTEXTS for name, size in SIZES.items()}
+    needs = [
+        f"{name} takes {size / _GB:.0f}{'' if size < free else ', too many'}" for name, size in sizes.items()
+    ]
+    sentence = f"Here: {', '.join(found)}. Of {free / _GB:.0f} GB of free {where}, {'; '.join(needs)}."
+    chosen = chosen_program(settings.model, settings) if is_checkpoint(settings.model) else None
+    if chosen is not None and chosen.found(settings.engine_program) is None:
+        return missing(
+            sentence, f"{settings.model} needs {chosen.title}. {chosen.how_to_install()}", needed=True
+        )
+    if not any(paths.values()):
+        return missing(
+            sentence, f"For models that no card here holds: {LLAMA.how_to_install()}", needed=False
+        )
+    return ok(sentence)
+
+
 async def model_cache(settings: Settings) -> Finding:
     from huggingface_hub.constants import HF_HUB_CACHE
 
@@ -95,12 +122,12 @@ async def model_cache(settings: Settings) -> Finding:
         problem = f"The folder of downloaded models, {folder}, cannot be written: {error.strerror}."
         return missing(problem, "Set HF_HOME to a folder that can.", needed=repo is not None)
     free = shutil.disk_usage(folder).free
-    wanted = next((size for name, size in _SIZES.items() if name in settings.model), 0)
+    wanted = next((size for name, size in SIZES.items() if name in settings.model), 0)
     sentence = f"Downloaded models go to {folder}, with {free / _GB:.1f} GB free."
     if repo is not None and wanted > free and not await asyncio.to_thread(_is_cached, repo):
         advice = f"{settings.model} takes {wanted / _GB:.1f} GB: free some, or set HF_HOME to a larger disk."
         return missing(sentence, advice, needed=True)
-    too_large = [f"{name} ({size / _GB:.1f} GB)" for name, size in _SIZES.items() if size > free]
+    too_large = [f"{name} ({size / _GB:.1f} GB)" for name, size in SIZES.items() if size > free]
     if too_large:
         return missing(sentence, f"Too little for {' and '.join(too_large)}.", needed=False)
     return ok(sentence)
@@ -125,7 +152,8 @@ async def model(settings: Settings) -> Finding:
 async def _generated(settings: Settings) -> str:
     from gpt_oss_server.harmony.encoding import load_encoding
 
-    small = replace(settings, context=None, max_concurrent=1, kv_memory=64 << 20)
+    memory = 64 << 20 if runs_here(settings.model, settings) else None
+    small = replace(settings, context=None, max_concurrent=1, kv_memory=memory)
     engine = await asyncio.to_thread(load_engine, small, progress=False)
     try:
         prompt = load_encoding().encode_special("<|start|>user<|message|>Hello<|end|><|start|>assistant")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gpt_oss_server.cli.server.tools import check_tools
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.settings.options import AUTO
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -53,8 +54,8 @@ class Start:
         from inference.backends.table import runs_here
 
         gc.disable()
-        models = (self._settings.model, *(own.model for own in self._settings.by_model.values()))
-        self._runs_here = any(map(runs_here, models))
+        each = (self._settings, *self._settings.by_model.values())
+        self._runs_here = any(runs_here(own.model, own) for own in each)
         if self._runs_here:
             from inference.torch_start import preload_torch
 
@@ -90,7 +91,11 @@ def check_start(settings: Settings) -> None:
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.toolset.offered import ToolsetMaker
     from gpt_oss_server.toolset.outside import known_kinds
+    from inference.backends.table import is_checkpoint
 
+    if settings.engine != AUTO and not is_checkpoint(settings.model):
+        problem = f"--engine {settings.engine} is what runs a checkpoint, and {settings.model} is none."
+        raise SettingsError(f"{problem} Leave one of them out.")
     kinds = known_kinds()
     for own in (settings, *settings.by_model.values()):
         check_context(own.context, own)
@@ -124,9 +129,9 @@ def check_context(tokens: int | None, settings: Settings) -> None:
 
 def _load(settings: Settings, pool: Pool | None, name: str = "") -> Engine:
     """With a pool, models that run here are loaded when they are needed."""
-    from inference.backends.table import load_later
+    from inference.backends.table import load_later, runs_here
 
-    if pool is None:
+    if pool is None or not runs_here(settings.model, settings):
         engine = load_engine(settings)
     else:
         engine = load_later(settings.model, settings, pool, idle=settings.idle_unload, name=name)
@@ -137,5 +142,7 @@ def _load(settings: Settings, pool: Pool | None, name: str = "") -> Engine:
 def load_engine(settings: Settings, *, progress: bool | None = None) -> Engine:
     """Perhaps for minutes; a terminal then shows a bar. Raises `InferenceError`."""
     import inference
+    from gpt_oss_server.cli.server.exported import with_gguf
 
+    settings = with_gguf(settings, progress=progress)
     return inference.load(settings.model, options=settings, progress=progress)

@@ -37,13 +37,14 @@ class HttpDouble:
         self.refusal: Refusal | None = None  # of the next POST requests
         self.ill: Refusal | None = None  # what the path of health answers
         self.silent = False  # the server answers nothing any more
+        self.port = 0  # any that is free
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 

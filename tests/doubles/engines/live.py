@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from gpt_oss_server.cli.commands.export import harmony_vocabulary
+from gpt_oss_server.cli.server.exported import harmony_vocabulary
 from inference import tiny
 from inference.export.gguf_file import Vocabulary, byte_merges, spelt, spread_layers, write_gguf
 from inference.ops.reference import dequantise_mxfp4

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpt_oss_server.harmony.encoding import load_encoding
 from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
 
 ENDS = frozenset({200002, 200012, 199999})  # it stops there whatever a request wants
@@ -30,6 +29,8 @@ class LlamaDouble(HttpDouble):
             case "/v1/models":
                 return {"data": [{"id": f"{self.name}.gguf", "meta": {"n_vocab": self.vocabulary}}]}
             case "/tokenize":
+                from gpt_oss_server.harmony.encoding import load_encoding  # takes a second
+
                 return {"tokens": load_encoding().encode_special(body["content"])}
             case "/completion":
                 return self._completion(body)

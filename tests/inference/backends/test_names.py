@@ -24,6 +24,7 @@ from inference.backends.checkpoints import _served_name
 from inference.backends.names import names_model
 from inference.backends.table import runs_here
 from inference.engine import CheckpointError, ContextOverflow, InferenceError, ModelNotFound
+from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, generated
 
 
@@ -71,7 +72,7 @@ def test_a_server_that_cannot_be_an_engine_is_refused_with_what_can(kind: str, i
     name = f"{kind}:http://127.0.0.1:1"
     with pytest.raises(ModelNotFound, match=f"{kind}: is not supported.*{instead}"):
         inference.load(name)
-    assert (names_model(name), runs_here(name)) == (True, False)
+    assert (names_model(name), runs_here(name, EngineOptions())) == (True, False)
 
 
 def test_a_misspelt_folder_is_led_to_its_neighbour(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_other_kinds_of_checkpoints_are_refused_for_what_they_are(
 ) -> None:
     (tmp_path / file).write_bytes(content)
     with pytest.raises(CheckpointError, match=sentence):
-        inference.load(str(tmp_path / name))
+        inference.load(str(tmp_path / name), options=EngineOptions(engine="built-in"))
 
 
 # Random weights -------------------------------------------------------------------------------------------
