@@ -5,7 +5,7 @@ docs/extending.md shows how to add one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from gpt_oss_server.content.dialect import Dialect
@@ -38,6 +38,7 @@ class HostedCall:
     function: str  # "" for a tool that the model calls by its bare name
     conversation: str  # the conversation whose session runs the call
     include: frozenset[str]  # the request's `include`
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,18 @@ class HostedTool:
     def is_optional(self, tool: Tool) -> bool:
         """Whether a request that names it proceeds without it if the settings leave it off."""
         return False
+
+    def shown_types(self, *, here: bool) -> Sequence[str]:
+        """The types that requests may have, one for each thing that it does, here or on a tool server."""
+        return self.types[:1]
+
+    def lacks(self, options: Mapping[str, Any], *, here: bool) -> bool:
+        """Whether the tool, which runs here or on a tool server, cannot do what the options wish."""
+        return False
+
+    async def bound(self, options: Mapping[str, Any], owner: str) -> Mapping[str, Any]:
+        """The options for an owner's request. Raises an `ApiError` for what the owner does not have."""
+        return options
 
     def echo(self, tool: Tool) -> dict[str, Any]:
         """The request's tool as the response shows it."""
@@ -144,8 +157,8 @@ def _reader(hosted: HostedTool) -> ReadTool:
         if hosted.is_optional(tool):
             tools.optional.add(hosted.namespace)
         options = hosted.options(tool, where)
-        if options is not None:
-            tools.hosted[hosted.namespace] = options
+        if options is not None:  # several tools of a request may be one for the model
+            tools.hosted[hosted.namespace] = {**tools.hosted.get(hosted.namespace, {}), **options}
         tools.add_echo(hosted.echo(tool))
 
     return read

@@ -13,6 +13,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, TextItem
 from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.items.file_search import annotation_of
 from gpt_oss_server.items.kind import ItemKind, ItemType, emptied
 from inference.engine import TokenLogprob
 
@@ -85,13 +86,13 @@ class CitedMessageBuilder(MessageBuilder):
     """A message whose citations become links and annotations while it streams.
 
     Its text as the model wrote it has markers such as 【4†L12-L15】. Each that can be resolved becomes a
-    link, with a url_citation that spans it. Log-probabilities belong to the tokens that the model wrote: a
-    marker's are sent with its link.
+    link with a url_citation that spans it, or the name of a file with a file_citation. Log-probabilities
+    belong to the tokens that the model wrote: a marker's are sent with its link.
     """
 
     about_events: ClassVar[EventTexts] = {
         **MessageBuilder.about_events,
-        "response.output_text.annotation.added": "The text so far cites a page that the browser read.",
+        "response.output_text.annotation.added": "The text so far cites a page, or a file.",
     }
 
     def __init__(
@@ -133,13 +134,7 @@ class CitedMessageBuilder(MessageBuilder):
         return events
 
     def _annotate(self, citation: Citation) -> Event:
-        annotation = {
-            "type": "url_citation",
-            "start_index": citation.start_index,
-            "end_index": citation.end_index,
-            "url": citation.url,
-            "title": citation.title,
-        }
+        annotation = annotation_of(citation)
         self._annotations.append(annotation)
         return {
             "type": "response.output_text.annotation.added",

@@ -18,6 +18,7 @@ from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.code_interpreter import CodeInterpreter
 from gpt_oss_server.items.compaction import COMPACTION
 from gpt_oss_server.items.custom_call import CUSTOM_CALL
+from gpt_oss_server.items.file_search import FILE_SEARCH_CALL
 from gpt_oss_server.items.function_call import FUNCTION_CALL
 from gpt_oss_server.items.hosted import HostedTool, hosted_kind
 from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType
@@ -42,6 +43,7 @@ BUILT_IN: tuple[ItemKind | HostedTool, ...] = (
     APPLY_PATCH,
     MCP,
     WebSearch(),
+    FILE_SEARCH_CALL,
     CodeInterpreter(),
     ContainerTool(),
     COMPACTION,

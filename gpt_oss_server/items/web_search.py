@@ -6,19 +6,24 @@ builder of each call's item. It must not know how the browser searches; `tools.b
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_core import to_json
 
 from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.harmony.encoding import load_encoding
+from gpt_oss_server.items import file_search
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.items.hosted import Field, HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of, read_json_text
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.vector_stores import VectorStores
 from tools.tool import ToolOutput
 from tools.toolbox import Offer, offer_of
 
@@ -42,6 +47,7 @@ class WebSearch(HostedTool):
         "web_search_preview",
         "web_search_preview_2025_03_11",
         "browser_search",
+        file_search.TYPE,
     )
     fields = (
         Field("filters", dict, "an object"),
@@ -58,18 +64,22 @@ class WebSearch(HostedTool):
     repeatable = True  # it only reads
     item_type = "web_search_call"
     id_prefix = "ws"
-    includable = (_SOURCES, _RESULTS)
+    includable = (_SOURCES, _RESULTS, file_search.RESULTS)
 
-    def __init__(self, backend: Backend | None = None) -> None:
+    def __init__(self, backend: Backend | None = None, files: VectorStores | None = None) -> None:
         self._backend = backend
+        self._files = files
+        self._has_web = False
 
     def maker(self, settings: Settings) -> Maker | None:
-        backend = self._backend or browser_backend(settings)
+        web = self._backend or browser_backend(settings)
+        self._has_web = web is not None
+        backend = web if self._files is None else file_search.FilesAndWeb(self._files, web)
         if backend is None:
             return None
-        from tools.browser import BrowserTool
 
         async def make() -> Offer:
+            BrowserTool = (await asyncio.to_thread(import_module, "tools.browser")).BrowserTool
             browser = BrowserTool(
                 backend,
                 allow_private_hosts=settings.allow_private_hosts,
@@ -81,7 +91,25 @@ class WebSearch(HostedTool):
         return make
 
     def options(self, tool: Tool, where: str) -> Mapping[str, Any] | None:
-        return None if tool.get("external_web_access") is False else super().options(tool, where)
+        if tool["type"] == file_search.TYPE:
+            return {file_search.FILES: file_search.read_options(tool, where)}
+        if tool.get("external_web_access") is False:
+            return None
+        return {**(super().options(tool, where) or {}), "web": True}
+
+    def shown_types(self, *, here: bool) -> list[str]:
+        both = {self.types[0]: self._has_web or not here, file_search.TYPE: here and self._files is not None}
+        return [kind for kind, is_offered in both.items() if is_offered]
+
+    def lacks(self, options: Mapping[str, Any], *, here: bool) -> bool:
+        of_files, of_web = file_search.FILES in options, "web" in options
+        return (of_files and not (here and self._files)) or (of_web and here and not self._has_web)
+
+    async def bound(self, options: Mapping[str, Any], owner: str) -> Mapping[str, Any]:
+        if self._files is None or (files := options.get(file_search.FILES)) is None:
+            return options
+        await file_search.check_stores(self._files.of(owner), files, int(time.time()))
+        return {**options, file_search.FILES: {**files, "owner": owner}}
 
     def is_optional(self, tool: Tool) -> bool:
         """Codex sends `external_web_access` to every server, whether or not the server has a browser."""
@@ -118,6 +146,8 @@ class WebSearch(HostedTool):
         return None if page is None else page.cited(line)
 
     def item(self, call: HostedCall) -> ItemBuilder:
+        if file_search.FILES in call.options and "web" not in call.options:
+            return file_search.FileSearchBuilder(call)
         return WebSearchBuilder(call)
 
     def past_call(self, item: Item) -> PastCall:

@@ -151,8 +151,9 @@ class Served:
         if made is None:
             return None
         offered = {declaration.namespace for declaration in made.toolbox.declarations}
-        kinds = self.kinds.hosted.items()
-        return [kind.types[0] for name, kind in kinds if name in offered and access.allows(name)]
+        usable = [name for name in self.kinds.hosted if name in offered and access.allows(name)]
+        shown = [self.kinds.hosted[name].shown_types(here=name in made.local) for name in usable]
+        return [kind for kinds in shown for kind in kinds]
 
     def tool_counters(self) -> dict[str, dict[str, float]]:
         """Calls, failures, time-outs and seconds of each tool since the server started."""

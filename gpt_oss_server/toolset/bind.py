@@ -38,7 +38,8 @@ async def bound_tools(
     hosted = HostedTools(kinds, conversation=conversation, limit=limit, search=search_here(tools))
     if tools.hosted or tools.servers:
         toolset = await ready()
-        hosted = await _with_servers(_with_own(hosted, tools, toolset, caller), tools, toolset, ids)
+        own = await _with_own(hosted, tools, toolset, caller)
+        hosted = await _with_servers(own, tools, toolset, ids)
     try:
         if shared := hosted.namespaces & set(tools.spaces):
             raise InvalidRequest(
@@ -51,21 +52,32 @@ async def bound_tools(
         raise
 
 
-def _with_own(hosted: HostedTools, tools: RequestTools, toolset: Toolset, caller: Caller) -> HostedTools:
+async def _with_own(
+    hosted: HostedTools, tools: RequestTools, toolset: Toolset, caller: Caller
+) -> HostedTools:
     """Adds the tools of this server."""
     kinds, access = hosted.kinds.hosted, caller.access
     offered = {declaration.namespace: declaration for declaration in toolset.toolbox.declarations}
-    usable = {name for name in offered if access.allows(name)}
+    lacking = {
+        name
+        for name, options in tools.hosted.items()
+        if name in kinds and kinds[name].lacks(options, here=name in toolset.local)
+    }
+    usable = {name for name in offered if access.allows(name)} - lacking
     wanted = list(tools.hosted) if tools.offered else []
     wanted = [name for name in wanted if name in usable or name not in tools.optional]
     if tools.servers and tools.offered:
         access.check_tool(MCP)
     for name in wanted:
         access.check_tool(name)
-        if name not in offered:
+        if name not in offered or name in lacking:
             refusal = toolset.refusals.get(name) or kinds[name].off
             raise ToolNotAvailable(refusal or f"This server does not offer the tool {name}.", param="tools")
-    options = {name: options for name, options in tools.hosted.items() if name in wanted}
+    options = {
+        name: await kinds[name].bound(options, caller.owner)
+        for name, options in tools.hosted.items()
+        if name in wanted
+    }
     named = {name: container for name in options if (container := kinds[name].container(options[name]))}
     return replace(
         hosted,

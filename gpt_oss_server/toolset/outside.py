@@ -13,16 +13,23 @@ from importlib.metadata import EntryPoint, entry_points
 from gpt_oss_server.harmony.declarations import FUNCTIONS
 from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import SettingsError
+from gpt_oss_server.stores.vector_stores import VectorStores
 
 GROUP = "gpt_oss_server.tools"
 _GIVEN = "create_app(tools=…)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def known_kinds(tools: Iterable[HostedTool] = (), *, own: Kinds | None = None) -> Kinds:
-    """The server's own kinds, those of installed packages, and these tools of a program."""
-    kinds = own or Kinds.of()
+def known_kinds(
+    tools: Iterable[HostedTool] = (), *, own: Kinds | None = None, files: VectorStores | None = None
+) -> Kinds:
+    """The server's own kinds, those of installed packages, and these tools of a program.
+
+    The browser searches `files`.
+    """
+    kinds = own or Kinds.of(WebSearch(files=files))
     for origin, tool in (*_installed(), *((_GIVEN, tool) for tool in tools)):
         _check(kinds, tool, origin)
         kinds = kinds.adding(tool, origin)

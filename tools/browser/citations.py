@@ -21,6 +21,7 @@ Resolve = Callable[[int, int | None], tuple[str, str] | None]
 _LOCATOR: Final = r"[^【】†\n]{0,80}"
 _MARKER: Final = re.compile(rf"【([0-9]{{1,6}})†({_LOCATOR})(?:†{_LOCATOR})?】")
 _UNFINISHED: Final = re.compile(rf"【(?:[0-9]{{1,6}}(?:†{_LOCATOR}(?:†{_LOCATOR})?)?)?")
+_LINKED: Final = re.compile(r"(?!file-search:)")  # a file of a vector store has no address
 _FIRST_LINE: Final = re.compile(r"\s*L([0-9]{1,9})")
 
 
@@ -93,7 +94,10 @@ class CitationRewriter:
         return self._resolve(int(marker[1]), int(line[1]) if line else None)
 
     def _cite(self, marker: str, url: str, title: str) -> Citation:
-        text = f" ([{_link_text(title or url)}]({_link_target(url)}))"
+        named = (
+            f"[{_link_text(title or url)}]({_link_target(url)})" if _LINKED.match(url) else _link_text(title)
+        )
+        text = f" ({named})"
         if self._in_json:
             text = json.dumps(text, ensure_ascii=False)[1:-1]
         start = self._length

@@ -37,6 +37,7 @@ class BrowseOptions:
     size: ContextSize = SIZES["medium"]
     first_cursor: int = 0  # after those that the model has seen
     pages: Mapping[int, Page] = field(default_factory=dict)  # of earlier sessions, by cursor
+    given: Mapping[str, Any] = field(default_factory=dict)  # all of them, as they were given
 
     def permits(self, url: str) -> bool:
         """Whether the domain filter permits it. A URL without a domain (a local file) is not filtered."""
@@ -60,6 +61,7 @@ def read_options(options: Mapping[str, Any]) -> BrowseOptions:
         size=SIZES.get(str(options.get("search_context_size")), SIZES["medium"]),
         first_cursor=options.get("first_cursor", 0),
         pages=kept_pages(options.get("pages", ())),
+        given=options,
     )
 
 

@@ -203,9 +203,8 @@ class BrowserSession:
     async def _search(self, request: Search, options: BrowseOptions) -> ToolOutput:
         size = options.size
         limit = min(request.topn or size.results, size.most_results)
-        hits = await self._tool.backend.search(
-            SearchRequest(request.query, limit, size.snippet_chars, options.domains, options.country)
-        )
+        wanted = (request.query, limit, size.snippet_chars, options.domains, options.country, options.given)
+        hits = await self._tool.backend.search(SearchRequest(*wanted))
         hits = [hit for hit in hits if options.permits(hit.url)][:limit]
         text = self._show(results_page(request.query, hits), 0, None, options)
         return ToolOutput(text, details=search_details(request.query, hits))
@@ -259,7 +258,8 @@ class BrowserSession:
         held = None if again else self._history.opened(link.url, source=link.source)
         if held is not None:
             return held
-        request = ReadRequest(link.url, options.permits, self._tool.fetcher, link.source, self._owner)
+        how = (options.permits, self._tool.fetcher, link.source, self._owner, options.given)
+        request = ReadRequest(link.url, *how)
         document = await self._tool.backend.read(request)
         self._history.redirected(link.url, document.url)
         return await asyncio.to_thread(document_page, document, source=link.source)
@@ -309,7 +309,10 @@ Details = Mapping[str, Any]
 def search_details(query: str, hits: Sequence[SearchHit] = ()) -> Details:
     sources = [{"type": "url", "url": hit.url} for hit in hits]
     queries = [query] if query else []
-    results = [{"title": clean(hit.title), "url": hit.url, "snippet": clean(hit.snippet)} for hit in hits]
+    results = [
+        {**hit.details, "title": clean(hit.title), "url": hit.url, "snippet": clean(hit.snippet)}
+        for hit in hits
+    ]
     return {
         "action": {"type": "search", "query": query, "queries": queries, "sources": sources},
         "results": results,

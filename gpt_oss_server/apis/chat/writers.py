@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.content.logprobs import Scores, TextScores
+from gpt_oss_server.items.file_search import annotation_of
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import TokenLogprob
 
@@ -128,13 +129,11 @@ class ContentWriter(Writer):
     def _piece(self, piece: Any) -> list[ChunkPart]:
         part = self._show(piece.text)
         if hasattr(piece, "url"):
-            cited = {
-                "start_index": self._base + piece.start_index,
-                "end_index": self._base + piece.end_index,
-                "url": piece.url,
-                "title": piece.title,
-            }
-            part["delta"]["annotations"] = [{"type": "url_citation", "url_citation": cited}]
+            base = self._base
+            placed = replace(piece, start_index=base + piece.start_index, end_index=base + piece.end_index)
+            cited = annotation_of(placed)
+            kind = cited.pop("type")
+            part["delta"]["annotations"] = [{"type": kind, kind: cited}]
         return [part]
 
     def _show(self, text: str) -> ChunkPart:

@@ -138,7 +138,9 @@ def item_route(
         tool = kinds.called(recipient)
         if tool is not None and tool.item_type is not None:
             conversation = hosted.conversation_of(namespace)
-            return tool.item(HostedCall(ids(tool.id_prefix), function, conversation, detail.include))
+            options = hosted.options.get(namespace, {})
+            call = HostedCall(ids(tool.id_prefix), function, conversation, detail.include, options)
+            return tool.item(call)
         return McpCallBuilder(ids, label, name)
 
     return route

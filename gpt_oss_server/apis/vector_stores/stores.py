@@ -16,13 +16,13 @@ from gpt_oss_server.http.fields import Body, Integer, Number, optional, read_bod
 from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.http.unserved import EMPTY, FALSE, NotServed
+from gpt_oss_server.items.file_search import score_of
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.vector_stores import STATUSES, Entry, Found, VectorStore
 
 SIZE, OVERLAP = 800, 400  # tokens, as with OpenAI
 _MOST_FILES = 2_000  # of one batch
-_HALF = 4.0  # the BM25 that is shown as a score of one half
 Shown = dict[str, Any]
 
 
@@ -272,11 +272,6 @@ class StoresApi:
         if (entry := await self._stores.entry(store_id, file_id)) is None:
             raise NoSuchFile(f"The vector store has no file {file_id!r:.100}.", param="file_id")
         return entry
-
-
-def score_of(found: Found) -> float:
-    """The BM25 of a passage, from 0 to 1."""
-    return found.score / (found.score + _HALF)
 
 
 def _page(found: Sequence[Any] | None, most: int, after: str | None, show: Callable[[Any], Shown]) -> Shown:

@@ -6,9 +6,9 @@ not know cursors, views or Harmony.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tools.browser.pages.document import Document
 
@@ -23,6 +23,7 @@ class SearchRequest:
     snippet_chars: int
     domains: tuple[str, ...] = ()  # only these and their subdomains, if the backend knows domains
     country: str | None = None  # the user's country, two letters
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the request's tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class SearchHit:
     title: str
     snippet: str
     passage: str = ""  # verbatim words of the page at which to open it
+    details: Mapping[str, Any] = field(default_factory=dict)  # for the API's item
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class ReadRequest:
     fetcher: Fetcher  # the only safe way to fetch an address that the model chose
     view_source: bool = False
     owner: str = ""  # for whom the page is read
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Backend(Protocol):

@@ -1,0 +1,225 @@
+"""File search: the browser over the files of vector stores, the items of its calls, and its citations.
+
+Takes vector stores and the browser's requests. Returns hits and documents, and for the API `file_search_call`
+items and `file_citation`s. The model searches, opens a file at a line and reads on, as it was trained to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote, unquote
+
+from pydantic_core import to_json
+
+from gpt_oss_server.content.filters import read_filter
+from gpt_oss_server.content.tools import Tool
+from gpt_oss_server.errors import InvalidRequest, NotFound
+from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
+from gpt_oss_server.items.conversation import NOT_KEPT, Conversation
+from gpt_oss_server.items.hosted import HostedCall
+from gpt_oss_server.items.kind import NO_CALL, ItemKind, ItemType, completed, replaced_by
+from gpt_oss_server.json_values import dicts_of, read_json_text
+from gpt_oss_server.stores.documents.words import words_in, words_of_query
+from gpt_oss_server.stores.vector_stores import Found, VectorStores
+from tools.tool import ToolOutput
+
+if TYPE_CHECKING:
+    from tools.browser.backends.base import Backend, ReadRequest, SearchHit, SearchRequest
+    from tools.browser.citations import Citation
+    from tools.browser.pages.document import Document
+
+TYPE, RESULTS = "file_search", "file_search_call.results"
+FILES = "files"  # the key of its options among those of the browser
+_MOST_RESULTS, _MOST_STORES = 50, 20
+_RESULTS, _STORES = range(1, _MOST_RESULTS + 1), range(1, _MOST_STORES + 1)
+_URL = re.compile(r"file-search://([^/]*)/([^#?]*)")
+_SNIPPET_LINES, _PASSAGE_WORDS = 8, 8
+_HALF = 4.0  # the BM25 that is shown as a score of one half
+
+
+def score_of(found: Found) -> float:
+    """The BM25 of a passage, from 0 to 1."""
+    return found.score / (found.score + _HALF)
+
+
+def read_options(tool: Tool, where: str) -> Mapping[str, Any]:
+    """The checked options of a `file_search` tool, as plain data."""
+    ids, most = tool.get("vector_store_ids"), tool.get("max_num_results")
+    ranking = tool.get("ranking_options") or {}
+    least = (ranking.get("score_threshold") or 0) if isinstance(ranking, dict) else None
+    are_ids = isinstance(ids, list) and all(isinstance(each, str) for each in ids) and len(ids) in _STORES
+    for field, expected, holds in (
+        ("vector_store_ids", f"a list of 1 to {_MOST_STORES} ids", are_ids),
+        ("max_num_results", f"a number from 1 to {_MOST_RESULTS}", most is None or most in _RESULTS),
+        ("ranking_options", "an object whose score_threshold is from 0 to 1", isinstance(least, int | float)),
+        ("ranking_options", "without hybrid_search: texts are ranked by words", not _is_hybrid(ranking)),
+    ):
+        if not holds:
+            raise InvalidRequest(f"`{where}.{field}` must be {expected}.", param=f"{where}.{field}")
+    read_filter(tool.get("filters"), f"{where}.filters")
+    return {"ids": ids, "most": most, "least": least, "filters": tool.get("filters")}
+
+
+def _is_hybrid(ranking: Mapping[str, Any]) -> bool:
+    return bool(ranking.get("hybrid_search"))
+
+
+async def check_stores(stores: VectorStores, options: Mapping[str, Any], now: int) -> None:
+    """Raises a 404 for a store that does not exist. The time without use of the others begins again."""
+    for store_id in options["ids"]:
+        if (store := await stores.get(store_id)) is None:
+            raise NotFound(f"There is no vector store {store_id!r:.100}.", param="tools")
+        await stores.put(replace(store, last_active_at=now))
+
+
+class FilesAndWeb:
+    """A backend of the browser that searches the files of a request, the web, or both."""
+
+    def __init__(self, files: VectorStores, web: Backend | None) -> None:
+        self._files = files
+        self._web = web
+
+    async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
+        of_files: Sequence[SearchHit] = ()
+        of_web: Sequence[SearchHit] = ()
+        if (options := request.options.get(FILES)) is not None:
+            of_files = await self._search(request, options)
+        if self._web is not None and request.options.get("web"):
+            of_web = await self._web.search(request)
+        return [hit for hit in chain(*zip_longest(of_files, of_web)) if hit is not None]
+
+    async def _search(self, request: SearchRequest, options: Mapping[str, Any]) -> list[SearchHit]:
+        most = min(request.limit, options["most"] or request.limit)
+        words, filters = words_of_query(request.query), read_filter(options["filters"], "filters")
+        stores = self._files.of(options["owner"])
+        found = await stores.search(options["ids"], words, 3 * most, filters)
+        best = {each.entry.file_id: each for each in reversed(found) if score_of(each) >= options["least"]}
+        hits = [each for each in found if best.get(each.entry.file_id) is each][:most]
+        return await asyncio.to_thread(
+            lambda: [_hit(each, set(words), request.snippet_chars) for each in hits]
+        )
+
+    async def read(self, request: ReadRequest) -> Document:
+        from tools.browser.pages.document import Document, PageError
+
+        named, options = _URL.match(request.url), request.options.get(FILES)
+        if named is None and self._web is not None and request.options.get("web"):
+            return await self._web.read(request)
+        if named is None or options is None:
+            raise PageError("Only the files that a search finds can be opened.")
+        kept = await self._files.of(options["owner"]).text(options["ids"], unquote(named[1]))
+        if kept is None:
+            raise PageError("There is no such file. Search for files.")
+        entry, text = kept
+        return Document(_url(entry.file_id, entry.filename), entry.filename, text)
+
+    async def close(self) -> None:
+        if self._web is not None:
+            await self._web.close()
+
+
+def _hit(found: Found, words: set[str], snippet_chars: int) -> SearchHit:
+    from tools.browser.backends.base import SearchHit
+    from tools.browser.pages.text import one_line
+
+    lines = [line for line in found.passage.text.split("\n") if line.strip()] or [""]
+    counts = [len(words.intersection(words_in(line))) for line in lines]
+    best = counts.index(max(counts))
+    entry = found.entry
+    details = {
+        "file_id": entry.file_id,
+        "filename": entry.filename,
+        "score": score_of(found),
+        "attributes": dict(entry.attributes),
+        "text": found.passage.text,
+    }
+    snippet = one_line(" ".join(lines[best : best + _SNIPPET_LINES]), snippet_chars)
+    passage = " ".join(lines[best].split()[:_PASSAGE_WORDS])
+    return SearchHit(_url(entry.file_id, entry.filename), entry.filename, snippet, passage, details)
+
+
+def _url(file_id: str, filename: str) -> str:
+    return f"file-search://{quote(file_id, safe='')}/{quote(filename, safe='')}"
+
+
+def annotation_of(citation: Citation) -> Item:
+    """The annotation of a citation: of a file, or of a page."""
+    if (file := _URL.match(citation.url)) is not None:
+        named = {"file_id": unquote(file[1]), "filename": citation.title}
+        return {"type": "file_citation", **named, "index": citation.start_index}
+    place = {"start_index": citation.start_index, "end_index": citation.end_index}
+    return {"type": "url_citation", **place, "url": citation.url, "title": citation.title}
+
+
+class FileSearchBuilder(ItemBuilder):
+    """A call of the browser in a request whose only source are files."""
+
+    about = "A call of the browser over files: a search, an opened file, or a text looked for in one."
+    about_events: ClassVar[EventTexts] = {
+        "response.file_search_call.in_progress": "A call of the browser over files begins.",
+        "response.file_search_call.searching": "The files are searched.",
+        "response.file_search_call.completed": "The search has ended, or failed: the item states which.",
+    }
+    runs_here = True
+
+    def __init__(self, call: HostedCall) -> None:
+        super().__init__(f"fs_{call.id.partition('_')[2]}")
+        self._shows_results = RESULTS in call.include
+
+    def _item(self, status: str, text: str, results: Sequence[Item] | None = None) -> Item:
+        try:
+            arguments = read_json_text(text)
+        except ValueError:
+            arguments = None
+        known = arguments if isinstance(arguments, dict) else {}
+        query = known.get("query") or known.get("pattern")
+        queries = [query] if isinstance(query, str) else []
+        shown = list(results or ()) if self._shows_results else None
+        return {
+            "id": self.id,
+            "type": "file_search_call",
+            "status": status,
+            "queries": queries,
+            "results": shown,
+        }
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self._item("in_progress", ""), [{"type": "response.file_search_call.in_progress"}]
+
+    def called(self, text: str) -> list[Event]:
+        return [{"type": "response.file_search_call.searching"}]
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        keys = ("file_id", "filename", "score", "attributes", "text")
+        found = [hit for hit in output.details.get("results", ()) if "file_id" in hit]
+        results = [{key: hit[key] for key in keys} for hit in found]
+        item = self._item("failed" if output.failed else "completed", text, results)
+        return [{"type": "response.file_search_call.completed"}], item
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        return [], self._item("incomplete", text)
+
+
+def _read_call(item: Item, where: str, conversation: Conversation) -> None:
+    """An earlier search of files, with its result if the item carries it or the server still has it."""
+    renderer, queries = conversation.renderer, item.get("queries")
+    query = queries[0] if isinstance(queries, list) and queries else ""
+    written = "\n\n".join(
+        f"{hit.get('filename')}\n{hit.get('text')}" for hit in dicts_of(item.get("results"))
+    )
+    result = conversation.results.get(str(item.get("id"))) or written or NOT_KEPT
+    arguments = to_json({"query": str(query)}).decode()
+    conversation.segments += (
+        renderer.call("browser.search", arguments, channel="analysis", content_type="code"),
+        renderer.tool_result("browser.search", result, channel="analysis"),
+    )
+
+
+FILE_SEARCH_CALL = ItemKind(
+    (ItemType("file_search_call", _read_call, "fs", listed=completed, outline=replaced_by(NO_CALL)),)
+)

@@ -1,0 +1,143 @@
+"""File search through the official SDK: the model searches, opens, reads on and cites; the API shows it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from gpt_oss_server.settings import Settings
+from tests.doubles.apis.keyed import ALICE, MALLORY, key_file
+from tests.doubles.serving import scripted, serving
+from tests.doubles.tools.web_servers import pdf
+
+CALL = "<|channel|>analysis to=browser.{} code<|message|>{}<|call|>"
+SEARCH, OPEN = CALL.format("search", '{"query": "When is high water?"}'), CALL.format("open", '{"id": 0}')
+FIND = CALL.format("find", '{"pattern": "three"}')
+FINAL = "<|channel|>final<|message|>It is at three【1†L6-L7】.<|return|>"
+RULES = "\n".join(f"Rule {number}: keep to the right." for number in range(300))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "fjord.md").write_text("# The fjord\n\nHigh water is not in the fjord.\n")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(scripted(SEARCH, OPEN, FIND, FINAL), Settings(served_model_name=("x",))) as base:
+        yield base
+
+
+def filled(client: openai.OpenAI) -> tuple[str, str]:
+    """A vector store, and the file in it that has the answer."""
+    store = client.vector_stores.create().id
+    tides = ("tides.pdf", pdf("Low water is at nine.", "High water is at three."))
+    files: Any = [tides, ("rules.md", RULES.encode())]
+    client.vector_stores.file_batches.upload_and_poll(store, files=files, poll_interval_ms=20)
+    found = [file.id for file in client.files.list() if file.filename == "tides.pdf"]
+    return store, found[0]
+
+
+def sdk(url: str, key: str = "none") -> openai.OpenAI:
+    return openai.OpenAI(base_url=url, api_key=key)
+
+
+def test_a_streamed_answer_shows_searches_and_cites_the_file(url: str) -> None:
+    client = sdk(url)
+    store, tides = filled(client)
+    tool: Any = {"type": "file_search", "vector_store_ids": [store], "max_num_results": 5}
+    asked: Any = {"model": "x", "input": "When is high water?", "tools": [tool]}
+    with client.responses.stream(**asked, include=["file_search_call.results"]) as stream:
+        events = list(stream)
+        response = stream.get_final_response()
+    kinds = [event.type for event in events if "file_search" in event.type]
+    call = ["in_progress", "searching", "completed"]
+    assert kinds == [f"response.file_search_call.{step}" for step in call * 3]
+    assert any(event.type == "response.output_text.annotation.added" for event in events)
+    search, opened, found, message = response.output
+    assert search.type == opened.type == found.type == "file_search_call"
+    assert (search.status, search.queries) == ("completed", ["When is high water?"])
+    assert search.results is not None
+    best = search.results[0]
+    assert (best.file_id, best.filename) == (tides, "tides.pdf")
+    assert "High water is at three." in str(best.text)
+    assert found.queries == ["three"]
+    assert message.type == "message"
+    part: Any = message.content[0]
+    assert part.text == "It is at three (tides.pdf)."
+    [cited] = part.annotations
+    assert (cited.type, cited.file_id, cited.filename) == ("file_citation", tides, "tides.pdf")
+    assert part.text[cited.index :] == " (tides.pdf)."
+    without = client.responses.create(**asked)
+    assert without.output[0].results is None  # type: ignore[union-attr]
+    again: Any = [item.model_dump(exclude_none=True) for item in response.output]
+    client.responses.create(model="x", input=[*again, {"role": "user", "content": "Sure?"}], tools=[tool])
+    client.responses.create(model="x", input="Sure?", previous_response_id=without.id, tools=[tool])
+
+
+def test_chat_completions_cite_files_too(url: str) -> None:
+    client = sdk(url)
+    store, _ = filled(client)
+    tools: Any = [{"type": "file_search", "vector_store_ids": [store]}]
+    asked: Any = [{"role": "user", "content": "When is high water?"}]
+    answer: Any = client.chat.completions.create(model="x", messages=asked, tools=tools).choices[0].message
+    assert answer.content == "It is at three (tides.pdf)."
+    [cited] = answer.annotations
+    assert dict(cited)["file_citation"]["file_id"] in {file.id for file in client.files.list()}
+
+
+def test_files_and_the_web_are_two_sources_of_one_tool(site: Path) -> None:
+    final = "<|channel|>final<|message|>A【1†L6】 b【2†L2】.<|return|>"
+    second = CALL.format("open", '{"cursor": 0, "id": 1}')
+    with serving(scripted(SEARCH, OPEN, second, final), Settings(browser=f"local:{site}")) as url:
+        client = sdk(url)
+        store, _ = filled(client)
+        tools: Any = [{"type": "web_search"}, {"type": "file_search", "vector_store_ids": [store]}]
+        answer = client.responses.create(model="scripted", input="When is high water?", tools=tools)
+        assert [item.type for item in answer.output] == ["web_search_call"] * 3 + ["message"]
+        annotations = answer.output[-1].content[0].annotations  # type: ignore[union-attr]
+        assert [each.type for each in annotations] == ["file_citation", "url_citation"]
+        only_web = client.responses.create(model="scripted", input="Hi", tools=[{"type": "web_search"}])
+        assert "tides.pdf" not in only_web.output_text
+
+
+@pytest.mark.parametrize(
+    ("tool", "param", "why"),
+    [
+        ({}, "tools[0].vector_store_ids", "a list of 1 to 20 ids"),
+        ({"vector_store_ids": ["vs_x"]}, "tools", "There is no vector store 'vs_x'"),
+        ({"vector_store_ids": ["vs_x"], "max_num_results": 99}, "tools[0].max_num_results", "from 1 to 50"),
+        ({"vector_store_ids": ["v"], "filters": {"type": "x"}}, "tools[0].filters", "must be a condition"),
+        (
+            {"vector_store_ids": ["v"], "ranking_options": {"hybrid_search": {"text_weight": 1}}},
+            "tools[0].ranking_options",
+            "without hybrid_search",
+        ),
+    ],
+)
+def test_a_wrong_tool_names_its_field(url: str, tool: dict[str, Any], param: str, why: str) -> None:
+    tools: Any = [{"type": "file_search", **tool}]
+    with pytest.raises(openai.APIStatusError, match=why) as refused:
+        sdk(url).responses.create(model="x", input="Hi", tools=tools)
+    assert refused.value.param == param
+
+
+def test_without_a_web_a_web_search_is_refused_as_before(url: str) -> None:
+    store, _ = filled(client := sdk(url))
+    tools: Any = [{"type": "web_search"}, {"type": "file_search", "vector_store_ids": [store]}]
+    for wanted in (tools, tools[:1]):
+        with pytest.raises(openai.BadRequestError, match="The browser is off"):
+            client.responses.create(model="x", input="Hi", tools=wanted)
+
+
+def test_a_key_searches_its_own_stores_alone(tmp_path: Path) -> None:
+    with serving(scripted(SEARCH, OPEN, FIND, FINAL), Settings(api_key_file=key_file(tmp_path))) as url:
+        store, _ = filled(sdk(url, ALICE))
+        tools: Any = [{"type": "file_search", "vector_store_ids": [store]}]
+        asked: Any = {"model": "scripted", "input": "When is high water?", "tools": tools}
+        assert "tides.pdf" in sdk(url, ALICE).responses.create(**asked).output_text
+        with pytest.raises(openai.NotFoundError, match="There is no vector store"):
+            sdk(url, MALLORY).responses.create(**asked)
