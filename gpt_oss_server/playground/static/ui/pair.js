@@ -30,7 +30,7 @@ export function CompareForm({ conversation, node, close }) {
 function about(node) {
   const { model, effort, temperature } = node.with ?? {};
   if (!node.with) return "The answer before";
-  return [model || "the first model", effort ? `effort ${effort}` : "default effort", temperature === "" ? "default temperature" : `temperature ${temperature}`].join(", ");
+  return [...(server.get().models.length > 1 ? [model || "the first model"] : []), effort ? `effort ${effort}` : "default effort", temperature === "" ? "default temperature" : `temperature ${temperature}`].join(", ");
 }
 
 export function Pair({ conversation, nodes, versions }) {
