@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -273,7 +274,9 @@ class SqlVectorStores:
         return claimed
 
     async def add(self, claimed: Claimed, passages: Iterable[Passage], seconds: float) -> bool:
-        texts = [(passage.start, passage.text.encode(), list(words_in(passage.text))) for passage in passages]
+        texts = await asyncio.to_thread(
+            lambda: [(each.start, each.text.encode(), list(words_in(each.text))) for each in passages]
+        )
         size, words = sum(len(text) for _, text, _ in texts), sum(len(words) for *_, words in texts)
 
         def work(tx: Transaction) -> bool:

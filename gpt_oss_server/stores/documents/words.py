@@ -11,6 +11,7 @@ import regex  # type: ignore[import-untyped]
 
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー]"
 _WORD = regex.compile(rf"(?P<unspaced>(?:{_UNSPACED}\p{{M}}*)+)|(?:(?!{_UNSPACED})[\p{{L}}\p{{M}}\p{{N}}])+")
+_RUN = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _ACCENTS = regex.compile("[\u0300-\u036f]")
 _PLURAL = regex.compile(r"[a-z]{3,}s")
 _LONGEST = 64  # characters of a word; longer ones are data
@@ -23,13 +24,19 @@ _COMMON = frozenset({
 
 
 def words_in(text: str) -> Iterator[str]:
-    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
-    for found in _WORD.finditer(plain.casefold()):
-        word = found[0]
-        if found["unspaced"] is not None:
-            yield from (word[at : at + 2] for at in range(max(len(word) - 1, 1)))
-        elif len(word) <= _LONGEST:
-            yield _singular(word)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
+    for run in _RUN.findall(text.casefold()):
+        if run.isascii():
+            if len(run) <= _LONGEST:
+                yield _singular(run)
+            continue
+        for found in _WORD.finditer(run):
+            word = found[0]
+            if found["unspaced"] is not None:
+                yield from (word[at : at + 2] for at in range(max(len(word) - 1, 1)))
+            elif len(word) <= _LONGEST:
+                yield word
 
 
 def words_of_query(text: str) -> list[str]:
@@ -39,6 +46,6 @@ def words_of_query(text: str) -> list[str]:
 
 
 def _singular(word: str) -> str:
-    if not _PLURAL.fullmatch(word) or word.endswith(("ss", "us", "is", "as")):
+    if word[-1] != "s" or not _PLURAL.fullmatch(word) or word.endswith(("ss", "us", "is", "as")):
         return word
     return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]

@@ -1,0 +1,99 @@
+"""Files of vector stores outlive `kill -9` of the server that reads them; its memory stays within bounds."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.doubles.server_process import ServerProcess
+from tests.doubles.waiting import until_found
+
+FILES = 12
+TEXT = "\n".join(f"Line {number} of the harbour's rules." for number in range(6_000))
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+async def test_each_file_is_read_once_whenever_its_server_is_killed(tmp_path: Path, kills: int) -> None:
+    flags = [
+        "--model",
+        "tiny",
+        "--store",
+        f"sqlite:{tmp_path}/store",
+        "--background-lease",
+        "1s",
+        "--python",
+        "off",
+    ]
+    server = ServerProcess(flags, tmp_path / "log")
+    server.start()
+    try:
+        await server.ready()
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="none") as client:
+            names = [f"{number}.txt" for number in range(FILES)]
+            files = [
+                await client.files.create(
+                    file=(name, f"unique{name[:-4]} {TEXT}".encode()), purpose="assistants"
+                )
+                for name in names
+            ]
+            store = await client.vector_stores.create(file_ids=[file.id for file in files])
+            counts: list[int] = []
+            for number in range(kills):
+                await asyncio.sleep(0.1 + 0.05 * (number % 5))
+                server.send(signal.SIGKILL)
+                server.kill()
+                server.start()
+                await server.ready()
+                counts.append((await client.vector_stores.retrieve(store.id)).file_counts.completed)
+            assert counts == sorted(counts)
+            vectors = client.vector_stores
+            ended = await until_found(
+                lambda: vectors.retrieve(store.id), lambda store: store.status == "completed"
+            )
+            assert (ended.file_counts.completed, ended.file_counts.failed) == (FILES, 0)
+            for file in files:
+                kept = await client.vector_stores.files.content(file.id, vector_store_id=store.id)
+                name = file.filename.removesuffix(".txt")
+                assert kept.data[0].text == f"unique{name} {TEXT}"
+                hits = (await client.vector_stores.search(store.id, query=f"unique{name}")).data
+                assert [hit.file_id for hit in hits] == [file.id], "a passage is stored once"
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("megabytes", [6, pytest.param(1_000, marks=pytest.mark.faults)])
+async def test_the_memory_of_a_server_does_not_grow_with_what_it_reads(
+    tmp_path: Path, megabytes: int
+) -> None:
+    flags = ["--model", "tiny", "--store", f"sqlite:{tmp_path}/store", "--python", "off"]
+    server = ServerProcess(flags, tmp_path / "log")
+    server.start()
+    try:
+        await server.ready()
+        assert server.process is not None
+        status = Path(f"/proc/{server.process.pid}/status")
+
+        def resident() -> int:
+            return next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmRSS" in line)
+
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="none", timeout=600) as client:
+            store = await client.vector_stores.create()
+            one = (TEXT * 5).encode()  # a megabyte
+            peak = before = 0
+            for number in range(megabytes):
+                await client.vector_stores.files.upload(vector_store_id=store.id, file=(f"{number}.txt", one))
+                peak = max(peak, resident())
+                before = before or peak
+
+            async def look() -> openai.types.VectorStore:
+                nonlocal peak
+                peak = max(peak, resident())
+                return await client.vector_stores.retrieve(store.id)
+
+            ended = await until_found(look, lambda store: store.status == "completed")
+            assert ended.file_counts.completed == megabytes
+            assert peak - before < 200 * 1024
+    finally:
+        server.kill()
