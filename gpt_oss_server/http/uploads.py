@@ -1,7 +1,7 @@
 """A file in a request: JSON with base64, or a form as browsers and the official SDK send it.
 
-Takes a request and the size limit of its body. Returns the file's name and bytes, or raises an error that
-names the fault.
+Takes a request and the size limit of its body. Returns the file's name and bytes, or the id of a file that
+was uploaded before, or raises an error that names the fault.
 """
 
 import base64
@@ -18,7 +18,7 @@ _SMALLER = "Send a smaller file."
 _HOW = 'Send a form with the field `file`, or JSON as {"name": "data.csv", "content_base64": "…"}.'
 
 
-async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
+async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes] | str:
     kind = request.headers.get("content-type", "")[:LONGEST_HEAD]
     match kind.partition(";")[0].strip().lower():
         case "application/json":
@@ -30,10 +30,10 @@ async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes]:
             raise InvalidRequest(f"A file cannot be sent as {other!r:.80}. {_HOW}", param="file")
 
 
-def _from_json(body: bytes) -> tuple[str, bytes]:
+def _from_json(body: bytes) -> tuple[str, bytes] | str:
     upload = decode_json(body)
-    if isinstance(upload, dict) and upload.get("file_id") is not None:
-        raise InvalidRequest(f"`file_id` is not served, as there is no files API. {_HOW}", param="file_id")
+    if isinstance(upload, dict) and isinstance(file_id := upload.get("file_id"), str):
+        return file_id
     if not isinstance(upload, dict) or not isinstance(upload.get("name"), str):
         raise InvalidRequest(f"`name` must be the file's name. {_HOW}", param="name")
     content = upload.get("content_base64")

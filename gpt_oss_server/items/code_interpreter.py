@@ -35,10 +35,9 @@ _OUTPUTS = "code_interpreter_call.outputs"
 _CONTAINER = "cntr_"
 _SECRET = secrets.token_bytes(32)
 _DIGITS = 32
-UPLOAD = "Make a container with POST /v1/containers, and put files there with POST /v1/containers/{id}/files."
 
 CONTAINER_NOT_SERVED: NotServed = {
-    "file_ids": (EMPTY, f"Files are not kept outside of containers here. {UPLOAD}"),
+    "file_ids": (EMPTY, "Make a container of them with POST /v1/containers, and name it here."),
     "memory_limit": (only("1g"), 'Python here has one gigabyte of memory: "1g".'),
     "network_policy": (only({"type": "disabled"}), "Python here has no network."),
     "skills": (EMPTY, "Leave it out, and upload files to the container."),

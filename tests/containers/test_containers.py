@@ -11,7 +11,7 @@ import httpx
 import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
 
-from gpt_oss_server.apis.containers.sessions import Containers
+from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer
 from gpt_oss_server.caller.caller import LOCAL, Caller
 from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
@@ -202,12 +202,25 @@ def upload(**fields: str) -> dict[str, Any]:
     return {"json": {"name": "a.txt", "content_base64": "eA==", **fields}}
 
 
+def test_files_that_were_uploaded_before_go_into_containers(client: OpenAI) -> None:
+    files = [client.files.create(file=(name, b"x,y"), purpose="user_data").id for name in ("a.csv", "b.csv")]
+    made = client.containers.create(name="data", file_ids=files[:1])
+    added = client.containers.files.create(made.id, file_id=files[1])
+    assert (added.path, added.bytes, added.source) == ("/mnt/data/b.csv", 3, "user")
+    listed = client.containers.files.list(made.id, order="asc").data
+    assert [file.path for file in listed] == ["/mnt/data/a.csv", "/mnt/data/b.csv"]
+    with pytest.raises(NotFoundError, match=r"`file_ids\[1\]`: there is no file 'file-1'"):
+        client.containers.create(name="none", file_ids=[files[0], "file-1"])
+    assert not client.containers.list(name="none").data
+    client.containers.delete(made.id)
+
+
 def typed(kind: str) -> dict[str, Any]:
     return {"content": b"x", "headers": {"content-type": kind}}
 
 
 BAD_UPLOADS: list[tuple[dict[str, Any], int, str]] = [
-    ({"json": {"file_id": "file-1"}}, 400, "files API"),
+    ({"json": {"file_id": "file-1"}}, 404, "there is no file 'file-1'"),
     ({"json": {"name": "a.txt"}}, 400, "content_base64"),
     ({"json": {"content_base64": "eA=="}}, 400, "`name`"),
     (upload(content_base64="***"), 400, "not base64"),
@@ -242,7 +255,7 @@ BAD_BODIES: list[tuple[str, Any, str]] = [
     ("container", {"type": "auto", "memory_limit": "64g"}, ".memory_limit"),
     ("container", {"type": "auto", "network_policy": NETWORK}, ".network_policy"),
     ("allowed_callers", ["programmatic"], ""),
-    ("file_ids", ["file-1"], ""),
+    ("file_ids", "file-1", ""),
     ("memory_limit", "64g", ""),
     ("network_policy", NETWORK, ""),
     ("expires_after", {"anchor": "last_active_at", "minutes": 60}, ".minutes"),
@@ -315,9 +328,9 @@ async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) ->
     timed: dict[str, Any] = {"tools": Ready(toolset), "clock": lambda: clock.now}
     service = responses_service(scripted("<|return|>"), encoding=encoding, **timed)
     containers = Containers(service.served)
-    kept = (await containers.create("a", "kept", me)).id
-    left = (await containers.create("b", "left", me)).id
-    await containers.create("c", "another's", Caller(client="you"))
+    kept = (await containers.create("a", CreateContainer(name="kept"), me)).id
+    left = (await containers.create("b", CreateContainer(name="left"), me)).id
+    await containers.create("c", CreateContainer(name="another's"), Caller(client="you"))
     for _ in range(3):
         clock.now += 15 * minute
         assert (await containers.find(kept, LOCAL)).as_json()["last_active_at"] == int(clock.now)

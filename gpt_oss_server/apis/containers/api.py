@@ -15,6 +15,7 @@ from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.unknown_fields import read_known
 from gpt_oss_server.http.uploads import read_upload
+from gpt_oss_server.runs.attached import content_of
 from gpt_oss_server.runs.served import Served
 
 
@@ -31,7 +32,7 @@ def _add_containers(router: APIRouter, containers: Containers, served: Served) -
     async def create(request: Request) -> Response:
         caller, body, headers = await read_known(request, CreateContainer, served.settings)
         wanted = parse_container(body)
-        created = await containers.create(served.ids("cntr"), wanted.name, caller)
+        created = await containers.create(served.ids("cntr"), wanted, caller)
         return JSONResponse(created.as_json(), headers=headers)
 
     @router.get("")
@@ -64,8 +65,10 @@ def _add_files(router: APIRouter, containers: Containers, served: Served) -> Non
     async def upload(container: str, request: Request) -> Response:
         caller = caller_of(request.scope)
         opened = await containers.find_to_fill(container, caller)  # first: a file that none takes is not read
-        name, content = await read_upload(request, served.settings.max_body_bytes)
-        return JSONResponse(opened.file_as_json(await opened.put(name, content, caller)))
+        sent = await read_upload(request, served.settings.max_body_bytes)
+        if isinstance(sent, str):
+            sent = await content_of(served.stores.of(caller.owner).files, sent, "file_id")
+        return JSONResponse(opened.file_as_json(await opened.put(*sent, caller)))
 
     @router.get("/{container}/files/{file}")
     async def retrieve_file(container: str, file: str, request: Request) -> Response:

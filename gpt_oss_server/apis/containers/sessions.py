@@ -30,6 +30,7 @@ from gpt_oss_server.errors import (
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
 from gpt_oss_server.http.unserved import NotServed
 from gpt_oss_server.items.code_interpreter import CONTAINER_NOT_SERVED, CodeInterpreter, container_id
+from gpt_oss_server.runs.attached import content_of
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.toolset.offered import Toolset
 from tools.sessions import TooManySessions
@@ -99,11 +100,16 @@ class Containers:
         await self._ready_with_python(caller)
         return await self.find(container, caller)
 
-    async def create(self, conversation: str, name: str | None, caller: Caller) -> Container:
+    async def create(self, conversation: str, wanted: CreateContainer, caller: Caller) -> Container:
         """Opens a container without a conversation; `conversation` is the unused name of one."""
-        _open_session(await self._ready_with_python(caller), conversation, caller)
+        toolset, files = await self._ready_with_python(caller), self._served.stores.of(caller.owner).files
+        for index, file_id in enumerate(wanted.file_ids or ()):  # first: a missing file opens no container
+            await content_of(files, file_id, f"file_ids[{index}]")
+        _open_session(toolset, conversation, caller)
         created = await self.find(container_id(conversation), caller)
-        created.metadata.name, created.metadata.client = name, caller.client
+        created.metadata.name, created.metadata.client = wanted.name, caller.client
+        for index, file_id in enumerate(wanted.file_ids or ()):
+            await created.put(*await content_of(files, file_id, f"file_ids[{index}]"), caller)
         return created
 
     async def delete(self, container: str, caller: Caller) -> None:
@@ -259,9 +265,10 @@ class ExpiresAfter(Body):
 class CreateContainer(Body):
     """Every field may be left out. A container lasts for 20 minutes after its last use."""
 
-    not_served: ClassVar[NotServed] = CONTAINER_NOT_SERVED
+    not_served: ClassVar[NotServed] = {k: v for k, v in CONTAINER_NOT_SERVED.items() if k != "file_ids"}
 
     name: str | None = optional("Shown in lists, which can be searched for it.")
+    file_ids: Annotated[list[str], Field(max_length=50)] | None = optional("Files that are copied into it.")
     expires_after: ExpiresAfter | None = optional(
         "When the container ends: at most 20 minutes after its last use."
     )
