@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import inference
+from gpt_oss_server.cli.line.flags import whole_switches
 from inference.engine import CheckpointError, EngineFailed, InferenceError, ModelNotFound
 from inference.options import EngineOptions
 from inference.remote.engine import RemoteEngine
@@ -339,3 +340,8 @@ def test_the_commands(tmp_path: Path, model: str) -> None:
     sglang = " ".join(command(SGLANG, "x/y", EngineOptions(engine_program="true"), Machine(1, GB), GB))
     assert sglang.endswith("serve --model-path x/y --incremental-streaming-output")
     assert parallel_cards(Machine(1, GB, (CARD,) * 9)) == 8
+
+
+def test_the_command_line_takes_a_single_flag_for_the_program() -> None:
+    words = whole_switches(["serve", "x.gguf", "--engine-args", "--no-mmap", "--port", "1"])
+    assert words == ["serve", "x.gguf", "--engine-args=--no-mmap", "--port", "1"]

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -34,6 +35,10 @@ class Kind:
     flags: tuple[str, ...]
     name: str  # of its process
     env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return "vLLM" if self.name == "vllm" else self.name
 
     def serving(self, *flags: str) -> AbstractContextManager[Served]:
         return serving(*self.flags, *flags, env=self.env, fresh=True)
@@ -167,3 +172,18 @@ def test_it_ends_with_the_server(kind: Kind) -> None:
         pids = engines(server, kind.name)
         assert pids
     assert gone(pids)
+
+
+def test_its_version_is_in_the_matrix_of_the_documentation(kind: Kind) -> None:
+    if kind.name == "vllm":
+        code = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
+        command = [str(Path(str(VLLM)).parent / "python"), "-c", code]
+    else:
+        command = [str(LLAMA), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.search(r"build (\d+)|version: (\d+) |^(\d\S+)$", done.stdout + done.stderr, re.MULTILINE)
+    assert found is not None, done
+    version = found[3] or f"b{found[1] or found[2]}"
+    page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| {kind.title} |"))
+    assert version in re.split(r"[|, ]+", row)
