@@ -178,7 +178,7 @@ async def test_requests_wait_for_a_start_but_not_for_one_that_fails_again_and_ag
             "too little memory for it: choose a smaller --context",
         ),
         (
-            "--ends --prints 'one|two|three|four|five'",
+            "--ends --prints 'one|two|three|four|five|six|seven'",
             "code 1 before it could serve. Its last lines:\n  two\n",
         ),
         ("--hangs", "llama-server printed nothing for 3 s"),
