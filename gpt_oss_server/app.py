@@ -18,6 +18,7 @@ from gpt_oss_server.own_packages import require_own_packages
 
 require_own_packages()  # before the imports that would fail without a reason
 
+from gpt_oss_server.apis.batches.work import BatchWork
 from gpt_oss_server.apis.messages.errors import ErrorsInOwnForm
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.routes import api_routers
@@ -72,7 +73,7 @@ def create_app(
     further = {name: _checked(other) for name, other in (models or {}).items()}
     served = Served(_checked(engine), settings, further, stores=stores, ids=ids, clock=clock, tools=toolset)
     health = Health(served.models.all, interval=settings.engine_check_interval)
-    service, origins = ResponsesService(served), Origins(settings)
+    service, origins, batches = ResponsesService(served), Origins(settings), BatchWork(served)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
@@ -83,7 +84,9 @@ def create_app(
         service.continuing.start()
         health.start()
         observation.start()
+        batches.start(app)
         yield
+        await batches.close()
         await health.close()
         await served.keys.close()
         await service.close()

@@ -6,6 +6,7 @@ a folder and a line here.
 
 from fastapi import APIRouter
 
+from gpt_oss_server.apis.batches.api import batches_router
 from gpt_oss_server.apis.chat.api import chat_router
 from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.completions.api import completions_router
@@ -36,4 +37,5 @@ def api_routers(served: Served, service: ResponsesService, origins: Origins) -> 
         models_router(served),
         containers_router(served),
         files_router(served),
+        batches_router(served),
     )

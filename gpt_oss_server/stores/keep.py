@@ -6,6 +6,7 @@ from typing import Protocol
 
 from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
 from gpt_oss_server.stores.base import Conversations, Responses, Statistics, Store
+from gpt_oss_server.stores.batches import Batches
 from gpt_oss_server.stores.completions import Completions
 from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.files import Files
@@ -47,6 +48,7 @@ class Stores:
     events: EventLogs  # of background runs
     completions: Completions
     files: Files
+    batches: Batches
     sealer: Sealer = field(default_factory=lambda: server_sealer(None))
     claims: Claims | None = None  # None: no other process can continue a run
     allowances: Allowances = field(default_factory=MemoryAllowances)

@@ -282,6 +282,8 @@ def sampling_of(
             param="priority",
         )
     fields |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
+    if caller.priority:
+        fields["priority"] = caller.priority
     if caller.owner:  # no timing of a prompt shows what another owner's contained
         fields["cache_salt"] = f"{caller.owner} {fields.get('cache_salt', '')}"
     fields = {**{name: getattr(info.defaults, name) for name in _DEFAULTED}, **fields}

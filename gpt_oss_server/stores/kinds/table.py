@@ -7,6 +7,7 @@ from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
+from gpt_oss_server.stores.batches import Batches
 from gpt_oss_server.stores.file_folder import FileFolder
 from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.keep import Stores
@@ -70,6 +71,7 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
         SqlCompletions(database),
         files,
+        Batches(database),
         server_sealer(settings.sealing_key_file),
         sweepers=[_sweeper(files)],
         size=partial(database.read, statistics),
@@ -91,6 +93,7 @@ def _in_database(place: str, settings: Settings) -> Stores:
         logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
         SqlCompletions(database),
         files,
+        Batches(database),
         sealer,
         claims=logs,
         allowances=SqlAllowances(database),
