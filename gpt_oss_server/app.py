@@ -81,6 +81,7 @@ def create_app(
         toolset.start()
         served.models.first.make_ready()
         served.stores.start()
+        served.webhooks.start()
         service.continuing.start()
         health.start()
         observation.start()

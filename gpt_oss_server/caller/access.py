@@ -28,6 +28,7 @@ class Access:
     tools: frozenset[str] | None = None  # namespaces of hosted tools, and `MCP`; None: all
     limits: KeyLimits = field(default_factory=KeyLimits)
     models: frozenset[str] | None = None  # names; None: all
+    webhook: str | None = None  # the address that is told of the owner's events
     digest: bytes = field(default=b"", repr=False)  # of the key; b"": none was needed
 
     def allows(self, tool: str) -> bool:

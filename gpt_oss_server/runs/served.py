@@ -22,6 +22,7 @@ from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.models.models import Models
 from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
+from gpt_oss_server.runs.webhooks import Webhooks
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.settings.options import AUTO
@@ -70,6 +71,7 @@ class Served:
         self.kinds = Kinds.of() if tools is None else tools.kinds
         self.keys = keyring_of(self.settings, self.kinds, self.models.all_names) if keys is None else keys
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
+        self.webhooks = Webhooks(self.settings, self.stores.webhooks, self.keys)
         self.counters = Counters()
         self.observers: list[RunObserver] = []
         self.traces = Traces(
@@ -162,6 +164,7 @@ class Served:
         """Closes the resources that runs need until they end. Call `stop` first."""
         if self._tools is not None:
             await self._tools.wait_closed()
+        await self.webhooks.close()
         await self.limiter.close()
         await self.stores.close()
 

@@ -1,7 +1,7 @@
 """Batches in a database: their objects, who works on them, and the answers to their lines until they end.
 
-Takes the API's objects. A batch is worked on by one process at a time, which holds it by a lease. What another
-process writes after it has lost the batch changes nothing, so that each line has one answer.
+Takes the API's objects. A batch is worked on by one process at a time, which holds it by a lease. What
+another process writes after it has lost the batch changes nothing, so that each line has one answer.
 """
 
 from __future__ import annotations
@@ -188,6 +188,6 @@ def _shown(tx: Transaction, key: str, body: bytes) -> Batch:
 def _counted(tx: Transaction, key: str, batch: Batch) -> Batch:
     """The object with the counts of its answers so far."""
     sql = "SELECT succeeded, COUNT(*) FROM batch_answers WHERE batch = ? GROUP BY succeeded"
-    counts = dict(tx.rows(sql, key))
-    counted = {"completed": int(counts.get(1, 0)), "failed": int(counts.get(0, 0))}
+    counts: dict[int, int] = dict(tx.rows(sql, key))
+    counted = {"completed": counts.get(1, 0), "failed": counts.get(0, 0)}
     return {**batch, "request_counts": {**batch["request_counts"], **counted}}

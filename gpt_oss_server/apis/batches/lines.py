@@ -1,17 +1,18 @@
 """The lines of a batch: checked, asked as requests of this process, and written as answers.
 
-Takes lines of JSON, `{"custom_id", "method": "POST", "url", "body"}`. Returns the same answers that clients get
-over HTTP, from the same application with all its limits.
+Takes lines of JSON, `{"custom_id", "method": "POST", "url", "body"}`. Returns the same answers that clients
+get over HTTP, from the same application with all its limits.
 """
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 from pydantic_core import from_json, to_json
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Scope
 
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.http.edge import HEADER, set_caller
@@ -19,6 +20,8 @@ from gpt_oss_server.http.edge import HEADER, set_caller
 MOST_LINES = 50_000
 _MOST_ERRORS = 100  # that a batch reports
 _SUCCESSES = 300  # statuses below
+# Of each side of `usage`: its detail, and what Chat calls the side.
+_DETAILS = {"input": ("cached_tokens", "prompt"), "output": ("reasoning_tokens", "completion")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +86,54 @@ class Checked:
 async def asked(app: ASGIApp, caller: Caller, endpoint: str, line: bytes, answer_id: str) -> Answer:
     """Sends the request of a line to the application, in the name of the caller."""
     request = from_json(line)
-
-    async def as_caller(scope: Scope, receive: Receive, send: Send) -> None:
-        set_caller(scope, caller)
-        await app(scope, receive, send)
-
-    # The host is one that every server takes for itself.
-    transport = httpx.ASGITransport(as_caller, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", trust_env=False, timeout=None) as client:
-        got = await client.post(
-            endpoint, content=to_json(request["body"]), headers={"content-type": "application/json"}
-        )
-    again = got.headers.get("retry-after") if got.status_code in (429, 503) else None
-    response = {
-        "status_code": got.status_code,
-        "request_id": got.headers[HEADER],
-        "body": from_json(got.content),
-    }
+    status, headers, body = await _answer_of(app, caller, endpoint, to_json(request["body"]))
+    again = headers.get("retry-after") if status in (429, 503) else None
+    response = {"status_code": status, "request_id": headers[HEADER], "body": from_json(body)}
     answer = {"id": answer_id, "custom_id": request["custom_id"], "response": response, "error": None}
-    return Answer(to_json(answer), got.status_code < _SUCCESSES, None if again is None else float(again))
+    return Answer(to_json(answer), status < _SUCCESSES, None if again is None else float(again))
+
+
+async def _answer_of(
+    app: ASGIApp, caller: Caller, path: str, body: bytes
+) -> tuple[int, Mapping[str, str], bytes]:
+    """A POST in this process. If it is cancelled, the application finds that its client has left."""
+    headers = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
+    scope: Scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": Headers(headers).raw,
+        "client": None,
+        "server": None,
+    }
+    set_caller(scope, caller)
+    unread, leaves, sent = [body], asyncio.Event(), list[Message]()
+
+    async def receive() -> Message:
+        if unread:
+            return {"type": "http.request", "body": unread.pop()}
+        await leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    running = asyncio.ensure_future(app(scope, receive, send))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        leaves.set()
+        await asyncio.wait({running})
+        raise
+    start, *parts = sent
+    content = b"".join(part.get("body", b"") for part in parts)
+    return start["status"], Headers(raw=start["headers"]), content
 
 
 def unanswered(line: bytes, answer_id: str, code: str, message: str) -> Answer:
@@ -113,9 +145,6 @@ def unanswered(line: bytes, answer_id: str, code: str, message: str) -> Answer:
 
 class Usage:
     """The sum of the tokens of all answers, under the names of the Responses API."""
-
-    _NAMES = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
-    _DETAILS = {"input": ("cached_tokens", "prompt"), "output": ("reasoning_tokens", "completion")}
 
     def __init__(self) -> None:
         self.sum: dict[str, Any] = {
@@ -129,7 +158,7 @@ class Usage:
     def add(self, answer: bytes) -> None:
         response = from_json(answer)["response"] or {}
         usage = (response.get("body") or {}).get("usage") or {}
-        for side, (detail, other) in self._DETAILS.items():
+        for side, (detail, other) in _DETAILS.items():
             count = usage.get(f"{side}_tokens", usage.get(f"{other}_tokens", 0)) or 0
             details = usage.get(f"{side}_tokens_details") or usage.get(f"{other}_tokens_details") or {}
             self.sum[f"{side}_tokens"] += count

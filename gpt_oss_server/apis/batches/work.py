@@ -1,8 +1,8 @@
 """Answers the batches that nobody works on: their lines side by side, behind all other requests.
 
-Takes the application, to which each line is a request. An answer is stored at once. A process that ends gives
-its batches back; those of one that was killed are claimed when their leases end, and go on with the lines that
-have no answer yet.
+Takes the application, to which each line is a request. An answer is stored at once. A process that ends
+gives its batches back; those of one that was killed are claimed when their leases end, and go on with the
+lines that have no answer yet.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from gpt_oss_server.stores.repeated import Repeated
 
 _LOOK_SECONDS = 1.0
 _MOST_BATCHES = 4  # that one process works on
+_NEWS_SECONDS = 2.0  # between looks whether the batch was cancelled or its time is over
 _LONGEST_WAIT = 60.0  # seconds before a refused line is asked again
 _OUTPUT_LASTS = 30 * 86_400  # seconds
 _ENDS = {
@@ -77,7 +78,7 @@ class BatchWork:
             await work.to_its_end(self._lease)
         except* LeaseLost:
             _log.warning("Another server goes on with the batch %s.", held.key)
-        except* StoreUnavailable as problems:  # whoever reaches the store first goes on, when the lease is over
+        except* StoreUnavailable as problems:  # who reaches the store first goes on when the lease is over
             _log.warning("The batch %s is interrupted: %s", held.key, problems.exceptions[0])
         except* Exception as problems:
             _log.error("The batch %s broke.", held.key, exc_info=problems)
@@ -87,9 +88,7 @@ class BatchWork:
 class OneBatch:
     """A batch that this process holds."""
 
-    def __init__(
-        self, served: Served, held: HeldBatch, app: ASGIApp, places: asyncio.Semaphore
-    ) -> None:
+    def __init__(self, served: Served, held: HeldBatch, app: ASGIApp, places: asyncio.Semaphore) -> None:
         self._served = served
         self._held = held
         self._app = app
@@ -112,7 +111,7 @@ class OneBatch:
         status, working = "completed", asyncio.create_task(self._answer_lines())
         try:
             while not working.done() and status == "completed":
-                await asyncio.wait({working}, timeout=lease / 3)
+                await asyncio.wait({working}, timeout=min(lease / 3, _NEWS_SECONDS))
                 if await self._batches.renew(self._held, lease) == "cancelling":
                     status = "cancelled"
                 elif self._now() >= self._held.batch["expires_at"] and not working.done():
@@ -211,8 +210,7 @@ class OneBatch:
                 problem = "The files of this API key, or of all, have as many bytes as they may."
                 await self.fail(_error("no_room", f"{problem} The answers could not be written."))
                 return
-        ended = {"status": status, f"{status}_at": self._now(), "usage": usage.sum}
-        await self._batches.change(held, **files, **ended)
+        await self._end(status, **files, usage=usage.sum)
 
     async def _write(self, file_id: str, succeeded: bool, usage: Usage) -> str | None:
         held, after, is_empty = self._held, 0, True
@@ -240,7 +238,13 @@ class OneBatch:
 
     async def fail(self, *errors: dict[str, Any]) -> None:
         listed = {"object": "list", "data": list(errors)}
-        await self._batches.change(self._held, status="failed", failed_at=self._now(), errors=listed)
+        await self._end("failed", errors=listed)
+
+    async def _end(self, status: str, **fields: Any) -> None:
+        """Webhooks are told before the end is stored: what is interrupted in between is done again."""
+        webhooks = self._served.stores.webhooks.of(self._held.owner)
+        await webhooks.add(f"batch.{status}", self._held.batch["id"], self._now())
+        await self._batches.change(self._held, status=status, **{f"{status}_at": self._now()}, **fields)
 
     def _new_id(self) -> str:
         return self._served.ids("batch_req")

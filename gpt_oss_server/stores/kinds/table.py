@@ -8,6 +8,7 @@ from functools import partial
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.batches import Batches
+from gpt_oss_server.stores.deliveries import Deliveries
 from gpt_oss_server.stores.file_folder import FileFolder
 from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.keep import Stores
@@ -72,6 +73,7 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         SqlCompletions(database),
         files,
         Batches(database),
+        _deliveries(database, settings),
         server_sealer(settings.sealing_key_file),
         sweepers=[_sweeper(files)],
         size=partial(database.read, statistics),
@@ -94,6 +96,7 @@ def _in_database(place: str, settings: Settings) -> Stores:
         SqlCompletions(database),
         files,
         Batches(database),
+        _deliveries(database, settings),
         sealer,
         claims=logs,
         allowances=SqlAllowances(database),
@@ -118,6 +121,11 @@ def _files(database: Database, settings: Settings) -> SqlFiles:
     # Each store has a folder of its own, and may delete what it finds there.
     name = database.write_now(partial(_shared, "files", secrets.token_hex(8).encode()))
     return SqlFiles(database, FileFolder(folder / name.decode()), most=most)
+
+
+def _deliveries(database: Database, settings: Settings) -> Deliveries:
+    """Only the operator, or the file of keys, names addresses."""
+    return Deliveries(database, enabled=bool(settings.webhook_url or settings.webhook_secret))
 
 
 def _sweeper(files: Files) -> Repeated:

@@ -22,3 +22,16 @@ CREATE TABLE batch_answers (
     body {bytes} NOT NULL,
     PRIMARY KEY (batch, number)
 );
+
+-- Events that addresses of the operator are told: one row for each address, and before the addresses are known, one
+-- with none. `due_at` is when the event is sent, or sent again.
+CREATE TABLE deliveries (
+    id TEXT NOT NULL,
+    url TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    attempts BIGINT NOT NULL,
+    due_at {real} NOT NULL,
+    body {bytes} NOT NULL,
+    PRIMARY KEY (id, url)
+);
+CREATE INDEX deliveries_due ON deliveries (due_at);
