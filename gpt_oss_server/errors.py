@@ -146,7 +146,7 @@ class InvalidApiKey(InvalidRequest):
 class ToolNotAllowed(InvalidRequest):
     status = 403
     code = "tool_not_allowed"
-    when = "The request's key may not use a tool that the request names."
+    when = "The request's key or model may not use a tool that the request names."
 
 
 class OriginNotAllowed(InvalidRequest):

@@ -106,6 +106,18 @@ class EngineOptions:
         "The memory for keys and values; `none` is a quarter of the free memory, on a GPU most of it.",
         also=("--kv-cache-memory-bytes",),
     )
+    cache_dir: str | None = option(
+        None,
+        Values("text", "FOLDER", optional=True),
+        "A folder for what prompts computed, so that a prompt that begins like an earlier one is restored, "
+        "after a restart too; several servers may share it.",
+    )
+    cache_disk: int = option(20 << 30, Values("size"), "The most bytes of that folder.")
+    cache_memory: int | None = option(
+        None,
+        Values("size", optional=True),
+        "Memory of the machine for the same, before the folder or without one; for a GPU with little memory.",
+    )
     weights: str = option(
         "auto",
         Values("choice", *PRECISIONS),

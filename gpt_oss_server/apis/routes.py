@@ -16,6 +16,7 @@ from gpt_oss_server.apis.files.api import files_router
 from gpt_oss_server.apis.messages.api import messages_router
 from gpt_oss_server.apis.messages.service import MessagesService
 from gpt_oss_server.apis.models.api import models_router
+from gpt_oss_server.apis.render.api import render_router
 from gpt_oss_server.apis.responses.api import responses_router
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.api import socket_router
@@ -25,16 +26,17 @@ from gpt_oss_server.runs.served import Served
 
 
 def api_routers(served: Served, service: ResponsesService, origins: Origins) -> tuple[APIRouter, ...]:
-    chat = ChatService(served)
+    chat, messages = ChatService(served), MessagesService(service)
     return (
         responses_router(service),
         traces_router(served),
         socket_router(service, origins),
         conversations_router(served),
         chat_router(chat),
-        messages_router(MessagesService(service)),
+        messages_router(messages),
         completions_router(served, chat.prompt),
         models_router(served),
+        render_router(service, chat, messages),
         containers_router(served),
         files_router(served),
         batches_router(served),

@@ -1,6 +1,9 @@
 """What the key of a request allows, and the owner of everything that the request makes."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from gpt_oss_server.errors import ToolNotAllowed
 
@@ -29,16 +32,33 @@ class Access:
     limits: KeyLimits = field(default_factory=KeyLimits)
     models: frozenset[str] | None = None  # names; None: all
     webhook: str | None = None  # the address that is told of the owner's events
+    of_model: tuple[str, frozenset[str]] | None = None  # the request's model, if it has these tools alone
     digest: bytes = field(default=b"", repr=False)  # of the key; b"": none was needed
 
     def allows(self, tool: str) -> bool:
-        return self.tools is None or tool in self.tools
+        return (self.tools is None or tool in self.tools) and self._model_has(tool)
+
+    def _model_has(self, tool: str) -> bool:
+        return self.of_model is None or tool in self.of_model[1]
+
+    def within(self, model: str, tools: frozenset[str] | None) -> Access:
+        """The access of a request of a model that has these tools; None: all."""
+        return self if tools is None else replace(self, of_model=(model, tools))
 
     def check_tool(self, tool: str, *, param: str | None = "tools") -> None:
+        what = "MCP servers" if tool == MCP else f"the tool {tool}"
+        if self.of_model is not None and not self._model_has(tool):
+            advice = "Leave it out of `tools`, or name another model."
+            raise ToolNotAllowed(f"The model {self.of_model[0]!r} may not use {what}. {advice}", param=param)
         if not self.allows(tool):
-            what = "MCP servers" if tool == MCP else f"the tool {tool}"
             advice = "Leave it out of `tools`, or ask the server's operator to allow it for the key."
             raise ToolNotAllowed(f"This API key may not use {what}. {advice}", param=param)
+
+
+def allowed_names(names: Sequence[str]) -> frozenset[str] | None:
+    """Out of `all` (None), `none`, or names."""
+    words = frozenset(names)
+    return None if words == {"all"} else frozenset() if words == {"none"} else words
 
 
 OPEN = Access()  # of a server without keys: its owner has no name

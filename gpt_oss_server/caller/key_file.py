@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from gpt_oss_server.caller.access import Access, KeyLimits
+from gpt_oss_server.caller.access import Access, KeyLimits, allowed_names
 from gpt_oss_server.settings.access import LEAST_PYTHON_MEMORY
 from gpt_oss_server.settings.options import Kind, SettingsError, optional, size, whole
 
@@ -102,7 +102,7 @@ def _read_name(access: Access, field: str, value: str, where: str) -> Access:
 
 
 def _read_allowed(access: Access, field: str, value: str, where: str) -> Access:
-    names: Any = None if value == "all" else frozenset() if value == "none" else frozenset(value.split(","))
+    names: Any = allowed_names(value.split(","))
     return replace(access, **{field: names})
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "models": "list, load and unload a server's models",
     "mcp": "serve the browser or Python over MCP",
     "render": "show the exact prompt of a request",
+    "warm": "read a prompt into the cache on disk",
     "trace": "save or show the tokens of a response",
     "store": "look at a store, move it or delete from it",
     "bench": "measure how fast a model runs here",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
-from gpt_oss_server.caller.access import MCP, Access
+from gpt_oss_server.caller.access import MCP, Access, allowed_names
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.limiter import Limiter
@@ -24,7 +24,7 @@ from gpt_oss_server.models.models import Models
 from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
 from gpt_oss_server.runs.webhooks import Webhooks
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.settings import Settings
+from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.options import AUTO
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.keep import Keep, Stores
@@ -42,6 +42,11 @@ _DEFAULT_CONCURRENT = 32  # without --max-concurrent
 def keyring_of(settings: Settings, kinds: Kinds, models: Sequence[str] | None = None) -> Keyring:
     """Raises `SettingsError` for a file of keys that cannot be used; without `models`, their names may."""
     return Keyring(settings, (*kinds.hosted, MCP), models)
+
+
+def _within(access: Access, model: Model) -> Access:
+    """The access of a key to a model."""
+    return access.within(model.name, allowed_names(model.settings.tools))
 
 
 class Served:
@@ -69,6 +74,7 @@ class Served:
         self.models = Models(models)
         self.stores = stores or open_stores(self.settings, store)
         self.kinds = Kinds.of() if tools is None else tools.kinds
+        self._check_tools()
         self.keys = keyring_of(self.settings, self.kinds, self.models.all_names) if keys is None else keys
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
         self.webhooks = Webhooks(self.settings, self.stores.webhooks, self.keys)
@@ -83,9 +89,17 @@ class Served:
         self._stopped = False
         self._choices: Counter[str] = Counter()  # at work, besides the first of each request, by client
 
+    def _check_tools(self) -> None:
+        known = {*self.kinds.hosted, MCP}
+        for model in self.models.all:
+            if unknown := (allowed_names(model.settings.tools) or frozenset()) - known:
+                must = f"must be all, none, or names out of {', '.join(sorted(known))}"
+                raise SettingsError(f"The tools of the model {model.name} {must}, not {min(unknown)!r}.")
+
     def work(self, caller: Caller, model: str | None = None) -> Work:
         """Raises an `ApiError` for a model that is not served, or that the key may not use."""
-        return self._work(caller, self.models.chosen(model, caller.access.models))
+        chosen = self.models.chosen(model, caller.access.models)
+        return self._work(replace(caller, access=_within(caller.access, chosen)), chosen)
 
     def stored_work(self, caller: Caller) -> Work:
         """The work of a request that samples nothing."""
@@ -132,8 +146,9 @@ class Served:
     async def toolset(self) -> Toolset:
         return await self._tools.ready() if self._tools is not None else Toolset()
 
-    def tools_for(self, access: Access) -> list[str] | None:
+    def tools_for(self, access: Access, model: Model) -> list[str] | None:
         """The types of the hosted tools that a key may declare; None while the server still makes them."""
+        access = _within(access, model)
         made = self._tools.made if self._tools is not None else Toolset()
         if made is None:
             return None

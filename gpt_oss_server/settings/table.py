@@ -40,7 +40,8 @@ class _NamedModel:
     model: str = setting(
         "tiny",
         text("MODEL"),
-        f"{known_names('`')}. `URL,URL` are several servers of one model.",
+        f"{known_names('`')}. `URL,URL` are several servers of one model; of "
+        "`vllm:URL|llama:URL`, the second serves while the first cannot.",
         also=("-m", "-hf", "--hf-repo"),
         common=True,
     )
@@ -60,6 +61,12 @@ class ModelSettings(EngineOptions, _NamedModel):
         "A further model, served under NAME; repeatable. Rows of its own may follow, in quotes: "
         "`'big=vllm:http://gpu:8000 context=65536'`; in a configuration file, a table `[models.big]`.",
         secret="url",
+    )
+    tools: tuple[str, ...] = setting(
+        ("all",),
+        names("TOOL"),
+        "The hosted tools that requests of the model may use: `all`, `none`, or names out of `browser`, "
+        "`python`, `container` and `mcp`; repeatable. A key may be allowed fewer.",
     )
     models_max: int | None = setting(
         None,

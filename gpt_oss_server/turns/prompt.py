@@ -284,8 +284,7 @@ def sampling_of(
     fields |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     if caller.priority:
         fields["priority"] = caller.priority
-    if caller.owner:  # no timing of a prompt shows what another owner's contained
-        fields["cache_salt"] = f"{caller.owner} {fields.get('cache_salt', '')}"
+    fields["cache_salt"] = cache_salt(caller.owner, fields.get("cache_salt"))
     fields = {**{name: getattr(info.defaults, name) for name in _DEFAULTED}, **fields}
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]
     most = min([(context or info.context_length) - prompt, *(limit for limit in limits if limit is not None)])
@@ -294,6 +293,11 @@ def sampling_of(
     own = {**fields, "min_tokens": least, "stop_token_ids": stops}
     labels = caller.labels_with(getattr(request, "prompt_cache_key", None))
     return Sampling(max_tokens=most, owner=caller.client, labels=labels, **own)
+
+
+def cache_salt(owner: str, salt: str | None) -> str | None:
+    """No timing of a prompt shows what another owner's contained. The first word names the owner."""
+    return f"{owner} {salt or ''}" if owner else salt
 
 
 def _honoured_fields(request: SamplingRequest, info: EngineInfo, encoding: Encoding) -> dict[str, Any]:

@@ -46,6 +46,7 @@ BACKENDS = (
     Backend("random:", "random_model", "SHAPE", "random weights, for measuring", needs_torch=True),
 )
 CHECKPOINTS = Backend("", "checkpoints", "", needs_torch=True)  # every other name
+FALLBACK = "|"  # between servers, of which a later one serves while the earlier ones cannot
 ADDRESSES = ("http://", "https://")  # of servers whose kind is found out
 
 _ELSE = "Serve the model with vLLM or SGLang, and name that server or a router in front of several: "
@@ -110,18 +111,22 @@ def load(
         options = replace(options, device=device)
     if context is not None:
         options = replace(options, context=context)
-    if options.draft_head is not None and not runs_here(model, options):
-        raise CheckpointError(
-            f"--speculation {options.speculation} has no effect here: {model} does not run in this "
-            "process. Leave it out, and configure speculation where the model runs."
-        )
+    for flag, what, given in (
+        (f"--speculation {options.speculation}", "speculation", options.draft_head is not None),
+        ("--cache-dir", "a cache", options.cache_dir is not None or options.cache_memory is not None),
+    ):
+        if given and not runs_here(model, options):
+            raise CheckpointError(
+                f"{flag} has no effect here: {model} does not run in this process. Leave it out, and "
+                f"configure {what} where the model runs."
+            )
     if refused := next((prefix for prefix in REFUSED if model.startswith(prefix)), None):
         raise ModelNotFound(f"{refused} is not supported. {REFUSED[refused]}")
-    row = backend_for(model)
-    if servers := _servers(model):
+    if _servers(model):
         from inference.remote.loading import load_remote
 
-        return load_remote([_module(kind).WIRE for kind in servers], model.removeprefix(row.prefix), options)
+        return load_remote([_rank(part.strip()) for part in model.split(FALLBACK)], options)
+    row = backend_for(model)
     if is_checkpoint(model):
         if program := chosen_program(model, options):
             from inference.started.load import load_started
@@ -155,6 +160,13 @@ def _servers(model: str) -> Sequence[Backend]:
         return (row,)
     is_address = model.startswith(ADDRESSES) and not from_hub(model)
     return tuple(other for other in BACKENDS if other.is_server) if is_address else ()
+
+
+def _rank(model: str) -> tuple[list[Any], str]:
+    """The wires of a name's servers, and their addresses."""
+    if not (kinds := _servers(model)):
+        raise ModelNotFound(f"What stands in for a server must be one, such as llama:URL, and not {model!r}.")
+    return [_module(kind).WIRE for kind in kinds], model.removeprefix(backend_for(model).prefix)
 
 
 def _module(row: Backend) -> Any:

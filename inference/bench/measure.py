@@ -98,7 +98,7 @@ class Workload:
         """`most_tokens`: of all sequences of one case, sampled tokens included."""
         self._model, self._machine, self._device = model, machine, model.device
         self.runner = bench_runner(model, max(batches), most_tokens)
-        for layer in self.runner._memory.layers:
+        for layer in self.runner.memory.layers:
             for part in layer:
                 for block in torch.split(part, BLOCKS_AT_ONCE):  # FP8 has no normal_
                     block.copy_(torch.randn(block.shape, device=block.device))

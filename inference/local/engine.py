@@ -29,7 +29,7 @@ from inference.local.machine import free_memory, machine_memory, machine_share
 from inference.local.memory_plan import MemoryPlan, layer_kinds, plan_memory
 from inference.local.scheduling import sequence as sequences
 from inference.local.scheduling.drafts import costs_on_gpu
-from inference.local.scheduling.prefix_cache import PrefixCache
+from inference.local.scheduling.prefix_cache import PrefixCache, name_blocks
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
 from inference.options import EngineOptions, Precision
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     import torch
 
     from inference.drafting.head import DraftHead
+    from inference.local.cuda.runner import CudaRunner
+    from inference.local.tiers.tiers import Tiers
+    from inference.local.torch_runner import TorchRunner
     from inference.models.gpt_oss import GptOss
 
 # On a CPU a step costs little more for a few rows than for one, and much more for very many.
@@ -53,13 +56,24 @@ DEFAULTS = EngineOptions()
 
 
 class LocalEngine:
-    def __init__(self, runner: Runner, info: EngineInfo, cache: PrefixCache, limits: SchedulerLimits) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        info: EngineInfo,
+        cache: PrefixCache,
+        limits: SchedulerLimits,
+        tiers: Tiers | None = None,
+    ) -> None:
         self._runner: Runner | None = runner
         self.info = info
         self._limits = limits
         self._numbers = itertools.count()
         self._scheduler = Scheduler(cache, limits)
         self._loop = Loop(runner, self._scheduler, f"inference {info.name}")
+        self._tiers = tiers
+        if tiers is not None:
+            tiers.is_current, tiers.wake = cache.is_current, self._loop.wake
+            tiers.start()
 
     @property
     def active(self) -> int:
@@ -68,7 +82,8 @@ class LocalEngine:
 
     def measures(self) -> dict[str, float]:
         cache = self._scheduler.cache
-        return {**self._scheduler.measures(), "kv_blocks_used": cache.used, "kv_usage": cache.usage}
+        below = {} if self._tiers is None else self._tiers.measures()
+        return {**self._scheduler.measures(), "kv_blocks_used": cache.used, "kv_usage": cache.usage, **below}
 
     def check_room(self) -> None:
         """Raises `EngineBusy` if the engine would refuse a generation now."""
@@ -97,6 +112,13 @@ class LocalEngine:
         self._loop.submit(sequence)
         return outbox
 
+    def pin(self, tokens: Sequence[int], salt: str | None) -> None:
+        """Has the folder delete the blocks of this prompt after all others, once it has been read."""
+        names: list[bytes] = []
+        name_blocks(list(tokens), self._scheduler.cache.block_size, salt, names)
+        if self._tiers is not None:
+            self._tiers.pin(names)
+
     async def check(self) -> None:
         """Raises `EngineFailed` if no step can succeed."""
         if self._loop.broken is not None:
@@ -104,6 +126,8 @@ class LocalEngine:
         await self._loop.failures.check(self.generate)
 
     async def close(self) -> None:
+        if self._tiers is not None:  # while its blocks are still in memory
+            await asyncio.to_thread(self._tiers.close)
         await asyncio.to_thread(self._loop.close)
         self._runner = None
 
@@ -141,7 +165,7 @@ def load_local(
         given=given,
     )
     info = replace(describe(model, name, about), **facts, defaults=generation_defaults(folder))
-    return start_engine(model, info, options, progress)
+    return start_engine(model, info, options, progress, folder)
 
 
 def _check_memory(folder: Path, device: torch.device) -> None:
@@ -221,9 +245,13 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 
 def start_engine(
-    model: GptOss, info: EngineInfo, options: EngineOptions, progress: bool | None = None
+    model: GptOss,
+    info: EngineInfo,
+    options: EngineOptions,
+    progress: bool | None = None,
+    folder: Path | None = None,
 ) -> LocalEngine:
-    """The engine of a loaded model: plans its memory and creates its runner."""
+    """The engine of a loaded model: plans its memory and creates its runner. `folder`: its checkpoint."""
     on_gpu = model.device.type == "cuda"
     head = None if options.draft_head is None else _loaded_head(options.draft_head, model)
     limits = SchedulerLimits(
@@ -240,6 +268,8 @@ def start_engine(
             costs=costs_on_gpu(model.config.experts, model.config.experts_per_token),
             ahead=0 if limits.drafts else 1,
         )
+    from inference.local.tiers.opening import open_tiers
+
     block_size = _block_size(on_gpu)
     plan = plan_memory(
         layer_kinds(model, head, block_size),
@@ -252,8 +282,10 @@ def start_engine(
         steady=None if on_gpu or options.kv_memory else machine_share(),
     )
     runner = _runner(model, plan, limits, progress, head)
-    cache = PrefixCache(model.config.windows, plan.blocks, plan.block_size)
-    return LocalEngine(runner, _planned(info, options, plan, limits), cache, limits)
+    chunk = limits.shared_chunk if on_gpu else limits.least_chunk
+    tiers = open_tiers(model, runner, runner.memory, options, chunk=chunk, checkpoint=folder)
+    cache = PrefixCache(model.config.windows, plan.blocks, plan.block_size, tiers)
+    return LocalEngine(runner, _planned(info, options, plan, limits), cache, limits, tiers)
 
 
 def _loaded_head(name: str, model: GptOss) -> DraftHead:
@@ -272,7 +304,7 @@ def _block_size(on_gpu: bool) -> int:
 
 def _runner(
     model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None, head: DraftHead | None
-) -> Runner:
+) -> TorchRunner | CudaRunner:
     if model.device.type != "cuda":
         from inference.local.torch_runner import TorchRunner
 

@@ -138,6 +138,7 @@ class Loop:
                 return False
             self._news = False
             arrived, self._arrived = self._arrived, []
+        self._scheduler.cache.take_in_fetched()
         for sequence in arrived:
             self._scheduler.add(sequence)
         for sequence in [*self._scheduler.running, *self._scheduler.waiting]:

@@ -62,7 +62,7 @@ class TorchRunner:
         self.block_size = block_size
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
-        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
+        self.memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
         self._guesser = None if head is None else Guesser(head, model, blocks, block_size)
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
@@ -135,7 +135,7 @@ class TorchRunner:
         tokens = torch.tensor([token for part in parts for token in part.tokens], device=device)
         places = [position for part in parts for position in range(part.start, part.start + len(part.tokens))]
         pages = [self._pages(parts, kind) for kind in range(len(self._model.config.windows))]
-        return self._model.forward(tokens, torch.tensor(places, device=device), self._memory, pages, hidden)
+        return self._model.forward(tokens, torch.tensor(places, device=device), self.memory, pages, hidden)
 
     def _pages(self, parts: Sequence[StepPart], kind: int) -> Pages:
         window, size = self._model.config.windows[kind], self.block_size

@@ -4,6 +4,7 @@ The engine's scheduler assigns the blocks. It computes nothing and must not know
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,46 @@ class PagedMemory:
             tuple(empty_blocks(shapes[config.kind(layer)], device, dtype) for _ in range(2))
             for layer in range(config.layers)
         ]
+        self._device, self._stream = device, None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        # For each kind of layer, K × blocks × size × bytes, as `empty_blocks` has it in memory.
+        self._parts: list[list[Tensor]] = [[] for _ in blocks]
+        for layer, parts in enumerate(self.layers):
+            own = [part.permute(2, 0, 1, 3).view(torch.uint8) for part in parts]
+            self._parts[config.kind(layer)] += own
+
+    @property
+    def block_bytes(self) -> list[int]:
+        """The bytes of one block, for each kind of layer."""
+        return [sum(part.nbytes // part.shape[1] for part in parts) for parts in self._parts]
+
+    @torch.inference_mode()
+    def contents(self, kind: int, blocks: Sequence[int]) -> Any:
+        """A row of bytes for each of these blocks, as a NumPy array. A thread may copy alongside steps: it
+        waits for its own copies alone."""
+        parts, chosen = self._parts[kind], torch.tensor(blocks)
+        heads, _, size, dims = parts[0].shape
+        with torch.cuda.stream(self._stream):
+            chosen = chosen.to(self._device)
+            shape = (len(blocks), len(parts), heads, size, dims)
+            found = torch.empty(shape, dtype=torch.uint8, device=self._device)
+            for at, part in enumerate(parts):
+                found[:, at] = part.index_select(1, chosen).transpose(0, 1)
+            return found.cpu().flatten(1).numpy()
+
+    @torch.inference_mode()
+    def fill(self, kind: int, blocks: Sequence[int], contents: Any) -> None:
+        """Writes rows that `contents` returned into blocks that no step reads or writes meanwhile."""
+        parts, chosen = self._parts[kind], torch.tensor(blocks)
+        heads, _, size, dims = parts[0].shape
+        with torch.cuda.stream(self._stream):
+            rows = torch.from_numpy(contents).to(self._device)
+            rows, chosen = rows.view(len(blocks), len(parts), heads, size, dims), chosen.to(self._device)
+            for at, part in enumerate(parts):
+                part.index_copy_(1, chosen, rows[:, at].transpose(0, 1))
+        if self._stream is not None:
+            self._stream.synchronize()
 
     @property
     def byte_size(self) -> int:

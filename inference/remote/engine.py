@@ -103,12 +103,12 @@ class RemoteEngine:
         self, tokens: Sequence[int], sampling: Sampling, limit: int
     ) -> AsyncGenerator[Step, None]:
         prompt, sampled = list(tokens), 0
-        cut, form = _Cut(sampling, limit), _Form(sampling, self.info.notation)
+        cut, form = _Cut(sampling, limit), _Form(sampling)
         route = _Route(self._replicas, tokens)
         while True:
             self._check_open()
             before = sampled
-            ask = await form.of(Ask(sampling, sampled, limit - sampled))
+            ask = await form.of(Ask(sampling, sampled, limit - sampled), route.choose().wire.notation)
             try:
                 async with aclosing(route.sample(prompt, ask)) as pieces:
                     async for piece in pieces:
@@ -180,10 +180,13 @@ class _Route:
         self._at: Replica | None = None
         self.attempts = 0
 
-    async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
+    def choose(self) -> Replica:
         if self._at is None:
             self._at = self._replicas.choose(self._prompt, self._tried)
-        replica = self._at
+        return self._at
+
+    async def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
+        replica = self.choose()
         replica.running += 1
         try:
             if replica.keeper is not None:
@@ -281,10 +284,9 @@ class _Form:
     like), the distribution is the grammar's own: the others share the probability of tokens that do not fit.
     """
 
-    def __init__(self, sampling: Sampling, notation: Notation | None) -> None:
-        grammar = sampling.grammar if notation is not None else None
+    def __init__(self, sampling: Sampling) -> None:
+        grammar = sampling.grammar
         self._spelling = grammar.spelling() if isinstance(grammar, SpelledGrammar) else None
-        self._notation = notation
         self._is_enforced = not (isinstance(grammar, SpelledGrammar) and grammar.is_usual)
         if self._spelling is not None:
             self._spelling.take(sampling.continued)
@@ -303,11 +305,11 @@ class _Form:
         logprobs = None if step.logprobs is None else step.logprobs[:end]
         return replace(step, tokens=step.tokens[:end], finish=None, logprobs=logprobs), False
 
-    async def of(self, ask: Ask) -> Ask:
+    async def of(self, ask: Ask, notation: Notation | None) -> Ask:
         """The request with the grammar of what it samples; shorter where no grammar can begin yet."""
-        if self._spelling is None or self._notation is None or not self._is_enforced:
+        if self._spelling is None or notation is None or not self._is_enforced:
             return ask
-        return await asyncio.to_thread(_with_grammar, ask, self._spelling, self._notation)
+        return await asyncio.to_thread(_with_grammar, ask, self._spelling, notation)
 
     def give_up(self, why: InferenceError) -> None:
         """The server does not take the grammar: the turn's rest is free, and checked when it has ended."""

@@ -1,7 +1,7 @@
 """From a name such as `llama:http://127.0.0.1:8080` to its engine, after checks.
 
 A server that has another vocabulary, tokenises otherwise or cannot return ids is refused at start, with a
-sentence that states what to change there. Of several servers, one has to be there.
+sentence that states what to change there. Of several servers, one has to be there, of whatever rank.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
 
 from inference.config import VOCABULARY
 from inference.engine import CheckpointError, EngineBusy, EngineInfo, InferenceError, ModelNotFound, Sampling
@@ -21,6 +22,9 @@ from inference.remote.wire import Ask, Facts, Wire
 _log = logging.getLogger(__name__)
 
 Wires = Sequence[type[Wire]]
+Rank = tuple[Wires, str]
+"""The addresses of servers of one model, with commas between several, and which wires they may speak: the one
+that recognises a server is taken. Those of a later rank serve while none of an earlier one can."""
 # Another vocabulary, another way of splitting text, or special tokens that are spelt instead of recognised
 # all give other ids.
 PROBE = (
@@ -35,55 +39,55 @@ _PROBE_TOKENS = (
 _PROBE_IDS = [int(token) for token in _PROBE_TOKENS.split()]
 
 
-def load_remote(
-    wires: Wires, urls: str, options: EngineOptions, keeper: Keeper | None = None
-) -> RemoteEngine:
-    """The engine of the servers at `urls`, with commas between several. Raises `InferenceError`. Of several
-    wires, the one that recognises a server is taken. A `keeper` keeps the one server running."""
-    addresses = parse_addresses(urls, wires[0].kind)
-    callers = [Caller(address, options) for address in addresses]
+def load_remote(ranks: Sequence[Rank], options: EngineOptions, keeper: Keeper | None = None) -> RemoteEngine:
+    """The engine of the servers of all ranks. Raises `InferenceError`. A `keeper` keeps the one server
+    running."""
+    callers = [
+        (wires, [Caller(address, options) for address in parse_addresses(urls, wires[0].kind)])
+        for wires, urls in ranks
+    ]
     with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
-        return thread.submit(asyncio.run, _loaded(wires, callers, options.context, keeper)).result()
+        return thread.submit(asyncio.run, _loaded(callers, options.context, keeper)).result()
 
 
 async def _loaded(
-    wires: Wires, callers: Sequence[Caller], context: int | None, keeper: Keeper | None
+    ranks: Sequence[tuple[Wires, Sequence[Caller]]], context: int | None, keeper: Keeper | None
 ) -> RemoteEngine:
-    wire_type = wires[0] if len(wires) == 1 else await _recognised(wires, callers)
-    replicas = [Replica(wire_type(caller), caller.url, keeper) for caller in callers]
+    replicas: list[Replica] = []
+    for rank, (wires, callers) in enumerate(ranks):
+        wire_type = wires[0] if len(wires) == 1 else await _recognised(wires, callers)
+        replicas += [Replica(wire_type(caller), caller.url, keeper, rank) for caller in callers]
     if keeper is not None:
         keeper.moved = partial(_move, replicas[0])
-    stated = [await _facts_unless_down(replica, alone=len(replicas) == 1) for replica in replicas]
+    names: dict[int, str] = {}  # of each rank's model
+    stated = [await _facts_unless_down(one, names, alone=len(replicas) == 1) for one in replicas]
     facts = [fact for fact in stated if fact is not None]
     if not facts:
         raise Unreachable(f"None of the servers answers: {', '.join(replica.url for replica in replicas)}.")
     shortest = min(facts, key=lambda fact: fact.context_length)
-    if others := {fact.name for fact in facts} - {shortest.name}:
-        names = ", ".join(map(repr, sorted(others)))
-        raise CheckpointError(
-            f"The servers run different models: {shortest.name!r} and {names}. "
-            "Replicas must be of one model, under one name."
-        )
     if context is not None and context > shortest.context_length:
         raise CheckpointError(
             f"--context is {context}, but the server holds {shortest.context_length} tokens."
         )
+    each = [replica.wire for replica in replicas]
     info = EngineInfo(
-        name=shortest.name,
+        name=facts[0].name,
         context_length=shortest.context_length if context is None else context,
-        description=_description(wire_type, replicas),
-        honours=wire_type.honours,
-        ignores=wire_type.ignores.union(*(fact.ignores for fact in facts)),
-        notation=wire_type.notation,
+        description=_description(replicas),
+        honours=frozenset.intersection(*(wire.honours for wire in each)),
+        ignores=frozenset().union(*(wire.ignores for wire in each), *(fact.ignores for fact in facts)),
+        notation=each[0].notation,
         plan=shortest.about,
     )
-    return RemoteEngine(Replicas(replicas), info, partial(_check_again, info))
+    return RemoteEngine(Replicas(replicas), info, partial(_check_again, info, names))
 
 
-def _description(wire_type: type[Wire], replicas: Sequence[Replica]) -> str:
-    if replicas[0].keeper is not None:
-        return f"{wire_type.title}, which this server has started"
-    return f"{wire_type.title} at {', '.join(replica.url for replica in replicas)}"
+def _description(replicas: Sequence[Replica]) -> str:
+    first = replicas[0]
+    if first.keeper is not None:
+        return f"{first.wire.title}, which this server has started"
+    ranks = [list(ones) for _, ones in groupby(replicas, key=lambda replica: replica.rank)]
+    return "; else ".join(f"{ones[0].wire.title} at {', '.join(one.url for one in ones)}" for ones in ranks)
 
 
 def _move(replica: Replica, url: str) -> None:
@@ -91,16 +95,22 @@ def _move(replica: Replica, url: str) -> None:
     replica.wire.caller.move(parse_address(url, replica.wire.kind))
 
 
-async def _facts_unless_down(replica: Replica, *, alone: bool) -> Facts | None:
+async def _facts_unless_down(replica: Replica, names: dict[int, str], *, alone: bool) -> Facts | None:
     """None for one of several servers that cannot be asked yet."""
     try:
-        return await _checked(replica)
+        facts = await _checked(replica)
     except (Unreachable, EngineBusy) as error:
         if alone:
             raise
         replica.checked = False
         _log.warning("%s is used when it answers. %s", replica.url, error)
         return None
+    if (name := names.setdefault(replica.rank, facts.name)) != facts.name:
+        raise CheckpointError(
+            f"The servers run different models: {name!r} and {facts.name!r}. "
+            "Replicas must be of one model, under one name."
+        )
+    return facts
 
 
 async def _checked(replica: Replica) -> Facts:
@@ -132,11 +142,12 @@ async def _has_ids(wire: Wire) -> bool:
         return False
 
 
-async def _check_again(info: EngineInfo, replica: Replica) -> None:
+async def _check_again(info: EngineInfo, names: dict[int, str], replica: Replica) -> None:
     facts = await _checked(replica)
-    if facts.name != info.name or facts.context_length < info.context_length:
+    name = names.setdefault(replica.rank, facts.name)
+    if facts.name != name or facts.context_length < info.context_length:
         raise CheckpointError(
-            f"It has {facts.name!r} with a context of {facts.context_length} tokens now, not {info.name!r} "
+            f"It has {facts.name!r} with a context of {facts.context_length} tokens now, not {name!r} "
             f"with {info.context_length}."
         )
 

@@ -1,7 +1,8 @@
 """The servers that run one model: which of them serves a generation, and which rest after a failure.
 
-A generation goes to the server that read at least half of its prompt before, else to the idlest. A server
-that failed rests, longer each time, and is probed until it answers; one that is full rests as it states.
+Those of a later rank serve while none of an earlier one can. Within a rank, a generation goes to the server
+that read at least half of its prompt before, else to the idlest. A server that failed rests, longer each
+time, and is probed until it answers; one that is full rests as it states.
 """
 
 import hashlib
@@ -44,6 +45,7 @@ class Replica:
     wire: Wire
     url: str
     keeper: Keeper | None = None
+    rank: int = 0  # those of a higher one serve while no other can
     running: int = 0
     failures: int = 0  # since it last answered
     rests_until: float = 0.0  # on the monotonic clock
@@ -69,6 +71,8 @@ class Replicas:
         checked = (replica for replica in self.all if replica.checked)
         resting = sorted(checked, key=lambda replica: replica.rests_until)[:1]
         candidates = [one for one in awake if one not in tried] or awake or resting or list(self.all)
+        rank = min(one.rank for one in candidates)
+        candidates = [one for one in candidates if one.rank == rank]
         idlest = min(candidates, key=lambda replica: replica.running)
         names = _beginnings(prompt)
         chosen = self._with_beginning(names, candidates) or idlest

@@ -27,7 +27,7 @@ def load_started(
     try:
         started.start(progress)
         options = replace(options, engine_key=started.key)
-        engine = load_remote([wire], started.url, options, keeper=started)
+        engine = load_remote([([wire], started.url)], options, keeper=started)
     except BaseException:
         started.close()
         raise

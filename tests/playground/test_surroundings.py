@@ -13,6 +13,7 @@ from tests.doubles.apis.mcp_asking import ANSWER, call
 from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.echo_server import watched
 from tests.playground.conftest import Opened, Visiting, answers_over, choose_file, press
+from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
 
@@ -183,10 +184,40 @@ def test_a_tool_that_the_server_lacks_is_explained_where_it_is_switched_on(opene
     found.ignore("status of 400")
 
 
-def test_the_embedded_model_is_asked_what_it_can_answer(opened: Opened) -> None:
-    page = (found := opened(inference.load("tiny"))).page
-    press(page, "What can you do?")
-    assert "I can chat a little" in found.answered().inner_text()
+STARTERS = {
+    "Who are you?": "demonstration model",
+    "What is 17 times 23?": "391",
+    "What is the weather in Paris?": "18",
+    "What is the capital of France?": "Paris",
+    "Tell me a joke.": "To get to the final side.",
+}
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_each_starter_of_the_embedded_model_works(opened: Opened) -> None:
+    """Each as a user has it: with the model's own sampling, and with Python where it is offered."""
+    page = (found := opened(inference.load("tiny"), Settings(model="tiny", python=sandbox_of_servers()))).page
+    page.locator(".chips").get_by_role("button", name="Python").wait_for()
+    assert [each.inner_text().split("?")[0] for each in page.locator(".ideas button").all()] == [
+        text.split("?")[0] for text in STARTERS
+    ]
+    for text, answer in STARTERS.items():
+        press(page, "New conversation")
+        page.locator(".ideas button", has_text=text).click()
+        page.locator(".answer", has_text=answer).wait_for()
+        assert found.answered().locator(".error").count() == 0
+
+
+def test_a_request_beyond_the_embedded_model_has_a_note(opened: Opened) -> None:
+    page = opened(inference.load("tiny"), Settings(model="tiny")).page
+    assert page.locator(".ideas button", has_text="17 times 23").count() == 0  # there is no Python
+    message, note = page.get_by_label("Message", exact=True), page.get_by_role("note")
+    message.fill("Short.")
+    assert note.count() == 0
+    message.fill("long " * 200)
+    note.get_by_text("reads long texts badly").wait_for()
+    press(page, "Serve a real model")
+    assert "gpt-oss-20b" in page.get_by_role("dialog", name="Serve a real model").inner_text()
 
 
 ATTACKS = [

@@ -156,7 +156,7 @@ def test_all_tokens_can_be_read(opened: Opened, scheme: str) -> None:
 def test_the_workbench_runs_and_compares(opened: Opened) -> None:
     page = opened(inference.load("tiny")).page
     press(page, "Workbench")
-    page.get_by_label("A request: JSON, curl or Python").fill(
+    page.get_by_label("A request: JSON of any API").fill(
         "client.responses.create(\n    input='Who are you?',  # so\n    reasoning={'effort': 'low'},\n)"
     )
     press(page, "Show its prompt")

@@ -328,3 +328,27 @@ async def test_a_stream_shows_life_while_its_model_is_loaded() -> None:
         kinds = [event["type"] for event in events_in(answer.text)]
         assert kinds[:4] == ["response.created", *["response.in_progress"] * 3], "the second and later ones"
         assert "Here I am." in answer.text
+
+
+async def test_a_model_has_its_own_tools(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("sk-all\nsk-none tools=none\n")
+    own = "small=scripted:x tools=mcp"
+    settings = Settings(
+        browser=f"local:{tmp_path}", python="off", models=(own,), api_key_file=str(tmp_path / "keys")
+    )
+    api = api_of(settings, first="I am the first.", small="I am small.")
+
+    async def answer(model: str, key: str) -> httpx.Response:
+        auth = {"Authorization": f"Bearer {key}"}
+        web = {"input": "Hi", "model": model, "tools": [{"type": "web_search"}]}
+        return await api.client.post("/responses", json=web, headers=auth)
+
+    assert (await answer("scripted", "sk-all")).status_code == 200
+    refused = (await answer("small", "sk-all")).json()["error"]
+    assert (refused["code"], refused["param"]) == ("tool_not_allowed", "tools")
+    assert "The model 'small' may not use the tool browser. Leave it out" in refused["message"]
+    assert "This API key may not use" in (await answer("scripted", "sk-none")).json()["error"]["message"]
+    listed = (await api.client.get("/models", headers={"Authorization": "Bearer sk-all"})).json()["data"]
+    assert {model["id"]: model["tools"] for model in listed} == {"scripted": ["web_search"], "small": []}
+    with pytest.raises(SettingsError, match=r"The tools of the model small must be all, none, .* not 'brow'"):
+        api_of(Settings(models=("small=scripted:x tools=brow",)), first="", small="")

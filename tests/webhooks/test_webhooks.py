@@ -1,4 +1,4 @@
-"""Webhooks as OpenAI's SDK reads them: what is told to whom, again after a failure, and never to a private address."""
+"""Webhooks as OpenAI's SDK reads them: what is told to whom, when again, and never to a private address."""
 
 import base64
 import json
@@ -122,6 +122,7 @@ async def test_private_addresses_are_refused_unless_allowed(receiver: Receiver) 
     sender = Webhooks(own, deliveries, Keyring(own))
     await deliveries.add("response.completed", "resp_1", 0)
     await deliveries.add("response.completed", "resp_1", 1)  # an event has one id
+    await sender.send_due()
     await sender.send_due()
     assert receiver.attempts == []
     assert await deliveries.next(1) is None  # it waits for its next try

@@ -79,6 +79,15 @@ class MessagesService:
             raise read.in_own_words(error) from error
         return MessageRun(run, self._writer(request, read, run, applied))
 
+    async def prompt(self, caller: Caller, body: object) -> list[int]:
+        """The model's prompt for this request, including the start of the answer if the request gives one."""
+        parse = parse_message if isinstance(body, dict) and "max_tokens" in body else parse_count
+        _, read, _ = await self._read(caller, body, parse)
+        try:
+            return (await self._responses.render(caller, read.body, read.begun)).tokens
+        except ApiError as error:
+            raise read.in_own_words(error) from error
+
     async def count(self, caller: Caller, body: object) -> dict[str, Any]:
         _, read, applied = await self._read(caller, body, parse_count)
         counted: dict[str, Any] = {"input_tokens": await self._length(caller, read)}

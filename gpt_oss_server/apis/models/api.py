@@ -40,7 +40,7 @@ def models_router(served: Served) -> APIRouter:
             "state": model.state,
             "loadable": isinstance(model.engine, Loadable),
             "enforces": enforced(info),
-            "tools": served.tools_for(access),
+            "tools": served.tools_for(access, model),
         }
 
     def in_messages(name: str, model: Model) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
 
 
 def _add_related(router: APIRouter, service: ResponsesService) -> None:
-    """The routes around a response: its input items, cancellation, compaction, counting and rendering."""
+    """The routes around a response: its input items, cancellation, compaction and counting."""
     settings = service.served.settings
 
     @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
@@ -108,13 +108,6 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
         check_included(_included(request), service.served.kinds)
         stored = service.stored(caller_of(request.scope))
         return await json_answer(await stored.input_items(response_id, request.query_params))
-
-    @router.post("/render", openapi_extra=documented(CreateResponse))
-    async def render(request: Request) -> Response:
-        caller, body, headers = await read_known(request, CreateResponse, settings)
-        rendered = await service.render(caller, body)
-        prompt = {"object": "prompt", "tokens": rendered.tokens, "text": rendered.text}
-        return JSONResponse(prompt, headers=headers)
 
 
 async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:

@@ -192,13 +192,14 @@ class ResponsesService:
         served.observed("responses", response["id"], request.model, work).refused(error)
         return RefusedRun(response, error, served.clock)
 
-    async def render(self, caller: Caller, body: object) -> Rendered:
-        """The prompt of this request; nothing is generated or stored."""
+    async def render(self, caller: Caller, body: object, begun: str | None = None) -> Rendered:
+        """The prompt of this request, with the text that its answer has `begun`; nothing is generated."""
         request = await self.parsed(caller, body)
         work = self.served.work(caller, request.model)
-        prepared = await self.prepare(work, request)
+        prepared = await self.prepare(work, request, begun=begun)
         await prepared.close()
-        return Rendered(list(prepared.prompt), work.model.encoding.decode(prepared.prompt))
+        tokens = [*prepared.prompt, *(prepared.prefill if begun else ())]
+        return Rendered(tokens, work.model.encoding.decode(tokens))
 
     async def count(self, caller: Caller, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""

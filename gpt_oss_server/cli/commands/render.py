@@ -21,6 +21,7 @@ from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
 
 if TYPE_CHECKING:
+    from gpt_oss_server.caller.caller import Caller
     from gpt_oss_server.runs.served import Served
     from gpt_oss_server.toolset.offered import ToolsetMaker
 
@@ -30,7 +31,7 @@ examples:
   echo '{"input": "Hello"}' | gpt-oss-server render -
   gpt-oss-server render request.json --tokens
 
-FILE holds the body of a POST /v1/responses or, with `messages`, of a POST /v1/chat/completions. The prompt
+FILE holds the body of a POST /v1/responses, /v1/chat/completions or /v1/messages. The prompt
 goes to standard output, the count to standard error. --tokens quotes text, so that spaces are visible, and
 leaves special tokens bare; a terminal colours them."""
 
@@ -54,11 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
+    from gpt_oss_server.caller.caller import LOCAL
     from gpt_oss_server.runs.served import Served
 
     settings = replace(settings, served_model_name=("*",))
-    served = Served(PromptsOnly(), settings, tools=_tools(settings))
-    tokens = asyncio.run(_rendered(served, _read_request(args.file)))
+    served = Served(PromptsOnly(), settings, tools=every_tool(settings))
+    tokens = asyncio.run(rendered(served, LOCAL, read_request(args.file)))
     decode, colour = served.models.first.encoding.decode, console.colourful(sys.stdout)
     if args.json:
         console.out(json.dumps({"tokens": tokens, "text": decode(tokens)}, ensure_ascii=False))
@@ -73,22 +75,25 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-async def _rendered(served: Served, request: dict[str, Any]) -> list[int]:
-    """The prompt of a request of either API, which differ in where the conversation is."""
+async def rendered(served: Served, caller: Caller, request: dict[str, Any]) -> list[int]:
+    """The prompt of a request of any API, which differ in where the conversation and its tools are."""
     from gpt_oss_server.apis.chat.service import ChatService
+    from gpt_oss_server.apis.messages.service import MessagesService
     from gpt_oss_server.apis.responses.service import ResponsesService
-    from gpt_oss_server.caller.caller import LOCAL
 
     service = ResponsesService(served)
     try:
-        if "messages" in request and "input" not in request:
-            return await ChatService(served).prompt(LOCAL, request)
-        return list((await service.render(LOCAL, request)).tokens)
+        if "messages" not in request or "input" in request:
+            return list((await service.render(caller, request)).tokens)
+        tools = [tool for tool in request.get("tools") or () if isinstance(tool, dict)]
+        if "system" in request or any("input_schema" in tool for tool in tools):
+            return await MessagesService(service).prompt(caller, request)
+        return await ChatService(served).prompt(caller, request)
     finally:
         await service.close()
 
 
-def _tools(settings: Settings) -> ToolsetMaker:
+def every_tool(settings: Settings) -> ToolsetMaker:
     """Declares the browser and Python as any server does. Neither runs here."""
     from gpt_oss_server.items.code_interpreter import CodeInterpreter
     from gpt_oss_server.items.table import Kinds
@@ -104,7 +109,7 @@ def _tools(settings: Settings) -> ToolsetMaker:
     return ToolsetMaker(settings, kinds)
 
 
-def _read_request(name: str) -> dict[str, Any]:
+def read_request(name: str) -> dict[str, Any]:
     """Reads a body as the server does."""
     from gpt_oss_server.http.body import decode_json
 
@@ -121,7 +126,8 @@ def _read_request(name: str) -> dict[str, Any]:
 class PromptsOnly:
     """Replaces an engine: making a prompt needs only the engine's context length."""
 
-    info = EngineInfo(name="render", context_length=131_072)
+    def __init__(self, info: EngineInfo | None = None) -> None:
+        self.info = info or EngineInfo(name="render", context_length=131_072)
 
     def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
         raise InferenceError("`render` makes prompts and does not generate.")

@@ -106,6 +106,21 @@ FAILED_STEPS = _counter("engine_failed_steps", "Steps of the model that failed."
 DRAFTED = _counter("drafted_tokens", "Tokens that were guessed (--speculation).", "model")
 ACCEPTED = _counter("accepted_tokens", "Guessed tokens that were right.", "model")
 
+FROM_DISK = _counter(
+    "cache_restored_from_disk", "Prompt tokens that were restored from the folder (--cache-dir).", "model"
+)
+FROM_MEMORY = _counter(
+    "cache_restored_from_memory", "Those restored from the machine's memory (--cache-memory).", "model"
+)
+CACHE_READ = _counter("cache_read_bytes", "Bytes of keys and values that were restored.", "model")
+CACHE_WRITTEN = _counter("cache_written_bytes", "Bytes that were written to the folder.", "model")
+CACHE_SAVED = _counter(
+    "cache_saved_seconds", "What computing the restored tokens would have taken, less the restoring.", "model"
+)
+CACHE_DISK = _gauge("cache_disk_bytes", "The size of the folder, other models' part included.", "model")
+CACHE_MEMORY = _gauge("cache_memory_bytes", "What the cache holds in the machine's memory.", "model")
+CACHE_QUEUED = _gauge("cache_queued", "Packs of blocks that wait to be written.", "model")
+
 ENGINE: dict[str, Figure] = {
     "running": RUNNING,
     "waiting": WAITING,
@@ -117,6 +132,14 @@ ENGINE: dict[str, Figure] = {
     "failed_steps": FAILED_STEPS,
     "drafted_tokens": DRAFTED,
     "accepted_tokens": ACCEPTED,
+    "restored_from_disk": FROM_DISK,
+    "restored_from_memory": FROM_MEMORY,
+    "cache_read_bytes": CACHE_READ,
+    "cache_written_bytes": CACHE_WRITTEN,
+    "cache_saved_seconds": CACHE_SAVED,
+    "cache_disk_bytes": CACHE_DISK,
+    "cache_memory_bytes": CACHE_MEMORY,
+    "cache_queued": CACHE_QUEUED,
 }
 """The engine's measures, by the names that it gives them: they are read when Prometheus asks."""
 

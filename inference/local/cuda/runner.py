@@ -54,8 +54,8 @@ class CudaRunner:
         self.ahead = 0 if drafts else 1
         self._model, self._device = model, model.device
         self._windows = model.config.windows
-        self._memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
-        for part in itertools.chain.from_iterable(self._memory.layers):
+        self.memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
+        for part in itertools.chain.from_iterable(self.memory.layers):
             part[0].zero_()  # padding rows read block 0, and memory that was never written may hold NaN
         width = -(-model.config.context_length // block_size) + 2
         self._tables = Tables(max_concurrent, width, len(self._windows), model.device)
@@ -186,7 +186,7 @@ class CudaRunner:
         known = torch.where(stated < 0, newest, stated).clamp(min=0)
         tokens = torch.cat((known, inputs.tokens[shape.decodes :]))
         hidden = None if self._guesser is None else self._guesser.hidden()
-        x = self._model.forward(tokens, inputs.positions, self._memory, pages, hidden)
+        x = self._model.forward(tokens, inputs.positions, self.memory, pages, hidden)
         if self._guesser is not None and hidden is not None:
             self._guesser.keep(numbers[own:], hidden, tokens, inputs.positions, pages)
         return x

@@ -5,8 +5,11 @@ content has a name is kept, and can be found by that name, until its space is ne
 first. It must not know tensors or tokens. Block 0 belongs to no sequence.
 """
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Mapping
+
+_TAKES = itertools.count()  # no two takes of a process have the same number
 
 
 class IntegrityError(Exception):
@@ -22,6 +25,7 @@ class BlockPool:
         self._kept: OrderedDict[int, None] = OrderedDict()  # unused but named; the first goes first
         self._named: dict[bytes, int] = {}
         self._names: dict[int, bytes] = {}
+        self.taken: dict[int, int] = {}  # the number of each block's last take: its content is that one's
 
     @property
     def available(self) -> int:
@@ -34,6 +38,9 @@ class BlockPool:
 
     def find(self, name: bytes) -> int | None:
         return self._named.get(name)
+
+    def holds(self, name: bytes) -> bool:
+        return name in self._named
 
     def is_kept(self, block: int) -> bool:
         """Whether it has no user, so that sharing it makes one block fewer available."""
@@ -53,7 +60,7 @@ class BlockPool:
         else:
             block = self._kept.popitem(last=False)[0]
             del self._named[self._names.pop(block)]
-        self._users[block] = 1
+        self._users[block], self.taken[block] = 1, next(_TAKES)
         return block
 
     def share(self, block: int) -> None:

@@ -4,17 +4,24 @@ Takes sequences that start, grow and end; fills their tables of blocks. The hash
 block's end and of the request's salt names the block, so that a prompt finds what an earlier one computed.
 Layers with a window hold only the window. Of the blocks that they release, the windows at marked positions (a
 prompt's end, and the point where prompts diverge) are reused last, so that a conversation whose turns lose
-their analysis still finds its prefix. Pure Python; it plans no steps.
+their analysis still finds its prefix. Full blocks of prompts and of ended sequences are offered to lower
+tiers, if there are any, and are fetched from there for a prompt that waits. Pure Python; it plans no steps.
 """
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
+from itertools import chain
 
 from inference.local.scheduling.block_pool import BlockPool, IntegrityError
+from inference.local.scheduling.lower import Fetch, LowerTiers, Place
 from inference.local.scheduling.sequence import Holding, Sequence
+
+# Tokens between two windows that are offered to lower tiers wherever a prompt of them may diverge later.
+STRIDE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +34,26 @@ class Hit:
 
 
 class PrefixCache:
-    def __init__(self, windows: Iterable[int | None], counts: Iterable[int], block_size: int) -> None:
+    def __init__(
+        self,
+        windows: Iterable[int | None],
+        counts: Iterable[int],
+        block_size: int,
+        lower: LowerTiers | None = None,
+    ) -> None:
         """`windows` and `counts`: for each kind of layer; the counts include block 0."""
-        self.block_size = block_size
+        self.block_size, self._lower = block_size, lower
         self._windows, self._counts = tuple(windows), tuple(counts)
-        self._promises: dict[bytes, Sequence] = {}
+        self._promises: dict[bytes, Sequence | Fetch] = {}
+        self._fetches: list[Fetch] = []
         self.reset()
 
     def reset(self) -> None:
         """Drops everything. Call it only while no sequence holds a block."""
+        for fetch in self._fetches:
+            assert self._lower is not None
+            self._lower.cancel(fetch)
+        self._fetches.clear()
         self._pools = [BlockPool(count) for count in self._counts]
         self._kinds = list(zip(self._pools, self._windows, strict=True))
         self._promises.clear()
@@ -57,7 +75,12 @@ class PrefixCache:
             return Hit(0, 0, promised=False)  # it needs the prompt's logits, not only the keys
         self._name(sequence)
         names = sequence.names[: (len(sequence.tokens) - 1) // self.block_size]
-        runs = [_runs(pool, names) for pool in self._pools]
+        blocks, furthest = self._usable(names, [pool.holds for pool in self._pools])
+        return Hit(blocks, furthest, blocks < len(names) and names[blocks] in self._promises)
+
+    def _usable(self, names: list[bytes], present: Iterable[Callable[[bytes], bool]]) -> tuple[int, int]:
+        """`blocks` and `furthest` of a hit among what is present on each kind of layer."""
+        runs = [_runs(holds, names) for holds in present]
         furthest = len(names)
         for run, window in zip(runs, self._windows, strict=True):
             if window is None:
@@ -68,7 +91,7 @@ class PrefixCache:
             for run, window in zip(runs, self._windows, strict=True)
         ):
             blocks -= 1
-        return Hit(blocks, furthest, blocks < len(names) and names[blocks] in self._promises)
+        return blocks, furthest
 
     def has_room_for(self, sequence: Sequence, hit: Hit) -> bool:
         """Whether all its tokens and one more fit, as far as windows keep them."""
@@ -102,6 +125,96 @@ class PrefixCache:
         for name in sequence.names[hit.blocks :]:
             self._promises.setdefault(name, sequence)
 
+    # Lower tiers --------------------------------------------------------------------------------------
+
+    def fetch(self, sequence: Sequence, hit: Hit) -> bool:
+        """Whether lower tiers have more than the hit and begin to fill blocks with it. Asked once for each
+        start of a sequence, which then looks up again."""
+        if self._lower is None or sequence.was_fetched or sequence.scores is not None:
+            return False
+        sequence.was_fetched, lower = True, self._lower
+        names = sequence.names[: (len(sequence.tokens) - 1) // self.block_size]
+        blocks, _ = self._usable(names, [partial(self._somewhere, kind) for kind in range(len(self._pools))])
+        seen = [names[self._first_seen(blocks, window) : blocks] for window in self._windows]
+        missing = [
+            Place(kind, name, 0, 0)
+            for kind, (pool, own) in enumerate(zip(self._pools, seen, strict=True))
+            for name in own
+            if not pool.holds(name)
+        ]
+        tokens = (blocks - hit.blocks) * self.block_size
+        if tokens <= 0 or not lower.is_worth(tokens, missing) or not self._has_room(seen):
+            return False
+        fetch = Fetch([[] for _ in self._pools], names[hit.blocks : blocks], [])
+        for kind, (pool, own) in enumerate(zip(self._pools, seen, strict=True)):
+            found = [pool.find(name) for name in own]
+            shared = [block for block in found if block is not None]
+            for block in shared:  # first, so that none of them is taken
+                pool.share(block)
+            for name, present in zip(own, found, strict=True):
+                table = fetch.tables[kind]
+                table.append(pool.take(table[-1] if table else 0) if present is None else present)
+                if present is None:
+                    fetch.wanted.append(Place(kind, name, table[-1], pool.taken[table[-1]]))
+        for name in fetch.names:
+            self._promises.setdefault(name, fetch)
+        self._fetches.append(fetch)
+        lower.fetch(fetch)
+        return True
+
+    def _somewhere(self, kind: int, name: bytes) -> bool:
+        assert self._lower is not None
+        return self._pools[kind].holds(name) or self._lower.holds(kind, name)
+
+    def _has_room(self, seen: Iterable[list[bytes]]) -> bool:
+        """Whether these blocks can be shared or taken."""
+        for pool, names in zip(self._pools, seen, strict=True):
+            found = map(pool.find, names)
+            if sum(block is None or pool.is_kept(block) for block in found) > pool.available:
+                return False
+        return True
+
+    def take_in_fetched(self) -> None:
+        """Names the blocks that have been filled, so that the sequences that wait for them find them."""
+        for fetch in [] if self._lower is None else self._lower.arrived():
+            if fetch.cancelled:
+                continue
+            self._fetches.remove(fetch)
+            for kind, name, block, _ in fetch.filled:
+                self._pools[kind].name(block, name)
+            for pool, table in zip(self._pools, fetch.tables, strict=True):
+                for block in reversed(table):
+                    pool.release(block)
+            for name in fetch.names:
+                self._keep_promise(name, fetch)
+
+    def is_current(self, place: Place) -> bool:
+        """Whether a block still has its content. May be asked by any thread."""
+        return self._pools[place.kind].taken.get(place.block) == place.take
+
+    def _offer(self, sequence: Sequence) -> None:
+        """Offers what is computed to lower tiers: of layers with a window, the windows at marks, at the end
+        and, where they are still in memory, at every STRIDE tokens."""
+        if self._lower is None:
+            return
+        holding, size = _held(sequence), self.block_size
+        ends = {
+            holding.named,
+            *(mark // size for mark in (*holding.marks, *range(0, len(sequence.tokens), STRIDE))),
+        }
+        places = []
+        for kind, (pool, window) in enumerate(self._kinds):
+            windows = (
+                range(self._first_seen(end, window), end) for end in sorted(ends) if end <= holding.named
+            )
+            for at in range(holding.named) if window is None else dict.fromkeys(chain.from_iterable(windows)):
+                name = sequence.names[at]
+                block = pool.find(name)
+                if block is not None and not self._lower.holds(kind, name):
+                    places.append(Place(kind, name, block, pool.taken[block]))
+        if places:
+            self._lower.keep(sequence.sampling.cache_salt or "", places)
+
     # It grows -----------------------------------------------------------------------------------------
 
     def grow(self, sequence: Sequence, length: int) -> bool:
@@ -131,6 +244,9 @@ class PrefixCache:
         for kind, (pool, window) in enumerate(self._kinds):
             if window is not None:
                 self._move_window(holding, kind, pool, max(0, length - window + 1) // self.block_size)
+        if not holding.offered and length >= sequence.prompt_length:
+            holding.offered = True
+            self._offer(sequence)
 
     def _move_window(self, holding: Holding, kind: int, pool: BlockPool, first: int) -> None:
         table = holding.tables[kind]
@@ -149,6 +265,7 @@ class PrefixCache:
 
     def release(self, sequence: Sequence) -> None:
         """Takes back all its blocks. Named ones can still be found, those of its beginning the longest."""
+        self._offer(sequence)
         holding = _held(sequence)
         for pool, table, first in zip(self._pools, holding.tables, holding.held_from, strict=True):
             for at in range(len(table) - 1, first - 1, -1):
@@ -163,24 +280,20 @@ class PrefixCache:
         present = list(sequences)
         for kind, pool in enumerate(self._pools):
             tables = [sequence.holding.tables[kind] for sequence in present if sequence.holding is not None]
+            tables += [fetch.tables[kind] for fetch in self._fetches]
             pool.check(Counter(block for table in tables for block in table if block))
-        if any(owner not in present for owner in self._promises.values()):
+        owners = {*map(id, present), *map(id, self._fetches)}
+        if any(id(owner) not in owners for owner in self._promises.values()):
             raise IntegrityError("A block is promised by a sequence that is gone.")
 
     # ----------------------------------------------------------------------------------------------------
 
-    def _keep_promise(self, name: bytes, sequence: Sequence) -> None:
-        if self._promises.get(name) is sequence:
+    def _keep_promise(self, name: bytes, by: Sequence | Fetch) -> None:
+        if self._promises.get(name) is by:
             del self._promises[name]
 
     def _name(self, sequence: Sequence) -> None:
-        """Names the full blocks of its tokens, each by the name of the one before and its own tokens."""
-        size, names, tokens = self.block_size, sequence.names, sequence.tokens
-        for at in range(len(names), len(tokens) // size):
-            salt = (sequence.sampling.cache_salt or "").encode("utf-8", "surrogatepass")
-            key = blake2b(names[-1] if names else b"salt " + salt, digest_size=32).digest()
-            content = array("I", tokens[at * size : (at + 1) * size]).tobytes()
-            names.append(blake2b(content, key=key, digest_size=16).digest())
+        name_blocks(sequence.tokens, self.block_size, sequence.sampling.cache_salt, sequence.names)
 
     def _first_seen(self, blocks: int, window: int | None) -> int:
         """The first block that a query right after `blocks` blocks can see, and later queries too."""
@@ -190,11 +303,20 @@ class PrefixCache:
         return -(-length // self.block_size)
 
 
-def _runs(pool: BlockPool, names: list[bytes]) -> list[int]:
+def name_blocks(tokens: list[int], size: int, salt: str | None, names: list[bytes]) -> None:
+    """Adds the names of full blocks, each made of the name of the one before and its own tokens."""
+    for at in range(len(names), len(tokens) // size):
+        first = b"salt " + (salt or "").encode("utf-8", "surrogatepass")
+        key = blake2b(names[-1] if names else first, digest_size=32).digest()
+        content = array("I", tokens[at * size : (at + 1) * size]).tobytes()
+        names.append(blake2b(content, key=key, digest_size=16).digest())
+
+
+def _runs(holds: Callable[[bytes], bool], names: list[bytes]) -> list[int]:
     """For each number of blocks, how many of the last ones are present without a gap."""
     runs = [0]
     for name in names:
-        runs.append(runs[-1] + 1 if pool.find(name) is not None else 0)
+        runs.append(runs[-1] + 1 if holds(name) else 0)
     return runs
 
 

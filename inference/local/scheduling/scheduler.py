@@ -124,6 +124,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         """Sends it back to wait. When it starts again, it also computes the tokens that it had sampled."""
         self._stop(sequence)
+        sequence.was_fetched = False
         self.add(sequence)
         self.counts.preemptions += 1
 
@@ -212,6 +213,8 @@ class Scheduler:
                 if other is None:
                     return  # no overtaking: short prompts would make a long one wait for ever
                 self._preempt(other)
+            if self.cache.fetch(sequence, hit):
+                continue  # it alone waits for its blocks
             self.waiting.remove(sequence)
             self.cache.begin(sequence, hit)
             sequence.slot = self._slots.pop()

@@ -24,6 +24,7 @@ class Holding:
     named: int  # the number of full blocks that are computed and that other sequences can find
     # Lengths at which a later prompt may start: the windows before them are worth keeping.
     marks: tuple[int, ...]
+    offered: bool = False  # whether its prompt's blocks were offered to lower tiers
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +46,7 @@ class Sequence:
     in_flight: int = 0  # launched steps whose outcomes are not read yet
     ended: bool = False
     was_admitted: bool = False
+    was_fetched: bool = False  # whether lower tiers were asked for its blocks since it waits
     scores: list[TokenLogprob | None] | None = None  # of the prompt's tokens, if requested
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from inference.engine import Finish, InferenceError, Sampling
 from inference.local.loop import Loop
 from inference.local.memory_plan import LayerKind, plan_memory
+from inference.local.scheduling.lower import LowerTiers
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.sequence import Sequence
@@ -162,10 +163,15 @@ class Client:
 
 class Driven:
     def __init__(
-        self, runner: Runner, windows: Listed[int | None], blocks: Listed[int], limits: SchedulerLimits
+        self,
+        runner: Runner,
+        windows: Listed[int | None],
+        blocks: Listed[int],
+        limits: SchedulerLimits,
+        lower: LowerTiers | None = None,
     ) -> None:
         self.runner = runner
-        self.cache = PrefixCache(windows, blocks, runner.block_size)
+        self.cache = PrefixCache(windows, blocks, runner.block_size, lower)
         self.scheduler = Scheduler(self.cache, limits)
         self.loop = Loop(runner, self.scheduler, "driven")
         self.loop._thread, self.loop._started = threading.current_thread(), True  # it starts no thread

@@ -1,8 +1,8 @@
 // All that is known of one token: id, text, bytes, probability, and what the model could have written instead.
 import { html } from "../vendor/preact.js";
 import { percent } from "../lib/token.js";
-import { showPanel } from "../ui/view.js";
-import { layOut } from "../workbench/bench.js";
+import { notice, showPanel } from "../ui/view.js";
+import { layOut, runBoth } from "../workbench/bench.js";
 import { textOf, upTo } from "./rows.js";
 
 export function Inspector({ trace, token }) {
@@ -13,6 +13,11 @@ export function Inspector({ trace, token }) {
     layOut(upTo(trace, token));
     showPanel("workbench");
   };
+  const instead = (id) => {
+    layOut([...upTo(trace, token).slice(0, -1), { id, text: textOf(trace, id) }]);
+    showPanel("workbench");
+    runBoth().catch((error) => notice(error.message));
+  };
   return html`<footer class="inspector" aria-live="polite">
     <button type="button" class="quiet onward" title="In the workbench, with other settings" onClick=${onward}>Continue from here</button>
     <p><code class="big">${JSON.stringify(textOf(trace, token.id))}</code> <span class="faint">id</span> ${token.id}
@@ -20,6 +25,6 @@ export function Inspector({ trace, token }) {
       ${token.cached && html` <span class="tag">from the cache</span>`}
       ${token.dropped && html` <span class="tag">left out of the next turn</span>`}
       ${token.slip && html` <span class="tag bad">slip</span>`}</p>
-    ${token.alternatives && html`<ul class="bars">${token.alternatives.map(([id, logprob]) => html`<li class=${id === token.id ? "chosen" : ""}><code>${JSON.stringify(textOf(trace, id))}</code><meter min="0" max="1" value=${Math.exp(logprob)}></meter><span>${percent(logprob)}</span></li>`)}</ul>`}
+    ${token.alternatives && html`<ul class="bars">${token.alternatives.map(([id, logprob]) => html`<li class=${id === token.id ? "chosen" : ""}><button type="button" class="alternative" title="Continue as if it had said this" disabled=${id === token.id} onClick=${() => instead(id)}><code>${JSON.stringify(textOf(trace, id))}</code></button><meter min="0" max="1" value=${Math.exp(logprob)} aria-label="Probability"></meter><span>${percent(logprob)}</span></li>`)}</ul>`}
   </footer>`;
 }

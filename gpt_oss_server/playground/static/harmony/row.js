@@ -1,20 +1,25 @@
 // One row of the Harmony view.
 import { html } from "../vendor/preact.js";
 import { shownText } from "./rows.js";
+import { heatOf } from "./heat.js";
 import { MEANINGS } from "./slips.js";
 
-export const drawRow = (row, at, selected) => DRAW[row.kind](row, at, selected);
+// `look` is how tokens are coloured, and which were searched for.
+export const drawRow = (row, at, selected, look) => DRAW[row.kind](row, at, selected, look);
 
-function line({ tokens }, row, selected) {
-  return tokens.map((token, at) => html`<span data-t=${`${row}:${at}`} class=${classOf(token, token === selected)}>${shownText(token.text)}</span>`);
+function line({ tokens }, row, selected, look) {
+  return tokens.map((token, at) => html`<span data-t=${`${row}:${at}`} class=${classOf(token, token === selected, look)}>${shownText(token.text)}</span>`);
 }
 
-function classOf(token, selected) {
+function classOf(token, selected, { mode, hits }) {
   const names = ["t", token.kind === "special" ? "special" : token.kind === "header" || token.header ? "header" : "text", token.channel || "none"];
   if (token.cached) names.push("cached");
   if (token.dropped) names.push("dropped");
   if (token.slip) names.push("slipped");
   if (selected) names.push("selected");
+  if (hits.has(token)) names.push("hit");
+  const heat = heatOf(token, mode);
+  if (heat !== null) names.push("hot", `h${heat}`);
   if (token.logprob !== null && token.logprob < -1.2) names.push("unsure");
   return names.join(" ");
 }
@@ -32,6 +37,7 @@ const DRAW = {
   response: (row) => html`<h3>${row.id}</h3><span class=${`tag ${row.status === "failed" ? "bad" : ""}`}>${row.status}</span>`,
   title: (row) => html`<h4 class=${row.role}>${row.text}</h4><span class="faint">${row.note}</span>`,
   tokens: line,
+  folded: (row) => html`<button type="button" class="quiet" aria-expanded=${row.open} data-fold=${row.key}>${row.open ? "▾" : "▸"} <strong class=${row.role}>${row.role || "message"}</strong> ${row.count} <span class="faint">${row.open ? "" : row.text}</span></button>`,
   slip,
   tool: ({ run }) => html`<div class="tool-card"><strong>${run.recipient}</strong> <span class="faint">ran ${(run.ended - run.began).toFixed(2)} s</span><p class="faint" title=${run.output}>${cut(run.output)}</p></div>`,
   same: () => html`<p class="good">✓ OpenAI's StreamableParser reads the same messages.</p>`,

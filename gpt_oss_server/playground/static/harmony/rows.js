@@ -4,7 +4,8 @@ import { speedOf } from "../lib/speed.js";
 import { isSpecial } from "../lib/token.js";
 
 const [RETURN, CHANNEL, START, END, MESSAGE, CALL] = [200002, 200005, 200006, 200007, 200008, 200012];
-export const HEIGHTS = { response: 40, title: 36, tokens: 25, slip: 94, tool: 56, same: 30, differs: 30, reading: 26, warning: 44 };
+const LONG = 40; // tokens of a message that is folded
+export const HEIGHTS = { response: 40, title: 36, folded: 28, tokens: 25, slip: 94, tool: 56, same: 30, differs: 30, reading: 26, warning: 44 };
 
 const decoder = new TextDecoder();
 
@@ -13,10 +14,10 @@ export function textOf(trace, id) {
   return Array.isArray(found) ? decoder.decode(new Uint8Array(found)) : (found ?? "\uFFFD");
 }
 
-// Rows for lines of `width` pixels, with letters of `letter` pixels.
-export function rowsOf(trace, width, letter) {
+// Rows for lines of `width` pixels, with letters of `letter` pixels. `opened` says which messages of prompts are unfolded.
+export function rowsOf(trace, width, letter, opened = () => true) {
   const rows = [];
-  const packer = { trace, rows, width, letter, widths: new Map() };
+  const packer = { trace, rows, width, letter, opened, widths: new Map() };
   for (const response of trace.responses) addResponse(packer, response);
   let top = 0;
   for (const row of rows) {
@@ -32,7 +33,7 @@ function addResponse(packer, found) {
   const first = found.generations[0];
   const cached = first?.cached ?? 0;
   rows.push({ kind: "title", role: "prompt", text: "Prompt", note: `${count(found.prompt.length)}${cached ? `, ${cached} from the cache` : ""}` });
-  lines(packer, placed(framed(found.prompt, { cached }), found, 0), new Map());
+  messages(packer, placed(framed(found.prompt, { cached }), found, 0), found.response.id);
   let before = found.prompt.length;
   found.generations.forEach((generation, number) => {
     addTools(packer, found, number);
@@ -46,6 +47,38 @@ function addResponse(packer, found) {
   });
   addTools(packer, found, found.generations.length);
   for (const each of found.warnings) rows.push({ kind: "warning", text: each.detail });
+}
+
+// A prompt's long messages can be folded to a line, but for the last one.
+function messages(packer, tokens, id) {
+  const starts = tokens.flatMap((token, at) => (token.id === START ? [at] : []));
+  const parts = starts.map((start, number) => tokens.slice(start, starts[number + 1]));
+  const last = parts.findLastIndex((part) => part.some((token) => token.id === MESSAGE));
+  if (starts[0] !== 0) lines(packer, tokens.slice(0, starts[0]), new Map());
+  parts.forEach((part, number) => {
+    if (part.length < LONG || number === last) return lines(packer, part, new Map());
+    const key = `${id}:${number}`;
+    const open = packer.opened(key);
+    paint(packer.trace, part);
+    const text = part.map((token) => textOf(packer.trace, token.id)).join("");
+    const role = part.at(-2).channel;
+    packer.rows.push({ kind: "folded", key, open, role, count: count(part.length), text: text.slice(text.indexOf("<|message|>") + 11, 300).replaceAll(/\s+/g, " ") });
+    return open && lines(packer, part, new Map());
+  });
+}
+
+// The messages that the model wrote, with the tokens of their texts.
+export function written(trace) {
+  return trace.responses.flatMap((found) => {
+    let before = found.prompt.length;
+    return found.generations.flatMap((generation) => {
+      before += generation.given.length;
+      const tokens = placed(framed(generation.tokens, { generation }), found, before);
+      before += generation.tokens.length;
+      for (const token of tokens) token.text = textOf(trace, token.id);
+      return generation.messages.map((message) => ({ ...message, tokens: tokens.slice(message.start, message.end).filter((token) => token.kind === "text") }));
+    });
+  });
 }
 
 function addTools({ rows }, found, number) {

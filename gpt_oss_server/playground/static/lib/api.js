@@ -31,8 +31,8 @@ const KEYLESS = "Enter a key of this server; its operator can give you one.";
 
 export const baseUrl = () => address("v1");
 
-export async function call(path, { method = "GET", body, signal } = {}) {
-  const headers = {};
+export async function call(path, { method = "GET", body, signal, headers: further } = {}) {
+  const headers = { ...further };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (key.get()) headers.authorization = `Bearer ${key.get()}`;
   const given = { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) };

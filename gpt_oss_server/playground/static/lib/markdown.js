@@ -93,7 +93,9 @@ function Block({ raw, links, numbers, order }) {
     return { __html: safeHtml(marked.parser(tokens)) };
   })), [raw, order]);
   useLayoutEffect(() => {
-    if (place.current) drawFormulas(place.current);
+    if (!place.current) return;
+    drawFormulas(place.current);
+    for (const table of place.current.querySelectorAll("table")) if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
   }, [inner]);
   if (inner === null) return html`<pre class="plain">${raw}</pre>`;
   return html`<div class="block" ref=${place} dangerouslySetInnerHTML=${inner}></div>`;

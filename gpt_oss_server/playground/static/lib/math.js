@@ -1,7 +1,7 @@
 // Formulas: `\(…\)`, `\[…\]` and `$$…$$`. Markdown keeps their source; KaTeX draws it, and is loaded for the first one.
 import { address } from "./place.js";
 
-const OPTIONS = { throwOnError: false, strict: "ignore", trust: false, maxSize: 30, maxExpand: 300 };
+const OPTIONS = { throwOnError: false, strict: "ignore", errorColor: "var(--bad)", trust: false, maxSize: 30, maxExpand: 300 };
 const INLINE = /^(?:\\\(([\s\S]+?)\\\)|\\\[([\s\S]+?)\\\]|\$\$([\s\S]+?)\$\$)/;
 const BLOCK = /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])[ \t]*(?:\n+|$)/;
 

@@ -8,6 +8,7 @@ import { conversations, current } from "../chat/store.js";
 import { lastStep, shown } from "../chat/tree.js";
 import { attach, attached } from "./dropped.js";
 import { Chips } from "./chips.js";
+import { Beyond } from "./demo.js";
 import { IconButton } from "./icons.js";
 import { useModel } from "./server.js";
 import { notice } from "./view.js";
@@ -63,6 +64,7 @@ export function Composer() {
         : html`<${IconButton} icon="send" label="Send" type="submit" class="icon-button round" disabled=${!text.trim() && !files.length} />`}
     </div>
     <${Chips} />
+    <${Beyond} model=${model} text=${text} files=${files} used=${usedBy(conversation)} />
     <${Gauge} used=${usedBy(conversation)} most=${model?.context_length} />
   </form>`;
 }

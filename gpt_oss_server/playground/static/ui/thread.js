@@ -1,11 +1,11 @@
 // The messages of the branch that is shown. It follows a growing answer unless the user has scrolled up.
 import { html, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
-import { send } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
 import { shown, siblings } from "../chat/tree.js";
 import { Assistant, User } from "./message.js";
 import { useModel } from "./server.js";
+import { Starters } from "./starters.js";
 
 export function Thread() {
   const conversation = useShared(conversations, (state) => current(state));
@@ -41,18 +41,13 @@ function Message({ conversation, node }) {
     <button type="button" class="quiet" onClick=${again}>Try again</button></p>`;
 }
 
-const IDEAS = ["Who are you?", "What is 17 times 23?", "Write a haiku about tokens."];
-// The embedded model knows little: these it answers well.
-const DEMO_IDEAS = ["Who are you?", "What can you do?", "Tell me a joke."];
-
 function Welcome() {
   const model = useModel();
-  const ideas = model?.is_demo ? DEMO_IDEAS : IDEAS;
   return html`<div class="welcome">
     <h2>See every token</h2>
     <p>Chat with ${model ? html`<strong>${model.id}</strong>` : "the model"}, and read next to it exactly what it saw and wrote.</p>
     ${model?.description && html`<p class="faint">${model.description}</p>`}
-    <div class="ideas">${ideas.map((idea) => html`<button type="button" onClick=${() => send(idea)}>${idea}</button>`)}</div>
+    <${Starters} model=${model} />
     <p class="faint">Drop a trace file here to read it.</p>
   </div>`;
 }

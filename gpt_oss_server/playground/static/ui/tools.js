@@ -4,7 +4,7 @@ import { useShared } from "../lib/state.js";
 import { options } from "../chat/options.js";
 import { IconButton } from "./icons.js";
 
-const WEATHER = {
+export const WEATHER = {
   name: "get_weather",
   description: "The current weather of a place.",
   parameters: JSON.stringify({ type: "object", properties: { city: { type: "string" } }, required: ["city"] }, null, 2),

@@ -1,7 +1,7 @@
 // What lies on the workbench. It stays while other panels are open.
 import { createState } from "../lib/state.js";
 import { parseRequest } from "./parse.js";
-import { rendered, run, tokenized, withEffort } from "./run.js";
+import { edited, rendered, run, tokenized, withEffort } from "./run.js";
 
 const EXAMPLE = '{\n  "input": "What is 17 times 23?",\n  "reasoning": {"effort": "low"}\n}';
 const PAUSE = 250; // milliseconds without a key before an edited prompt is read
@@ -18,9 +18,13 @@ export const bench = createState({
   runs: {},
 });
 
+// A request whose prompt cannot be shown leaves no other prompt in its place.
 export async function showPrompt() {
-  const text = await rendered(parseRequest(bench.get().request));
-  bench.set({ text, tokens: await tokenized(text), cut: null, runs: {} });
+  bench.set({ text: "", tokens: [], cut: null, runs: {} });
+  const { request } = bench.get();
+  if (request.trimStart().startsWith("<|start|>")) await layOut(await tokenized(request.trim())); // a prompt already
+  else await layOut(await rendered(parseRequest(request)));
+  bench.set({ cut: null });
 }
 
 // Puts tokens on the bench that a model has seen or written.
@@ -35,7 +39,7 @@ export function editPrompt(text) {
   bench.set({ text, cut: null });
   clearTimeout(due);
   return new Promise((done, failed) => {
-    due = setTimeout(() => tokenized(text).then((tokens) => done(bench.get().text === text && bench.set({ tokens })), failed), PAUSE);
+    due = setTimeout(() => edited(bench.get().tokens, text).then((tokens) => done(bench.get().text === text && bench.set({ tokens })), failed), PAUSE);
   });
 }
 
@@ -47,8 +51,8 @@ export async function runBoth() {
 
 async function one(setting, own = null) {
   const { text, tokens, cut } = bench.get();
-  let prompt = own === null ? tokens : await tokenized(own);
-  if (setting.effort) prompt = await tokenized(withEffort(own ?? text, setting.effort));
+  let prompt = own === null ? tokens : await edited(tokens, own);
+  if (setting.effort) prompt = await edited(prompt, withEffort(own ?? text, setting.effort));
   const end = own === null && cut !== null ? cut + 1 : undefined;
   return run(prompt.slice(0, end).map((token) => token.id), setting);
 }

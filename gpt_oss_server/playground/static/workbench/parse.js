@@ -1,4 +1,4 @@
-// Reads a request as people paste it: JSON, a curl command, or a call of OpenAI's Python SDK.
+// Reads a request as people paste it: JSON of any API, a curl command, or a call of the Python SDKs.
 export function parseRequest(text) {
   const given = text.trim();
   if (!given) throw new Error("Paste a request first.");
@@ -17,9 +17,10 @@ function asJson(text) {
 }
 
 function fromCurl(text) {
-  const found = /(?:-d|--data(?:-raw|-binary)?|--json)[\s=]+(?:\$?'((?:[^']|'\\'')*)'|"((?:\\.|[^"\\])*)")/.exec(text);
+  const found = /(?:-d|--data(?:-raw|-binary)?|--json)[\s=]+(?:'((?:[^']|'\\'')*)'|\$'((?:\\[\s\S]|[^'\\])*)'|"((?:\\.|[^"\\])*)")/.exec(text);
   if (!found) throw new Error("The curl command has no -d with a body.");
-  return asJson(found[1] !== undefined ? found[1].replaceAll("'\\''", "'") : found[2].replace(/\\(["\\$`])/g, "$1"));
+  if (found[2] !== undefined) return asJson(unescaped(found[2])); // as browsers copy a request
+  return asJson(found[1] !== undefined ? found[1].replaceAll("'\\''", "'") : found[3].replace(/\\(["\\$`])/g, "$1"));
 }
 
 // The keyword arguments of the call, of which each value is a Python literal.

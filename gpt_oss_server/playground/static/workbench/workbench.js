@@ -18,10 +18,12 @@ export function Workbench() {
   const place = useRef();
   // A reader who comes from a token in the tokens view sees that token first.
   useEffect(() => place.current.querySelector(".strip .t.last")?.scrollIntoView({ block: "center" }), []);
-  const guarded = (work) => async () => {
+  const guarded = (work, shows = null) => async () => {
     setBusy(true);
+    notice("");
     try {
       await work();
+      if (shows) setTimeout(() => place.current?.querySelector(shows)?.scrollIntoView({ block: "start", behavior: "instant" }));
     } catch (error) {
       notice(error.message);
     } finally {
@@ -33,17 +35,17 @@ export function Workbench() {
   const differences = useMemo(() => runs.a && runs.b && compared(runs.a.tokens.map((t) => t.id), runs.b.tokens.map((t) => t.id)), [runs]);
 
   return html`<div class="scroll workbench" ref=${place}>
-    <label>A request: JSON, curl or Python<textarea class="mono" rows="5" spellcheck="false" value=${request} onInput=${(e) => bench.set({ request: e.target.value })}></textarea></label>
-    <div class="row-of"><button type="button" class="primary" disabled=${busy} onClick=${guarded(showPrompt)}>Show its prompt</button>
+    <label>A request: JSON of any API, curl, Python, or Harmony text<textarea class="mono" rows="5" spellcheck="false" value=${request} onInput=${(e) => bench.set({ request: e.target.value })}></textarea></label>
+    <div class="row-of"><button type="button" class="primary" disabled=${busy} onClick=${guarded(showPrompt, ".prompt")}>Show its prompt</button>
       <span class="faint">Copy as</span>${SPELLINGS.map(([name, spell]) => html`<button type="button" class="quiet" onClick=${take(spell)}>${name}</button>`)}</div>
-    ${text && html`<label>The prompt; special tokens may be written out<textarea class="mono" rows="8" spellcheck="false" value=${text} onInput=${edit}></textarea></label>
+    ${text && html`<label class="prompt">The prompt; special tokens may be written out<textarea class="mono" rows="8" spellcheck="false" value=${text} onInput=${edit}></textarea></label>
       <p class="faint">${tokens.length.toLocaleString()} tokens. Choose a token to continue after it. ${cut !== null && html`<button type="button" class="quiet" onClick=${() => bench.set({ cut: null })}>Use them all</button>`}</p>
       <${Strip} tokens=${tokens} cut=${cut} onChoose=${(at) => bench.set({ cut: at })} label="Tokens of the prompt" />
       <div class="runs"><${Knobs} name="Run A" value=${a} set=${(value) => bench.set({ a: value })} /><${Knobs} name="Run B" value=${b} set=${(value) => bench.set({ b: value })} /></div>
       <label class="check"><input type="checkbox" checked=${other !== null} onChange=${(e) => bench.set({ other: e.target.checked ? text : null })} />Run B has a prompt of its own</label>
       ${other !== null && html`<label>The prompt of Run B<textarea class="mono" rows="8" spellcheck="false" value=${other} onInput=${(e) => bench.set({ other: e.target.value })}></textarea></label>`}
-      <button type="button" class="primary" disabled=${busy || !tokens.length} onClick=${guarded(runBoth)}>${busy ? "Running…" : "Run both"}</button>`}
-    ${differences && html`<p class="faint" role="status">${differences.first === null ? "Both runs are equal." : `The runs part at token ${differences.first + 1}.`}</p>
+      <button type="button" class="primary" disabled=${busy || !tokens.length} onClick=${guarded(runBoth, ".results")}>${busy ? "Running…" : "Run both"}</button>`}
+    ${differences && html`<p class="faint results" role="status">${differences.first === null ? "Both runs are equal." : `The runs part at token ${differences.first + 1}.`}</p>
       <div class="runs"><${Result} run=${runs.a} own=${differences.ownA} name="Run A" /><${Result} run=${runs.b} own=${differences.ownB} name="Run B" /></div>`}
   </div>`;
 }

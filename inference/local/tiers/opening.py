@@ -1,0 +1,101 @@
+"""The tiers of an engine, as its operator chose them.
+
+Takes options, a model, its checkpoint and its runner. Blocks in a folder belong to an identity: all that
+decides keys and values besides tokens and salts. Large files are hashed once, then known by size and time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from inference.engine import CheckpointError
+from inference.local.scheduling.step import Runner
+from inference.local.tiers.costs import measured
+from inference.local.tiers.packs import Packs
+from inference.local.tiers.tiers import BlockMemory, Tiers
+from inference.models.gpt_oss import GptOss
+from inference.models.weights import find_checkpoint
+from inference.options import EngineOptions
+from inference.paths import UnknownHome, expanded_path
+
+LAYOUT = 1  # of packs and of the kernels' keys and values: raise it when the same tokens have other bytes
+HASHES = "weights.json"
+
+
+def open_tiers(
+    model: GptOss,
+    runner: Runner,
+    memory: BlockMemory,
+    options: EngineOptions,
+    *,
+    chunk: int,
+    checkpoint: Path | None,
+) -> Tiers | None:
+    """None if none was chosen. Raises `CheckpointError` if they cannot be used. A step of `chunk` tokens is
+    timed."""
+    if options.cache_dir is None and not options.cache_memory:
+        return None
+    if options.draft_head is not None:
+        raise CheckpointError(
+            "--cache-dir and --cache-memory cannot be combined with a draft head, whose own keys and values "
+            "they do not hold. Leave one of them out."
+        )
+    kinds, packs, folder = model.config.windows, None, None
+    if options.cache_dir is not None:
+        if checkpoint is None:
+            raise CheckpointError(
+                "--cache-dir needs the files of a checkpoint. Leave it out for random weights."
+            )
+        folder = cache_folder(options.cache_dir)
+        identity = model_identity(model, runner.block_size, checkpoint, folder)
+        packs = Packs(folder, identity, memory.block_bytes, options.cache_disk)
+    costs = measured(runner, memory, len(kinds), chunk, folder)
+    counted = kinds.index(None) if None in kinds else 0
+    tokens = [runner.block_size if kind == counted else 0 for kind in range(len(kinds))]
+    return Tiers(memory, packs, options.cache_memory or 0, costs, tokens)
+
+
+def cache_folder(name: str) -> Path:
+    try:
+        return expanded_path(name)
+    except UnknownHome as error:
+        raise CheckpointError(f"--cache-dir: {error}") from error
+
+
+def model_identity(model: GptOss, block_size: int, checkpoint: Path, remembered: Path) -> str:
+    """`remembered`: the folder that keeps the hashes of weights."""
+    shape = repr(replace(model.config, context_length=1))  # only a limit
+    numbers = (LAYOUT, model.device.type, str(model.dtype), str(model.kv_dtype), model.precision.weights)
+    files = sorted(find_checkpoint(checkpoint).glob("*.safetensors"))
+    parts = (*numbers, block_size, shape, *_hashes(files, remembered / HASHES))
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def _hashes(files: Sequence[Path], memo: Path) -> list[str]:
+    known: dict[str, list[object]] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(memo.read_text(encoding="utf-8"))
+    found = {}
+    for file in files:
+        stat, name = file.stat(), str(file.resolve())
+        facts = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+        before = known.get(name)
+        if isinstance(before, list) and before[:-1] == facts:
+            found[name] = before
+        else:
+            with file.open("rb") as opened:
+                found[name] = [*facts, hashlib.file_digest(opened, "sha256").hexdigest()]
+    if not found.items() <= known.items():
+        with suppress(OSError):  # the next start reads the files again
+            memo.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = memo.with_suffix(f".{os.getpid()}")
+            new.touch(mode=0o600)
+            new.write_text(json.dumps(known | found), encoding="utf-8")
+            new.replace(memo)
+    return [str(facts[-1]) for facts in found.values()]
