@@ -66,6 +66,8 @@ class PagedMemory:
         """Writes rows that `contents` returned into blocks that no step reads or writes meanwhile."""
         parts, chosen = self._parts[kind], torch.tensor(blocks)
         heads, _, size, dims = parts[0].shape
+        if self._stream is not None:  # a step of a sequence that has ended may still write to them
+            self._stream.wait_stream(torch.cuda.default_stream(self._device))
         with torch.cuda.stream(self._stream):
             rows = torch.from_numpy(contents).to(self._device)
             rows, chosen = rows.view(len(blocks), len(parts), heads, size, dims), chosen.to(self._device)

@@ -1,9 +1,14 @@
 """What a terminal shows once a server can generate: the model, its addresses, and a request to try."""
 
+import os
+import shutil
+from pathlib import Path
+
 from gpt_oss_server.cli.terminal.console import hanging, introduction
 from gpt_oss_server.models.model import ANY_MODEL
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
+from inference.backends.table import runs_here
 from inference.engine import EngineInfo
 
 # The log has the whole sentence before the model is loaded.
@@ -20,6 +25,7 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
         ("Context", f"{model.context_length:,} tokens"),
         ("Memory", model.plan),
         ("Store", kept_where(settings.store)),
+        ("Cache", _cache(settings)),
         ("API", f"{url}/v1   (Responses, Chat Completions, Messages; {keys})"),
         ("Browser", f"{url}   (the playground)" if settings.web == "on" else ""),
     ]
@@ -34,6 +40,19 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
 
 {_row("Ctrl-C", "lets running responses finish; a second one stops immediately.")}
 """
+
+
+def _cache(settings: Settings) -> str:
+    """Where prompts are kept; else what would keep them, if the engine can and a disk has room."""
+    if settings.cache_dir is not None:
+        return f"prompts in {settings.cache_dir}, up to {settings.cache_disk / 2**30:g} GiB"
+    home = Path(os.path.expanduser("~"))
+    free = shutil.disk_usage(home).free if home.is_dir() else 0
+    if not runs_here(settings.model, settings) or free < 2 * settings.cache_disk:
+        return ""
+    return (
+        f"--cache-dir ~/.cache/gpt-oss-server/prompts keeps prompts after a restart ({free >> 30:,} GiB free)"
+    )
 
 
 def _row(label: str, text: str) -> str:

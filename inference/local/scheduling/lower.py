@@ -31,7 +31,7 @@ class Fetch:
 class LowerTiers(Protocol):
     def holds(self, kind: int, name: bytes) -> bool: ...
 
-    def is_worth(self, tokens: int, wanted: Sequence[Place]) -> bool:
+    def is_worth(self, tokens: int, missing: Sequence[tuple[int, bytes]]) -> bool:
         """Whether fetching these blocks takes less time than computing the tokens."""
 
     def fetch(self, fetch: Fetch) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
 
 from inference.local.scheduling.block_pool import BlockPool, IntegrityError
 from inference.local.scheduling.lower import Fetch, LowerTiers, Place
@@ -136,26 +135,29 @@ class PrefixCache:
         names = sequence.names[: (len(sequence.tokens) - 1) // self.block_size]
         blocks, _ = self._usable(names, [partial(self._somewhere, kind) for kind in range(len(self._pools))])
         seen = [names[self._first_seen(blocks, window) : blocks] for window in self._windows]
+        found = [[pool.find(name) for name in own] for pool, own in zip(self._pools, seen, strict=True)]
+        tables = [[block for block in own if block is not None] for own in found]
         missing = [
-            Place(kind, name, 0, 0)
-            for kind, (pool, own) in enumerate(zip(self._pools, seen, strict=True))
-            for name in own
-            if not pool.holds(name)
+            (kind, name)
+            for kind, own in enumerate(seen)
+            for name, block in zip(own, found[kind], strict=True)
+            if block is None
         ]
+        has_room = all(
+            sum(block is None or pool.is_kept(block) for block in own) <= pool.available
+            for pool, own in zip(self._pools, found, strict=True)
+        )
         tokens = (blocks - hit.blocks) * self.block_size
-        if tokens <= 0 or not lower.is_worth(tokens, missing) or not self._has_room(seen):
+        if tokens <= 0 or not has_room or not lower.is_worth(tokens, missing):
             return False
-        fetch = Fetch([[] for _ in self._pools], names[hit.blocks : blocks], [])
-        for kind, (pool, own) in enumerate(zip(self._pools, seen, strict=True)):
-            found = [pool.find(name) for name in own]
-            shared = [block for block in found if block is not None]
-            for block in shared:  # first, so that none of them is taken
+        for pool, table in zip(self._pools, tables, strict=True):
+            for block in table:  # before any block is taken
                 pool.share(block)
-            for name, present in zip(own, found, strict=True):
-                table = fetch.tables[kind]
-                table.append(pool.take(table[-1] if table else 0) if present is None else present)
-                if present is None:
-                    fetch.wanted.append(Place(kind, name, table[-1], pool.taken[table[-1]]))
+        fetch = Fetch(tables, names[hit.blocks : blocks], [])
+        for kind, name in missing:
+            pool, table = self._pools[kind], tables[kind]
+            table.append(pool.take(table[-1] if table else 0))
+            fetch.wanted.append(Place(kind, name, table[-1], pool.taken[table[-1]]))
         for name in fetch.names:
             self._promises.setdefault(name, fetch)
         self._fetches.append(fetch)
@@ -165,14 +167,6 @@ class PrefixCache:
     def _somewhere(self, kind: int, name: bytes) -> bool:
         assert self._lower is not None
         return self._pools[kind].holds(name) or self._lower.holds(kind, name)
-
-    def _has_room(self, seen: Iterable[list[bytes]]) -> bool:
-        """Whether these blocks can be shared or taken."""
-        for pool, names in zip(self._pools, seen, strict=True):
-            found = map(pool.find, names)
-            if sum(block is None or pool.is_kept(block) for block in found) > pool.available:
-                return False
-        return True
 
     def take_in_fetched(self) -> None:
         """Names the blocks that have been filled, so that the sequences that wait for them find them."""
@@ -198,16 +192,12 @@ class PrefixCache:
         if self._lower is None:
             return
         holding, size = _held(sequence), self.block_size
-        ends = {
-            holding.named,
-            *(mark // size for mark in (*holding.marks, *range(0, len(sequence.tokens), STRIDE))),
-        }
+        marks = (*holding.marks, *range(0, len(sequence.tokens), STRIDE))
+        ends = [holding.named, *(mark // size for mark in marks if mark // size < holding.named)]
         places = []
         for kind, (pool, window) in enumerate(self._kinds):
-            windows = (
-                range(self._first_seen(end, window), end) for end in sorted(ends) if end <= holding.named
-            )
-            for at in range(holding.named) if window is None else dict.fromkeys(chain.from_iterable(windows)):
+            seen = {at for end in ends for at in range(self._first_seen(end, window), end)} if window else ()
+            for at in range(holding.named) if window is None else sorted(seen):
                 name = sequence.names[at]
                 block = pool.find(name)
                 if block is not None and not self._lower.holds(kind, name):

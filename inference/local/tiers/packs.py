@@ -43,7 +43,7 @@ class Stored(NamedTuple):
 class Packs:
     def __init__(self, folder: Path, identity: str, block_bytes: Sequence[int], limit: int) -> None:
         """Raises `CheckpointError` if the folder cannot be used. `limit`: bytes of all packs in it."""
-        self._folder, self._limit, self._sizes = folder, limit, list(block_bytes)
+        self._folder, self._limit, self._sizes = folder, limit, block_bytes
         self._own = folder / identity
         self._stored: dict[Key, Stored] = {}
         self._known: dict[Path, list[Key]] = {}
@@ -91,7 +91,7 @@ class Packs:
 
     def trim(self, room: int = 0) -> None:
         """Deletes the packs that were used longest ago until the limit leaves this room."""
-        found = sorted((stat.st_mtime, stat.st_size, path) for path, stat in _files(self._folder, "*.kv"))
+        found = sorted((stat.st_mtime, stat.st_size, path) for path, stat in _packs(self._folder))
         total, most = sum(size for _, size, _ in found), (self._limit - room) * TRIMMED
         for _, size, path in found:
             if total <= most:
@@ -120,7 +120,8 @@ class Packs:
         return True
 
     def touch(self, keys: Iterable[Key], ahead: float = 0.0) -> None:
-        """Records that these blocks, in the order of a prompt, were used: its beginning goes last."""
+        """Records that these blocks, in the order of a prompt, were used: its beginning goes last. `ahead` is
+        added to the time: with `PINNED`, they go after all others."""
         paths = dict.fromkeys(stored.path for key in keys if (stored := self._stored.get(key)))
         now = time.time() + ahead
         for at, path in enumerate(paths):
@@ -128,22 +129,15 @@ class Packs:
                 if path.stat().st_mtime < now:
                     os.utime(path, (now, now - at * 1e-3))
 
-    def pin(self, keys: Iterable[Key]) -> None:
-        """Their packs are deleted after all others."""
-        self.touch(keys, PINNED)
-
     def refresh(self) -> None:
         """Takes in what other servers wrote and deleted."""
-        present = {path: stat.st_size for path, stat in _files(self._folder, "*.kv")}
-        own = {path for path in present if path.parent.parent == self._own}
-        for path in [path for path in self._known if path not in own]:
+        present = {path: stat.st_size for path, stat in _packs(self._folder)}
+        for path in self._known.keys() - present.keys():
             self._forget(path)
-        for path in own - self._known.keys():
-            self._read_head(path, present[path])
+        for path in present.keys() - self._known.keys():
+            if path.parent.parent == self._own:
+                self._read_head(path, present[path])
         self.bytes = sum(present.values())
-        for path, stat in _files(self._folder, "*.tmp"):
-            if time.time() - stat.st_mtime > LEFT_OVER:
-                self._remove(path)
 
     def _read_head(self, path: Path, size: int) -> None:
         try:
@@ -205,10 +199,14 @@ def checksum(name: bytes, content: Any) -> int:
     return zlib.crc32(content, zlib.crc32(name))
 
 
-def _files(folder: Path, names: str) -> Iterator[tuple[Path, os.stat_result]]:
-    for path in folder.glob(f"*/*/{names}"):
+def _packs(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for path in folder.glob("*/*/*.*"):
         with suppress(OSError):  # deleted meanwhile
-            yield path, path.stat()
+            stat = path.stat()
+            if path.suffix == ".kv":
+                yield path, stat
+            elif time.time() - stat.st_mtime > LEFT_OVER:  # of a server that was killed
+                path.unlink()
 
 
 @contextmanager

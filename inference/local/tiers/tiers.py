@@ -19,11 +19,11 @@ from typing import Any, Protocol
 import numpy
 
 from inference.local.scheduling.lower import Fetch, Place
-from inference.local.tiers.packs import Key, Packs
+from inference.local.tiers.packs import PINNED, Key, Packs
 
 AT_ONCE = 64  # blocks of one copy, and of one pack
 MOST_QUEUED = 4096  # packs that wait to be written; the oldest are given up
-REFRESH = 5.0  # seconds between two looks at what other servers wrote
+REFRESH = 30.0  # seconds between two looks at what other servers wrote
 BEFORE_END = 30.0  # seconds that an engine's end waits for blocks to be written
 
 logger = logging.getLogger(__name__)
@@ -90,13 +90,11 @@ class Tiers:
     def holds(self, kind: int, name: bytes) -> bool:
         return (kind, name) in self._blocks or (self._packs is not None and self._packs.holds((kind, name)))
 
-    def is_worth(self, tokens: int, wanted: Sequence[Place]) -> bool:
-        sizes, seconds = self._memory.block_bytes, 0.0
-        for kind, name, _, _ in wanted:
-            seconds += sizes[kind] * (
-                self._costs.memory_byte if (kind, name) in self._blocks else self._costs.disk_byte
-            )
-        return seconds < tokens * self._costs.token
+    def is_worth(self, tokens: int, missing: Sequence[Key]) -> bool:
+        sizes, costs = self._memory.block_bytes, self._costs
+        in_memory = sum(sizes[key[0]] for key in missing if key in self._blocks)
+        on_disk = sum(sizes[key[0]] for key in missing) - in_memory
+        return in_memory * costs.memory_byte + on_disk * costs.disk_byte < tokens * costs.token
 
     def fetch(self, fetch: Fetch) -> None:
         with self._changed:
@@ -111,10 +109,9 @@ class Tiers:
             fetch.cancelled = True
 
     def keep(self, salt: str, places: Sequence[Place]) -> None:
+        packs = [(salt, list(places[at : at + AT_ONCE])) for at in range(0, len(places), AT_ONCE)]
         with self._changed:
-            self._keeps.extend(
-                (salt, list(places[at : at + AT_ONCE])) for at in range(0, len(places), AT_ONCE)
-            )
+            self._keeps.extend(packs)
             self._changed.notify()
 
     # Any thread ---------------------------------------------------------------------------------------
@@ -140,8 +137,7 @@ class Tiers:
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(BEFORE_END)
-        with self._changed:  # it may still copy, but no further block
-            self._keeps.clear()
+        self._keeps.clear()  # it may still copy, but no further pack
 
     # Its own thread -----------------------------------------------------------------------------------
 
@@ -183,7 +179,7 @@ class Tiers:
             self._store(*keep)
             self._storing = False
         elif pin is not None and self._packs is not None:
-            self._packs.pin(pin)
+            self._packs.touch(pin, PINNED)
         return fetch is not None or keep is not None or pin is not None
 
     def _restore(self, fetch: Fetch) -> None:
@@ -222,9 +218,8 @@ class Tiers:
         for kind, places in _groups([place for place in offered if not self.holds(place.kind, place.name)]):
             rows = self._memory.contents(kind, [place.block for place in places])
             # After the copy: a block that was taken meanwhile may have changed below it.
-            found += [
-                ((kind, p.name), row) for p, row in zip(places, rows, strict=True) if self.is_current(p)
-            ]
+            pairs = zip(places, rows, strict=True)
+            found += [((kind, place.name), row) for place, row in pairs if self.is_current(place)]
         for key, row in found if self._most else ():
             self._blocks[key] = row.tobytes()
             self._held += row.nbytes

@@ -1,11 +1,13 @@
 """An engine that is driven turn by turn, over tiers whose thread is driven too, and a folder that is real."""
 
+import asyncio
 from collections.abc import Sequence as Listed
 from pathlib import Path
 from typing import Any
 
 import numpy
 
+from inference.local.engine import LocalEngine
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.tiers.packs import Packs
 from inference.local.tiers.tiers import Costs, Tiers
@@ -75,3 +77,12 @@ class Tiered(Driven):
             raise AssertionError(f"{self.loop.active} sequences never end")
         for client in self.clients:
             client.read()
+
+
+async def all_stored(engine: LocalEngine) -> None:
+    """Waits until no block waits to be written."""
+    for _ in range(6000):
+        if not engine.measures().get("cache_queued"):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("blocks wait for ever to be stored")

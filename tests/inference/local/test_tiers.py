@@ -1,6 +1,5 @@
 """What lower tiers give back is what was computed, or nothing: over kills, damage, and too little room."""
 
-import asyncio
 import logging
 import os
 import random
@@ -22,7 +21,7 @@ from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, generated
 from tests.doubles.inference.driven import Client, Prompts, predicted
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
-from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, SIZE, Tiered
+from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, SIZE, Tiered, all_stored
 from tests.doubles.random_tests.seeds import seeds
 
 SAMPLING = Sampling(temperature=0.0)
@@ -265,7 +264,7 @@ async def test_the_packs_used_longest_ago_go_first_and_pinned_ones_last(
     packs.refresh()
     assert used(1) == 36  # after 2 and 3
     oldest = min(files(tmp_path), key=lambda path: path.stat().st_mtime)
-    packs.pin(packs._known[oldest])  # 0's
+    packs.touch(packs._known[oldest], packs_module.PINNED)  # 0's
     packs._limit = sum(path.stat().st_size for path in files(tmp_path)) * 2 // 3
     packs.trim()
     assert [used(first) for first in (0, 1, 2)] == [36, 36, 0]
@@ -320,14 +319,6 @@ def loaded(checkpoint: Path, folder: Path | None, **options: object) -> LocalEng
         device="cpu", max_concurrent=2, cache_dir=None if folder is None else str(folder), **options
     )  # type: ignore[arg-type]
     return load_local(checkpoint, chosen, name="small")
-
-
-async def all_stored(engine: LocalEngine) -> None:
-    for _ in range(1000):
-        if not engine.measures()["cache_queued"]:
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("blocks wait for ever to be stored")
 
 
 async def scored(engine: LocalEngine, prompt: list[int]) -> tuple[list[TokenLogprob], int]:
