@@ -96,6 +96,13 @@ class Served:
                 must = f"must be all, none, or names out of {', '.join(sorted(known))}"
                 raise SettingsError(f"The tools of the model {model.name} {must}, not {min(unknown)!r}.")
 
+    def start(self) -> None:
+        """Begins what repeats until the end. Call it in the event loop."""
+        self.keys.start()
+        self.models.first.make_ready()
+        self.stores.start()
+        self.webhooks.start()
+
     def work(self, caller: Caller, model: str | None = None) -> Work:
         """Raises an `ApiError` for a model that is not served, or that the key may not use."""
         chosen = self.models.chosen(model, caller.access.models)

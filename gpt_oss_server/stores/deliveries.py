@@ -1,21 +1,12 @@
-"""Events that webhooks will be told, in a database, until each address has taken them.
+"""The contract of a store of events that webhooks are told, until each address has taken them.
 
 Takes the kind of an event and the id of its object. Returns what is due, which no other process gets for a
-while. An event has one id, which follows from its kind and object, so that telling it again changes nothing.
+while. An event has one id, which follows from its kind and object, so that adding it again changes nothing.
 """
 
-from __future__ import annotations
-
-import copy
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
-
-from gpt_oss_server.stores.sql.codec import to_bytes
-from gpt_oss_server.stores.sql.database import Database, Transaction
-
-_COLUMNS = "id, url, owner, attempts, body"
+from typing import Protocol, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,73 +20,22 @@ class Delivery:
     body: bytes
 
 
-class Deliveries:
-    def __init__(self, database: Database, *, enabled: bool) -> None:
-        """Unless `enabled`, nobody is told anything, and nothing is stored."""
-        self._database = database
-        self._owner = ""
-        self.enabled = enabled
+class Deliveries(Protocol):
+    @property
+    def enabled(self) -> bool:
+        """Whether anybody is told anything."""
 
-    def of(self, owner: str) -> Self:
-        view = copy.copy(self)
-        view._owner = owner
-        return view
+    def of(self, owner: str) -> Self: ...
 
     async def add(self, kind: str, object_id: str, now: int) -> None:
         """An event such as `response.completed`, to be told to the owner's addresses."""
-        if not self.enabled:
-            return
-        event_id = f"evt_{hashlib.blake2b(f'{kind} {object_id}'.encode(), digest_size=16).hexdigest()}"
-        event = {
-            "id": event_id,
-            "object": "event",
-            "created_at": now,
-            "type": kind,
-            "data": {"id": object_id},
-        }
-        row = (event_id, "", self._owner, 0, to_bytes(event))
-        await self._database.write(lambda tx: _insert(tx, [row]), durable=True)
 
     async def next(self, seconds: float) -> Delivery | None:
         """What is due; it is due again after these seconds, unless it is done by then."""
-        due = "SELECT id, url FROM deliveries WHERE due_at <= {now} ORDER BY due_at LIMIT 1"
-
-        def work(tx: Transaction) -> Delivery | None:
-            if not (rows := tx.rows(f"{due} {{skip_locked}}")):
-                return None
-            sql = (
-                "UPDATE deliveries SET due_at = {now} + ?, attempts = attempts + 1 WHERE id = ? AND url = ?"
-                f" RETURNING {_COLUMNS}"
-            )
-            [row] = tx.rows(sql, seconds, *rows[0])
-            return Delivery(*row)
-
-        if not await self._database.read(lambda tx: tx.rows(due)):
-            return None
-        return await self._database.write(work)
 
     async def addressed(self, delivery: Delivery, urls: Iterable[str]) -> None:
         """Replaces the delivery by one to each address."""
-        rows = [(delivery.id, url, delivery.owner, 0, delivery.body) for url in urls]
 
-        def work(tx: Transaction) -> None:
-            _insert(tx, rows)
-            _delete(tx, delivery)
+    async def later(self, delivery: Delivery, seconds: float) -> None: ...
 
-        await self._database.write(work)
-
-    async def later(self, delivery: Delivery, seconds: float) -> None:
-        sql = "UPDATE deliveries SET due_at = {now} + ? WHERE id = ? AND url = ?"
-        await self._database.write(lambda tx: tx.run(sql, seconds, delivery.id, delivery.url))
-
-    async def done(self, delivery: Delivery) -> None:
-        await self._database.write(lambda tx: _delete(tx, delivery))
-
-
-def _insert(tx: Transaction, rows: Iterable[tuple[str, str, str, int, bytes]]) -> None:
-    sql = f"INSERT INTO deliveries ({_COLUMNS}, due_at) VALUES (?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING"
-    tx.run_each(sql, rows)
-
-
-def _delete(tx: Transaction, delivery: Delivery) -> None:
-    tx.run("DELETE FROM deliveries WHERE id = ? AND url = ?", delivery.id, delivery.url)
+    async def done(self, delivery: Delivery) -> None: ...

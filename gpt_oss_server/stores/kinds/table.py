@@ -7,8 +7,6 @@ from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.batches import Batches
-from gpt_oss_server.stores.deliveries import Deliveries
 from gpt_oss_server.stores.file_folder import FileFolder
 from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.keep import Stores
@@ -22,6 +20,8 @@ from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.files import SqlFiles
+from gpt_oss_server.stores.sql.queues.batches import SqlBatches
+from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.responses import SqlTraces
 from gpt_oss_server.stores.sql.sizes import statistics
@@ -72,7 +72,7 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
         SqlCompletions(database),
         files,
-        Batches(database),
+        SqlBatches(database),
         _deliveries(database, settings),
         server_sealer(settings.sealing_key_file),
         sweepers=[_sweeper(files)],
@@ -95,7 +95,7 @@ def _in_database(place: str, settings: Settings) -> Stores:
         logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
         SqlCompletions(database),
         files,
-        Batches(database),
+        SqlBatches(database),
         _deliveries(database, settings),
         sealer,
         claims=logs,
@@ -123,9 +123,9 @@ def _files(database: Database, settings: Settings) -> SqlFiles:
     return SqlFiles(database, FileFolder(folder / name.decode()), most=most)
 
 
-def _deliveries(database: Database, settings: Settings) -> Deliveries:
+def _deliveries(database: Database, settings: Settings) -> SqlDeliveries:
     """Only the operator, or the file of keys, names addresses."""
-    return Deliveries(database, enabled=bool(settings.webhook_url or settings.webhook_secret))
+    return SqlDeliveries(database, enabled=bool(settings.webhook_url or settings.webhook_secret))
 
 
 def _sweeper(files: Files) -> Repeated:
