@@ -10,18 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import inference
 from inference.config import ModelConfig
 from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, TokenLogprob
 from inference.local.engine import LocalEngine, load_local
 from inference.local.tiers import packs as packs_module
+from inference.local.tiers.costs import measured
 from inference.local.tiers.packs import Packs, delete_blocks_of
+from inference.local.torch_runner import TorchRunner
+from inference.models.gpt_oss import load_model
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, generated
 from tests.doubles.inference.driven import Client, Prompts, predicted
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
-from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, SIZE, Tiered, all_stored
+from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, RESTORING_PAYS, SIZE, Tiered, all_stored
 from tests.doubles.random_tests.seeds import seeds
 
 SAMPLING = Sampling(temperature=0.0)
@@ -312,6 +316,22 @@ def test_a_pack_of_another_model_is_not_taken(tmp_path: Path, caplog: pytest.Log
 
 
 # --- the real model ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _restoring_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These models compute a token faster than a busy disk may read it."""
+    monkeypatch.setattr("inference.local.tiers.opening.measured", lambda *_: RESTORING_PAYS)
+
+
+def test_the_costs_are_measured(checkpoint: Path, tmp_path: Path) -> None:
+    model = load_model(checkpoint, device=torch.device("cpu"))
+    runner = TorchRunner(model, [9, 9], 16)
+    costs = measured(runner, runner.memory, 2, 32, tmp_path)
+    assert costs.token > 0
+    assert 0 < costs.memory_byte < costs.disk_byte
+    assert measured(runner, runner.memory, 2, 32, None).disk_byte > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def loaded(checkpoint: Path, folder: Path | None, **options: object) -> LocalEngine:
