@@ -7,6 +7,7 @@ UI's files, which this package contains compressed.
 
 import gzip
 import hashlib
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 STATIC, SWAGGER = Path(__file__).parent / "static", Path(__file__).parent / "swagger"
+_GZIP = b"\x1f\x8b"
 KINDS = {
     ".html": "text/html",
     ".css": "text/css",
@@ -31,6 +33,14 @@ _POLICY = {
     "cache-control": "no-cache",  # browsers ask each time and mostly get 304, so an update arrives
     "vary": "accept-encoding",
 }
+# Diagrams are drawn in a frame without an origin, where 'self' names nothing. Their styles are inline, which
+# the page itself forbids.
+_NONCE = secrets.token_urlsafe(16)
+_FRAME_POLICY = _POLICY | {
+    "content-security-policy": f"default-src 'none'; script-src 'nonce-{_NONCE}'; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+}
+_FRAME = "diagram/frame.html"
 _FOR_A_DAY = {"cache-control": "public, max-age=86400", "vary": "accept-encoding"}
 
 
@@ -48,14 +58,20 @@ def static_files() -> dict[str, File]:
     """The playground's files by their path: only what is listed here can be served."""
     files = {}
     for path in sorted(STATIC.rglob("*")):
-        if path.suffix in KINDS:
-            files[path.relative_to(STATIC).as_posix()] = _tagged(path.read_bytes(), KINDS[path.suffix])
+        name = path.relative_to(STATIC).as_posix().removesuffix(".gz")
+        if kind := KINDS.get(Path(name).suffix):
+            files[name] = _tagged(path.read_bytes(), kind)
+    frame = files[_FRAME].plain.replace(b"{nonce}", _NONCE.encode())
+    files[_FRAME] = _tagged(frame, KINDS[".html"], _FRAME_POLICY)
     return files
 
 
-def _tagged(plain: bytes, kind: str) -> File:
-    packed, tag = gzip.compress(plain, 6, mtime=0), hashlib.sha256(plain).hexdigest()[:20]
-    return File(plain, packed, kind, _POLICY, tag)
+def _tagged(content: bytes, kind: str, headers: Mapping[str, str] = _POLICY) -> File:
+    """Of the content of a file, which may be kept compressed."""
+    is_packed = content.startswith(_GZIP)
+    plain = gzip.decompress(content) if is_packed else content
+    packed, tag = content if is_packed else gzip.compress(plain, 6, mtime=0), hashlib.sha256(plain)
+    return File(plain, packed, kind, headers, tag.hexdigest()[:20])
 
 
 @cache

@@ -243,3 +243,13 @@ def test_a_websocket_is_guarded(url: str) -> None:
 def test_a_setting_that_is_no_host_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match="allow_host must be"):
         Settings(allow_host=(name,))
+
+
+def test_a_frame_without_an_origin_reads_the_files_of_pages_only() -> None:
+    with serving(scripted("<|channel|>final<|message|>.<|return|>")) as url:
+        root = url.removesuffix("/v1")
+        headers = {"origin": "null"}
+        assert httpx.get(f"{root}/web/main.js", headers=headers).status_code == 200
+        for path in ("/v1/models", "/", "/web/../v1/models"):
+            assert httpx.get(f"{root}{path}", headers=headers).status_code == 403, path
+        assert httpx.post(f"{root}/web/main.js", headers=headers).status_code == 403

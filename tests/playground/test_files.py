@@ -11,13 +11,13 @@ from pathlib import PurePosixPath
 import httpx
 import pytest
 
-from gpt_oss_server.playground.files import KINDS, STATIC, SWAGGER, static_files
+from gpt_oss_server.playground.files import STATIC, SWAGGER, static_files
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 MOST_BYTES = 400_000  # of the playground as it is sent, without what it loads on demand
-ON_DEMAND = ("vendor/katex/",)
+ON_DEMAND = ("vendor/katex/", "vendor/mermaid/")
 MOST_OF_A_FILE = 1_000_000  # in the repository
 MOST_LINES = 300
 MODULES = sorted(name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/"))
@@ -89,7 +89,7 @@ def test_modules_are_short_and_import_each_other_only(name: str) -> None:
 
 
 def test_every_module_is_used() -> None:
-    reached, waiting = set(), ["main.js"]
+    reached, waiting = set(), ["main.js", "diagram/frame.js"]
     while waiting:
         name = waiting.pop()
         if name not in reached:
@@ -100,11 +100,10 @@ def test_every_module_is_used() -> None:
 
 def test_vendored_files_are_those_that_were_published() -> None:
     listed = json.loads((STATIC / "vendor/vendored.json").read_text())
-    vendor = STATIC / "vendor"
-    vendored = {path.relative_to(vendor).as_posix() for path in vendor.rglob("*") if path.suffix in KINDS}
+    vendored = {name.removeprefix("vendor/") for name in static_files() if name.startswith("vendor/")}
     assert {row["file"] for row in listed} == vendored
     for row in listed:
-        content = (STATIC / "vendor" / row["file"]).read_bytes()
+        content = static_files()[f"vendor/{row['file']}"].plain
         assert hashlib.sha256(content).hexdigest() == row["sha256"], row["file"]
         assert all(row[key] for key in ("package", "version", "license"))
         assert all((STATIC / "vendor" / name).is_file() for name in row["license_files"])
@@ -121,6 +120,17 @@ def test_the_page_has_no_inline_script_and_a_strict_policy(client: httpx.Client)
         for link in _Links(page.text).links:
             assert not link.startswith(("/", "http")), "links are relative, for a path prefix"
             assert client.get(str(httpx.URL(f"http://x{place}").join(link).path)).status_code == 200, link
+
+
+def test_diagrams_have_a_frame_that_may_do_nothing_else(client: httpx.Client) -> None:
+    answer = client.get("/web/diagram/frame.html")
+    policy = answer.headers["content-security-policy"]
+    nonce = re.findall(r"default-src 'none'; script-src 'nonce-([\w-]{20,})'; style-src", policy)[0]
+    assert answer.text.count(f'<script nonce="{nonce}" src=') == answer.text.count("<script") == 2
+    assert "connect-src" not in policy
+    assert _Links(answer.text).inline_scripts == 0
+    for link in _Links(answer.text).links:
+        assert client.get(str(httpx.URL("http://x/web/diagram/").join(link).path)).status_code == 200
 
 
 def test_files_are_compressed_and_requested_again_by_their_tag(client: httpx.Client) -> None:

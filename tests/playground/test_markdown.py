@@ -100,3 +100,29 @@ def test_footnotes_are_numbered_in_the_order_of_the_text(opened: Opened) -> None
     notes.first.get_by_label("Back to the text").click()
     assert text.locator("sup a").first.evaluate("link => link === document.activeElement")
     assert text.page.url == address
+
+
+DIAGRAM = """```mermaid
+flowchart LR
+  Moon -- draws --> Water
+  Water --> Tide{High?}
+  click Moon "javascript:parent.hit=1"
+```
+
+```mermaid
+no diagram at all
+```
+"""
+
+
+def test_a_diagram_is_drawn_in_a_frame_without_an_origin(opened: Opened) -> None:
+    text = shown(opened, DIAGRAM)
+    page, frame = text.page, text.frame_locator("iframe")
+    text.get_by_text("This diagram cannot be drawn").wait_for()
+    frame.locator("svg").get_by_text("Moon").wait_for()
+    page.wait_for_function("() => parseFloat(document.querySelector('.diagram iframe').style.height) > 40")
+    assert text.locator("iframe").count() == 1
+    assert frame.locator("body").evaluate("() => origin") == "null"
+    assert frame.locator("a[href^=javascript]").count() == 0
+    text.get_by_role("button", name="Source").click()
+    assert "Moon -- draws --> Water" in text.locator(".diagram .code").inner_text()

@@ -69,7 +69,7 @@ def test_a_click_on_the_minimap_goes_there(opened: Opened) -> None:
     found.asked("Go")
     page.locator(".row.same").wait_for()
     page.locator(".minimap").click(position={"x": 6, "y": 2})
-    page.wait_for_function("document.querySelector('.virtual').scrollTop === 0")
+    page.wait_for_function("() => document.querySelector('.virtual').scrollTop === 0")
     box = page.locator(".minimap").bounding_box()
     page.locator(".minimap").click(position={"x": 6, "y": box["height"] - 2})
     page.locator(".row.same").wait_for()

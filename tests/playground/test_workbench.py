@@ -81,5 +81,7 @@ def test_results_are_in_sight(opened: Opened) -> None:
     show(page, '{"input": "Hi"}').wait_for()
     press(page, "Run both")
     page.get_by_text("Both runs are equal.").wait_for()
-    page.wait_for_function("document.querySelector('.results').getBoundingClientRect().bottom < innerHeight")
+    page.wait_for_function(
+        "() => document.querySelector('.results').getBoundingClientRect().bottom < innerHeight"
+    )
     assert page.get_by_label("Tokens of Run A").is_visible()

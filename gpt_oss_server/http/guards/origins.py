@@ -80,12 +80,18 @@ class OriginGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # The route of WebSockets checks the origin itself: it sends refusals in another way.
         headers = Headers(scope=scope) if scope["type"] == "http" else {}
-        if "origin" not in headers:
+        if "origin" not in headers or _is_file_for_frame(scope, headers):
             await self._app(scope, receive, send)
         elif refusal := self._origins.refusal(headers):
             await JSONResponse(refusal.body(), status_code=refusal.status)(scope, receive, send)
         else:
             await self._for_pages(scope, receive, send)
+
+
+def _is_file_for_frame(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Whether a frame without an origin, such as that of diagrams, reads a file of the playground."""
+    reads = scope["type"] == "http" and scope["method"] == "GET"
+    return reads and headers["origin"] == "null" and scope["path"].startswith("/web/")
 
 
 class _Answers(CORSMiddleware):

@@ -3,12 +3,16 @@ import { lastStep } from "./tree.js";
 
 // The text of a user's node with its files, as the model reads it.
 const textOf = (node) => [
-  ...(node.files ?? []).map((file) => `File ${file.name}:\n\`\`\`\n${file.text}\n\`\`\``),
+  ...(node.files ?? []).filter((file) => !file.id).map((file) => `File ${file.name}:\n\`\`\`\n${file.text}\n\`\`\``),
   node.text,
 ].join("\n\n");
 
-// A user's node: the answers to calls that still waited, and the message.
-const itemsOf = (node, given = node.given ?? []) => [...given, { role: node.author ?? "user", content: textOf(node) }];
+// A user's node: the answers to calls that still waited, and the message, with the files that the server has.
+function itemsOf(node, given = node.given ?? []) {
+  const stored = (node.files ?? []).filter((file) => file.id).map((file) => ({ type: "input_file", file_id: file.id }));
+  const text = textOf(node);
+  return [...given, { role: node.author ?? "user", content: stored.length ? [...stored, { type: "input_text", text }] : text }];
+}
 
 // The input of a step of the last node of `path`, and what it continues. `outputs` answer the calls of that node.
 export function inputOf(path, outputs = null) {

@@ -1,6 +1,6 @@
 // Runs responses and follows their events, also after the page was loaded again.
 import { ApiError } from "../lib/api.js";
-import { add, change, lastStep, pathTo } from "./tree.js";
+import { add, change, ends, lastStep, pathTo } from "./tree.js";
 import { conversations, current, update } from "./store.js";
 import { apply, isOver, newStep, pending } from "./apply.js";
 import { inputOf, wholeInput } from "./input.js";
@@ -35,14 +35,22 @@ function ask(id, parent, node) {
   answer(id, question);
 }
 
-export function answer(id, question) {
+// `given` takes the place of options for this answer.
+export function answer(id, question, given = undefined) {
   let node;
   update(id, (conversation) => {
-    const [next, added] = add(conversation, question, { role: "assistant", steps: [] });
+    const [next, added] = add(conversation, question, { role: "assistant", steps: [], with: given });
     node = added;
     return next;
   });
   step(id, node);
+  return node;
+}
+
+// Another answer, which stands beside one.
+export function beside(id, node, given) {
+  const added = answer(id, node.parent, given);
+  update(id, (conversation) => change(conversation, node.parent, { pair: [node.id, added] }));
 }
 
 // Begins a step of an assistant's node: a response to the question, or to the outputs of its calls.
@@ -62,7 +70,7 @@ async function step(id, node, outputs = null) {
 function bodyOf(id, node, outputs) {
   const { transport } = options.get();
   const path = pathTo(conversations.get().all[id], node);
-  return { ...fieldsOf(options.get()), ...TRANSPORTS[transport].fields, ...inputOf(path, outputs) };
+  return { ...fieldsOf({ ...options.get(), ...path.at(-1).with }), ...TRANSPORTS[transport].fields, ...inputOf(path, outputs) };
 }
 
 async function* begun(id, node, body, events, signal) {
@@ -158,6 +166,12 @@ export async function stop(id, node) {
   }
   active.get(node)?.abort();
   setStep(id, node, GONE);
+}
+
+// Stops what is written at the end of the branch that is shown.
+export function stopShown() {
+  const conversation = current();
+  for (const node of ends(conversation)) if (isRunning(node)) stop(conversation.id, node.id);
 }
 
 // After a reload, responses are read on from where the page left them; those over WebSocket ended with the page. What

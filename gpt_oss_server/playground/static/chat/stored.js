@@ -45,6 +45,14 @@ async function readCompletion(id) {
   return grower.conversation;
 }
 
+// A conversation of items that no server has.
+export function grown(items, title) {
+  const grower = new Grower();
+  grower.take(items);
+  grower.close();
+  return { ...grower.conversation, title };
+}
+
 function asItems({ role, content, reasoning_content: thought, reasoning = thought, tool_calls: calls, tool_call_id: answers }) {
   if (role === "tool") return [{ type: "function_call_output", call_id: answers, output: textOf(content) }];
   const items = reasoning ? [{ type: "reasoning", content: [{ type: "reasoning_text", text: reasoning }] }] : [];

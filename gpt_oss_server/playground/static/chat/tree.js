@@ -41,6 +41,18 @@ export const holds = ({ nodes }, response) => Object.values(nodes).some((node) =
 
 export const shown = (conversation) => pathTo(conversation, conversation.head);
 
+// What stands at the end of the branch that is shown: its last node, and the one beside it.
+export function ends(conversation) {
+  const last = conversation.nodes[conversation.head];
+  return last ? pairOf(conversation, last) : [];
+}
+
+// The nodes that stand side by side with one, itself among them, in their order.
+export function pairOf({ nodes }, node) {
+  const pair = nodes[node.parent]?.pair;
+  return pair?.includes(node.id) ? pair.map((id) => nodes[id]).filter(Boolean) : [node];
+}
+
 export function siblings(conversation, id) {
   const { parent } = conversation.nodes[id];
   return parent ? conversation.nodes[parent].children : conversation.root;

@@ -14,6 +14,7 @@ import { Inspector } from "./inspector.js";
 import { useTrace } from "./live.js";
 import { HEIGHTS, rowsOf } from "./rows.js";
 import { drawRow } from "./row.js";
+import { Waterfall } from "./waterfall.js";
 import { Virtual } from "./virtual.js";
 
 export function Tokens() {
@@ -72,6 +73,7 @@ function Sheet({ trace, running }) {
   const [query, setQuery] = useState("");
   const [unfolded, setUnfolded] = useState(new Set());
   const [hit, setHit] = useState(0);
+  const [timed, setTimed] = useState(false);
   const letter = useMemo(measure, []);
   const { rows, height } = useMemo(() => rowsOf(trace, width - 34, letter, (key) => query !== "" || unfolded.has(key)), [trace, width, letter, query !== "", unfolded]);
   const hits = useMemo(() => found(rows, query), [rows, query]);
@@ -101,7 +103,9 @@ function Sheet({ trace, running }) {
   };
   return html`<div class="row-of looks"><label class="search"><${Icon} name="search" /><input type="search" placeholder="Search the tokens" aria-label="Search the tokens" value=${query} onInput=${(e) => (setQuery(e.target.value), setHit(0))} onKeyDown=${next} /></label>
       ${query && html`<span class="faint" role="status">${hits.length ? `${hit + 1} of ${hits.length}` : "none"}</span>`}
+      <button type="button" class=${`chip ${timed ? "on" : ""}`} aria-pressed=${timed} onClick=${() => setTimed(!timed)}>Times</button>
       <select aria-label="Colours of the tokens" value=${mode} onChange=${(e) => setMode(e.target.value)}>${Object.entries(MODES).map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select></div>
+    ${timed && html`<${Waterfall} trace=${trace} />`}
     <${Virtual} rows=${rows} height=${height} heights=${HEIGHTS} follows=${running} goal=${goal} onResize=${setWidth}
       draw=${(row, at) => drawRow(row, at, token, look)} onMouseOver=${onOver} onClick=${onClick} onKeyDown=${onKey} aria-label="Tokens; arrow keys move between them" />
     <${Inspector} trace=${trace} token=${token} />`;

@@ -31,11 +31,11 @@ const KEYLESS = "Enter a key of this server; its operator can give you one.";
 
 export const baseUrl = () => address("v1");
 
-export async function call(path, { method = "GET", body, signal, headers: further } = {}) {
+export async function call(path, { method = "GET", body, form, signal, headers: further } = {}) {
   const headers = { ...further };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (key.get()) headers.authorization = `Bearer ${key.get()}`;
-  const given = { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) };
+  const given = { method, headers, signal, body: form ?? (body === undefined ? undefined : JSON.stringify(body)) };
   let answer;
   try {
     answer = await fetch(address(path), given);

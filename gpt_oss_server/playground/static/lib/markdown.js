@@ -2,6 +2,7 @@
 import { html, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { marked } from "../vendor/marked.js";
 import "../vendor/purify.js";
+import { Diagram } from "./diagram.js";
 import { copy } from "./files.js";
 import { FOOTNOTES, notesOf, numbered, onFootnote } from "./footnotes.js";
 import { drawFormulas, FORMULAS } from "./math.js";
@@ -76,12 +77,18 @@ export function Markdown({ text, class: kind = "" }) {
   return html`<div class=${`markdown ${kind}`} onClick=${onFootnote}>
     ${blocks.map((block, at) =>
       block.type === "code"
-        ? html`<${Code} key=${at} code=${block.text} language=${(block.lang || "").split(/\s/)[0]} />`
+        ? html`<${Fenced} key=${at} block=${block} />`
         : ["space", "footnote"].includes(block.type) ? null : html`<${Block} key=${at} raw=${block.raw} links=${blocks.links} numbers=${numbers} order=${order} />`,
     )}
     ${notes.length > 0 && html`<ol class="footnotes" aria-label="Footnotes">${notes.map((note) => html`<li key=${note.number} data-note=${note.number} tabindex="-1">
       <${Block} raw=${note.text} links=${blocks.links} numbers=${numbers} order=${order} /><a href=${`#from-${note.number}`} aria-label="Back to the text">↩</a></li>`)}</ol>`}
   </div>`;
+}
+
+// Code, or a diagram once its fence is closed.
+function Fenced({ block: { raw, text, lang } }) {
+  const code = html`<${Code} code=${text} language=${(lang || "").split(/\s/)[0]} />`;
+  return lang === "mermaid" && /\n`{3,}\s*$|\n~{3,}\s*$/.test(raw) ? html`<${Diagram} key=${text} text=${text}>${code}<//>` : code;
 }
 
 // A block is parsed again only when its text changes, so that a long answer streams smoothly.

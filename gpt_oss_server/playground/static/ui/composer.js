@@ -2,10 +2,10 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { choose } from "../lib/files.js";
 import { useShared } from "../lib/state.js";
-import { isRunning, send, stop, unanswered } from "../chat/runner.js";
+import { isRunning, send, stopShown, unanswered } from "../chat/runner.js";
 import { pending } from "../chat/apply.js";
 import { conversations, current } from "../chat/store.js";
-import { lastStep, shown } from "../chat/tree.js";
+import { ends, lastStep, shown } from "../chat/tree.js";
 import { attach, attached } from "./dropped.js";
 import { Chips } from "./chips.js";
 import { Beyond } from "./demo.js";
@@ -20,7 +20,7 @@ export function Composer() {
   const { files } = useShared(attached);
   const area = useRef();
   const last = shown(conversation).at(-1);
-  const running = isRunning(last);
+  const running = ends(conversation).some(isRunning);
   const calls = last?.role === "assistant" && lastStep(last) ? pending(lastStep(last)) : [];
   const [asks, setAsks] = useState(false); // whether calls may stay unanswered
   useEffect(() => area.current?.focus(), [conversation.id]);
@@ -48,6 +48,11 @@ export function Composer() {
   const onKey = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
   };
+  const paste = (event) => {
+    if (!event.clipboardData.files.length) return; // a text goes into the message
+    event.preventDefault();
+    attach(event.clipboardData.files);
+  };
   const back = () => {
     setAsks(false);
     document.querySelector(".calls textarea, .calls button")?.focus();
@@ -57,10 +62,10 @@ export function Composer() {
     ${asks && calls.length > 0 && html`<div class="card asks" role="alertdialog" aria-label="A call waits"><p>The model still waits for the result of <code>${calls.map((each) => each.name).join(", ")}</code>.</p>
       <button type="button" class="primary" onClick=${() => submit(null, true)}>Send without it</button><button type="button" onClick=${back}>Back to the form</button></div>`}
     <div class="write">
-      <${IconButton} icon="file" label="Attach text files" onClick=${async () => attach(await choose({ multiple: true }))} />
-      <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message ${model?.id ?? "the model"}" value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${onKey}></textarea>
+      <${IconButton} icon="file" label="Attach files" onClick=${async () => attach(await choose({ multiple: true }))} />
+      <textarea ref=${area} rows="1" aria-label="Message" placeholder="Message ${model?.id ?? "the model"}" value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${onKey} onPaste=${paste}></textarea>
       ${running
-        ? html`<${IconButton} icon="stop" label="Stop" class="icon-button round" onClick=${() => stop(conversation.id, last.id)} />`
+        ? html`<${IconButton} icon="stop" label="Stop" class="icon-button round" onClick=${stopShown} />`
         : html`<${IconButton} icon="send" label="Send" type="submit" class="icon-button round" disabled=${!text.trim() && !files.length} />`}
     </div>
     <${Chips} />

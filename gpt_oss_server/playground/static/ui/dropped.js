@@ -1,11 +1,15 @@
 // Files that are dropped on the page: traces and conversations are opened, other text files attached to the message.
+import { call } from "../lib/api.js";
 import { createState } from "../lib/state.js";
+import { conversationsIn } from "../chat/foreign.js";
 import { take } from "../chat/store.js";
 import { isTrace, openTrace } from "./traces.js";
 import { notice } from "./view.js";
 
 const CONVERSATION = "gpt-oss-server/conversation";
 const MOST_BYTES = 400_000;
+const DOCUMENT = /\.(?:pdf|docx|pptx|xlsx)$/i; // which the server reads
+const HARMONY = /\.(?:json|jsonl|ndjson|txt|harmony)$/i;
 
 export const attached = createState({ files: [] }); // to the message that is being written
 
@@ -24,14 +28,23 @@ export async function openDropped(files) {
 async function openFile(file) {
   const found = file.name.endsWith(".json") ? asJson(await file.text()) : null;
   if (isTrace(found)) openTrace(file.name, found);
-  else if (found?.format === CONVERSATION) takeConversation(found);
-  else await attach([file]);
+  else if (!HARMONY.test(file.name) || !(await opens(file, found))) await attach([file]);
 }
 
 export async function importFile(file) {
-  const found = asJson(await file.text());
-  if (found?.format !== CONVERSATION) throw new Error("it holds no conversation");
-  takeConversation(found);
+  if (!(await opens(file, asJson(await file.text())))) throw new Error("it holds no conversation");
+}
+
+// Whether a file held conversations: of this page, or of any program that writes Harmony. All of them are taken.
+async function opens(file, found) {
+  if (found?.format === CONVERSATION) {
+    takeConversation(found);
+    return true;
+  }
+  const others = conversationsIn(await file.text(), file.name.replace(HARMONY, ""));
+  for (const each of others.toReversed()) take(each);
+  if (others.length > 1) notice(`${others.length} conversations are opened.`);
+  return others.length > 0;
 }
 
 function takeConversation({ conversation }) {
@@ -41,11 +54,24 @@ function takeConversation({ conversation }) {
 
 export async function attach(files) {
   for (const file of files) {
+    if (DOCUMENT.test(file.name)) {
+      await upload(file).catch((error) => notice(`${file.name} cannot be uploaded: ${error.message}`));
+      continue;
+    }
     const text = file.size <= MOST_BYTES ? await file.text() : null;
     if (text === null) notice(`${file.name} is larger than ${MOST_BYTES / 1000} kB.`);
     else if (text.includes("\0")) notice(`${file.name} is not a text file.`);
     else attached.set((now) => ({ files: [...now.files, { name: file.name, text }] }));
   }
+}
+
+// The server reads the document and keeps it; the message names it by its id.
+async function upload(file) {
+  const form = new FormData();
+  form.append("purpose", "user_data");
+  form.append("file", file, file.name);
+  const { id } = await (await call("v1/files", { method: "POST", form })).json();
+  attached.set((now) => ({ files: [...now.files, { name: file.name, id }] }));
 }
 
 function asJson(text) {

@@ -14,6 +14,7 @@ import { Confidence } from "../harmony/confidence.js";
 import { Calls } from "./calls.js";
 import { IconButton } from "./icons.js";
 import { Item } from "./items.js";
+import { CompareForm } from "./pair.js";
 import { inspect } from "./view.js";
 
 function Branches({ conversation, node, versions }) {
@@ -55,6 +56,7 @@ export function Assistant({ conversation, node, versions }) {
   const running = isRunning(node);
   const last = lastStep(node);
   const [heat, setHeat] = useState(false);
+  const [compares, setCompares] = useState(false);
   const calls = last && !node.children.length ? pending(last) : [];
   return html`<article class="message assistant" aria-label="The model" aria-busy=${running}>
     ${node.steps.map((step, number) => html`<div class="step" key=${number}>
@@ -68,11 +70,13 @@ export function Assistant({ conversation, node, versions }) {
     ${running && !last?.items.length && html`<p class="waiting" aria-label="The model is reading"><i></i><i></i><i></i></p>`}
     ${!running && !calls.length && html`<${Lacks} conversation=${conversation} node=${node} />`}
     ${calls.length > 0 && html`<${Calls} conversation=${conversation} node=${node.id} calls=${calls} />`}
+    ${compares && html`<${CompareForm} conversation=${conversation} node=${node} close=${() => setCompares(false)} />`}
     ${heat && !running && html`<${Confidence} response=${last.id} />`}
     ${!running && html`<div class="tools">
       <${Branches} conversation=${conversation} node=${node} versions=${versions} />
       <${IconButton} icon="copy" label="Copy the answer" onClick=${() => copy(textOf(node))} />
       <${IconButton} icon="again" label="Regenerate" onClick=${() => answer(conversation, node.parent)} />
+      <${IconButton} icon="beside" label="Compare with another answer" aria-expanded=${compares} onClick=${() => setCompares(!compares)} />
       ${last?.id && html`<${IconButton} icon="heat" label="Show how sure the model was" aria-pressed=${heat} onClick=${() => setHeat(!heat)} />`}
       ${last?.id && html`<${IconButton} icon="tokens" label="Show the tokens" onClick=${() => inspect(last.id)} />`}
       <span class="faint" title="The speed is that of the tokens after the first, as this browser received them.">${costOf(node)}</span></div>`}

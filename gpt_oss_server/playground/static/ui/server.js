@@ -16,13 +16,21 @@ export function useModel() {
   return models.find((each) => each.id === chosen) ?? models[0];
 }
 
+// A model may have tools of its own.
+function learnTools() {
+  const { models } = server.get();
+  const { model } = options.get();
+  const types = (models.find((each) => each.id === model) ?? models[0])?.tools ?? null;
+  if (types?.join() !== offers.get().types?.join()) offers.set({ types });
+}
+options.watch(learnTools);
+
 export async function meet() {
   try {
     const [models, health] = await Promise.all([json("v1/models"), json("health").catch(() => ({}))]);
     server.set({ models: models.data, version: health.version ?? "", problem: "" });
-    const types = models.data[0]?.tools ?? null;
-    offers.set({ types });
-    if (models.data.length && !types) setTimeout(meet, SOON); // it still prepares them
+    learnTools();
+    if (models.data.length && !offers.get().types) setTimeout(meet, SOON); // it still prepares them
   } catch (error) {
     server.set({ problem: error.message });
   }

@@ -1,9 +1,8 @@
 // The keys of the page: what they do, and the list of them.
 import { html, useEffect } from "../vendor/preact.js";
 import { createState, useShared } from "../lib/state.js";
-import { isRunning, stop } from "../chat/runner.js";
-import { begin, current } from "../chat/store.js";
-import { shown } from "../chat/tree.js";
+import { stopShown } from "../chat/runner.js";
+import { begin } from "../chat/store.js";
 import { Dialog } from "./dialog.js";
 import { toggle } from "./view.js";
 
@@ -30,12 +29,6 @@ export function onKey(event) {
   if (!event.ctrlKey || event.key !== "/") return;
   event.preventDefault();
   shows.set(({ open }) => ({ open: !open }));
-}
-
-function stopShown() {
-  const conversation = current();
-  const last = shown(conversation).at(-1);
-  if (isRunning(last)) stop(conversation.id, last.id);
 }
 
 export function Shortcuts() {

@@ -78,7 +78,7 @@ function fits(conversation, query) {
 }
 
 async function importFiles() {
-  for (const file of await choose({ accept: ".json", multiple: true })) {
+  for (const file of await choose({ accept: ".json,.jsonl,.ndjson,.txt,.harmony", multiple: true })) {
     try {
       await importFile(file);
     } catch (error) {

@@ -2,8 +2,9 @@
 import { html, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
 import { conversations, current } from "../chat/store.js";
-import { shown, siblings } from "../chat/tree.js";
+import { pairOf, shown, siblings } from "../chat/tree.js";
 import { Assistant, User } from "./message.js";
+import { Pair } from "./pair.js";
 import { useModel } from "./server.js";
 import { Starters } from "./starters.js";
 
@@ -34,8 +35,9 @@ function Message({ conversation, node }) {
   const [error, again] = useErrorBoundary();
   const { id } = conversation;
   const versions = siblings(conversation, node.id);
+  const pair = pairOf(conversation, node);
   const View = node.role === "user" ? User : Assistant;
-  const view = useMemo(() => html`<${View} conversation=${id} node=${node} versions=${versions} />`, [id, node, versions]);
+  const view = useMemo(() => (pair.length > 1 ? html`<${Pair} conversation=${id} nodes=${pair} versions=${versions} />` : html`<${View} conversation=${id} node=${node} versions=${versions} />`), [id, versions, pair[0], pair[1]]);
   if (!error) return view;
   return html`<p class="faint" role="alert">This message cannot be shown; Export has its text.
     <button type="button" class="quiet" onClick=${again}>Try again</button></p>`;

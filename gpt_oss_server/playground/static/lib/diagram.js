@@ -1,0 +1,34 @@
+// A diagram in Mermaid's language: drawn in a frame of its own, with its source beside it.
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { address } from "./place.js";
+
+const TALLEST = 900; // pixels; a taller one scrolls
+
+export function Diagram({ text, children }) {
+  const place = useRef();
+  const [state, setState] = useState({});
+  const [shows, setShows] = useState(false);
+  useEffect(() => {
+    const send = () => {
+      const { colorScheme, fontFamily } = getComputedStyle(document.body);
+      const dark = colorScheme === "dark" || (colorScheme.includes("dark") && matchMedia("(prefers-color-scheme: dark)").matches);
+      place.current.contentWindow.postMessage({ text, dark, font: fontFamily }, "*"); // the frame has no origin to name
+    };
+    const hear = ({ source, data }) => {
+      if (source !== place.current?.contentWindow) return;
+      if (data.ready) send();
+      else if (data.problem) setState({ problem: data.problem });
+      else if (data.height) {
+        place.current.style.height = `${Math.min(data.height, TALLEST)}px`;
+        setState({ drawn: true });
+      }
+    };
+    addEventListener("message", hear);
+    return () => removeEventListener("message", hear);
+  }, [text]);
+  if (state.problem) return html`${children}<p class="faint">This diagram cannot be drawn: ${state.problem}</p>`;
+  return html`<figure class="diagram" aria-busy=${!state.drawn}>
+    <iframe ref=${place} title="A diagram" sandbox="allow-scripts" src=${address("web/diagram/frame.html")}></iframe>
+    <button type="button" class="quiet" aria-expanded=${shows} onClick=${() => setShows(!shows)}>Source</button>
+    ${shows && children}</figure>`;
+}

@@ -1,0 +1,139 @@
+"""Answers side by side, what other programs write, and files, in a real browser."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.doubles.serving import scripted
+from tests.playground.conftest import Opened, press
+from tests.playground.test_views import DROP
+
+pytestmark = pytest.mark.browser
+
+
+def says(text: str) -> str:
+    return f"<|channel|>final<|message|>{text}<|return|>"
+
+
+def test_two_answers_stand_side_by_side(opened: Opened) -> None:
+    first, big = scripted(says("I am the first."), loop=True), scripted(says("I am big."), loop=True)
+    page = (found := opened(first, models={"big": big}, viewport={"width": 1400, "height": 900})).page
+    press(page, "Close the panel")
+    found.asked("Who are you?")
+    press(page, "Compare with another answer")
+    form = page.get_by_role("form", name="Another answer beside this one")
+    form.get_by_label("Model").select_option("big")
+    form.get_by_label("Effort").select_option("high")
+    form.get_by_label("Temperature").fill("0.5")
+    press(page, "Answer beside it")
+    page.locator(".answer", has_text="I am big.").wait_for()
+    left, right = (each.bounding_box() for each in page.locator(".pair > section").all())
+    assert left["x"] + left["width"] <= right["x"]
+    sent = httpx.get(f"{found.url}/responses/{found.response_id()}").json()
+    assert (sent["model"], sent["reasoning"]["effort"], sent["temperature"]) == ("big", "high", 0.5)
+    page.reload()
+    other = page.get_by_label("big, effort high, temperature 0.5")
+    other.get_by_text("I am big.").wait_for()
+    other.get_by_role("button", name="Keep this one").click()
+    page.locator(".pair").wait_for(state="detached")
+    assert page.locator(".answer").all_inner_texts() == ["I am big."]
+    assert page.get_by_text("2 / 2").count() == 1
+
+
+def test_escape_stops_both(opened: Opened) -> None:
+    numbers = says(" ".join(map(str, range(200))))
+    page = (found := opened(scripted(says("Short."), numbers, tokens_per_second=20))).page
+    found.asked("Count")
+    press(page, "Compare with another answer")
+    press(page, "Answer beside it")
+    page.locator(".answer", has_text="3 4 5").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_text("Stopped.").wait_for()
+    assert page.locator('.message.assistant[aria-busy="true"]').count() == 0
+
+
+RAW = (
+    "<|start|>system<|message|>You are ChatGPT.<|end|><|start|>user<|message|>How warm is it?<|end|>"
+    "<|start|>assistant<|channel|>analysis<|message|>A tool knows.<|end|>"
+    "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
+    '{"a": 1}<|call|>'
+    "<|start|>functions.weather to=assistant<|channel|>commentary<|message|>18<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>It is 18.<|return|>"
+)
+MESSAGES = [
+    {"role": "user", "content": [{"type": "text", "text": "How warm is it?"}]},
+    {"role": "assistant", "channel": "analysis", "content": "A tool knows."},
+    {"author": {"role": "assistant"}, "recipient": "functions.weather", "content": '{"a": 1}'},
+    {"author": {"role": "tool", "name": "functions.weather"}, "content": "18"},
+    {"role": "assistant", "channel": "final", "content": "It is 18."},
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("raw.txt", RAW, 1),
+        ("one.json", json.dumps({"messages": MESSAGES}), 1),
+        ("list.json", json.dumps([MESSAGES, MESSAGES]), 2),
+        (
+            "many.jsonl",
+            f"{json.dumps({'messages': MESSAGES})}\n{json.dumps(RAW)}\n{json.dumps(MESSAGES)}\n",
+            3,
+        ),
+    ],
+)
+def test_conversations_of_other_programs_are_opened(opened: Opened, name: str, text: str, count: int) -> None:
+    page = (found := opened(scripted(says("And more.")))).page
+    page.evaluate(DROP, [name, text])
+    page.locator(".answer", has_text="It is 18.").wait_for()
+    assert page.locator(".list li").count() == count
+    assert page.locator(".bubble").last.inner_text() == "How warm is it?"
+    page.get_by_text("Called weather").wait_for()
+    page.locator(".given", has_text="18").wait_for()
+    page.get_by_text("Reasoning").click()
+    page.get_by_text("A tool knows.").wait_for()
+    found.ask("Go on")  # the server learns all of it
+    page.locator(".answer", has_text="And more.").wait_for()
+
+
+PASTE = """([name, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], name));
+  const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true });
+  document.querySelector(".composer textarea").dispatchEvent(event);
+}"""
+
+
+def test_files_are_pasted_and_documents_uploaded(opened: Opened) -> None:
+    page = (found := opened(scripted(says("Read."), says("Seen.")))).page
+    page.evaluate(PASTE, ["notes.md", list(b"The albatross sleeps.")])
+    page.locator(".composer .files", has_text="notes.md").wait_for()
+    found.asked("Read it")
+    page.evaluate(DROP, ["rows.txt", "[INFO] no conversation\n[INFO] at all"])  # some other text is attached
+    page.locator(".composer .files", has_text="rows.txt").wait_for()
+    page.get_by_label("Remove rows.txt").click()
+    page.evaluate(PASTE, ["tides.pdf", list(b"%PDF-1.4 damaged")])
+    page.locator(".composer .files", has_text="tides.pdf").wait_for()
+    stored: list[dict[str, Any]] = httpx.get(f"{found.url}/files").json()["data"]
+    assert [file["filename"] for file in stored] == ["tides.pdf"]
+    found.ask("And this")
+    page.get_by_role("alert").get_by_text("tides.pdf").wait_for()  # the server reads it: it is damaged
+    found.ignore("400")
+
+
+def test_the_way_of_a_request_is_a_timeline(opened: Opened) -> None:
+    page = (found := opened(scripted(says("Tides turn."), tokens_per_second=50))).page
+    found.asked("When?")
+    page.locator(".row.same").wait_for()
+    press(page, "Times")
+    rows = page.get_by_label("The way of the request").locator("li")
+    assert [each.inner_text().split("\n")[0] for each in rows.all()] == [
+        "Prompt 1",
+        "Completion 1",
+        "Together",
+    ]
+    assert "tokens of prompt" in rows.first.inner_text()
+    reads, writes = (rows.nth(at).locator("i").bounding_box() for at in (0, 1))
+    assert reads["x"] < writes["x"]
