@@ -7,6 +7,8 @@ import { isOffered, options } from "../chat/options.js";
 import { upload } from "./dropped.js";
 import { notice } from "./view.js";
 
+const SOON = 1000; // milliseconds until files that are being read are looked at again
+
 export function Stores() {
   const { stores } = useShared(options);
   const [found, setFound] = useState([]);
@@ -15,6 +17,10 @@ export function Stores() {
   useEffect(() => {
     if (isOffered("files")) read();
   }, [isOffered("files")]);
+  useEffect(() => {
+    const timer = found.some((store) => store.status === "in_progress") ? setTimeout(read, SOON) : 0;
+    return () => clearTimeout(timer);
+  }, [found]);
   if (!isOffered("files")) return null;
   const pick = (id, on) => {
     const now = on ? [...stores, id] : stores.filter((each) => each !== id);
@@ -37,5 +43,5 @@ export function Stores() {
   return html`<section data-part="files"><h3>Files that the model may search</h3>
     ${found.map((store) => html`<label class="check" key=${store.id}><input type="checkbox" checked=${stores.includes(store.id)} onChange=${(e) => pick(store.id, e.target.checked)} />
       ${store.name || store.id} <span class="faint">${store.file_counts?.completed ?? 0} of ${store.file_counts?.total ?? 0} files read</span></label>`)}
-    <div class="row-of"><button type="button" disabled=${busy} onClick=${make}>${busy ? "Uploading…" : "Add files"}</button><button type="button" class="quiet" onClick=${read}>Refresh</button></div></section>`;
+    <div class="row-of"><button type="button" disabled=${busy} onClick=${make}>${busy ? "Uploading…" : "Add files"}</button></div></section>`;
 }
