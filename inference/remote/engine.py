@@ -24,7 +24,7 @@ from inference.engine import (
 )
 from inference.grammar import Notation, SpelledGrammar, Spelling
 from inference.remote.connection import Refused, Unreachable
-from inference.remote.replicas import Replica, Replicas
+from inference.remote.replicas import Keeper, Replica, Replicas
 from inference.remote.wire import Ask, Piece
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ _PROBE_SECONDS = 2.0
 _NO_TOKEN = "ended a generation without a token. Its log may contain the cause"
 
 CHECK_SECONDS = 10.0
+_LOOK = 0.05  # seconds between looks at a server that starts
 PAUSE = 0.5  # seconds before a broken generation is continued where there is no other server
 
 
@@ -189,8 +190,8 @@ class _Route:
         replica = self.choose()
         replica.running += 1
         try:
-            if replica.keeper is not None:
-                await replica.keeper.back()
+            if replica.keeper is not None and (self.attempts or replica.keeper.is_starting):
+                await _until_back(replica, replica.keeper)
             async with aclosing(replica.wire.sample(prompt, ask)) as pieces:
                 async for piece in pieces:
                     if replica.failures:
@@ -235,6 +236,14 @@ def _is_clients_fault(error: EngineFailed) -> bool:
 
 def _refuses_form(error: InferenceError, ask: Ask) -> bool:
     return isinstance(error, Refused) and error.status == _BAD_REQUEST and ask.grammar is not None
+
+
+async def _until_back(replica: Replica, keeper: Keeper) -> None:
+    """Waits until the server answers, which may just have died. Raises `EngineFailed` if it cannot start."""
+    while keeper.is_starting or await _health_problem(replica) is not None:
+        if keeper.problem is not None:
+            raise EngineFailed(keeper.problem)
+        await asyncio.sleep(_LOOK)
 
 
 async def _health_problem(replica: Replica) -> str | None:

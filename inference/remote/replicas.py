@@ -33,9 +33,6 @@ class Keeper(Protocol):
     problem: str | None  # why it cannot be started
     moved: Callable[[str], None]  # to be called with its new address
 
-    async def back(self) -> None:
-        """Waits while it starts. Raises `EngineFailed` if it cannot be started."""
-
     def close(self) -> None:
         """Ends the server."""
 

@@ -1,5 +1,6 @@
 """From a model and a program to an engine whose server this process has started."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,8 @@ def gguf_repo(model: str) -> str | None:
 
 def _check(program: Program, model: str) -> None:
     path = Path(model).expanduser()
+    if sys.platform == "win32":
+        raise CheckpointError(f"On Windows, start {program.title} yourself, and name it: {program.kind}:URL")
     if program is LLAMA and not names_gguf(model):
         raise CheckpointError(
             f"llama-server reads GGUF files, not {model}. Make one: "

@@ -4,7 +4,6 @@ Takes the words of its command. `start` waits until it can generate; then a thre
 goes to a file or nowhere, but for the last lines, which errors show.
 """
 
-import asyncio
 import logging
 import os
 import re
@@ -42,10 +41,6 @@ _NO_FLAG = re.compile(r"(?:invalid|unrecognized|unknown) arguments?:? *(--?[\w-]
 _NO_MEMORY = re.compile(
     r"out of memory|failed to (?:allocate|fit)|bad_alloc|not enough memory|No available memory"
 )
-
-
-class ProgramEnded(EngineFailed):
-    """It ended before it could serve, or fell silent."""
 
 
 class StartedProgram:
@@ -94,12 +89,6 @@ class StartedProgram:
     def watch(self) -> None:
         threading.Thread(target=self._keep, name=f"{self.program.kind} watch", daemon=True).start()
 
-    async def back(self) -> None:
-        while self.is_starting:
-            if self.problem is not None:
-                raise EngineFailed(self.problem)
-            await asyncio.sleep(_LOOK)
-
     def close(self) -> None:
         self._ending.set()
         self._end_process()
@@ -124,12 +113,12 @@ class StartedProgram:
             while not self._answers(1.0):
                 if process.poll() is not None:
                     time.sleep(_LOOK)  # for its last lines
-                    raise ProgramEnded(self._why_it_ended(process.returncode))
+                    raise EngineFailed(self._why_it_ended(process.returncode))
                 if self._ending.is_set():
-                    raise ProgramEnded("The server ends.")
+                    raise EngineFailed("The server ends.")
                 silent = time.monotonic() - self._heard
                 if silent > self._options.engine_idle_timeout:
-                    raise ProgramEnded(
+                    raise EngineFailed(
                         f"{self.program.title} printed nothing for {silent:.0f} s.{self._last()}"
                     )
                 bar.advance(self._share - shown)

@@ -8,11 +8,14 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from inference.engine import CheckpointError, ModelNotFound
 from inference.options import EngineOptions
 from inference.started.machine import Machine, llama_sizes, parallel_cards
+
+_MODEL = "MODEL"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +26,8 @@ class Program:
     key: str | None  # the variable with the key that its clients need
     ways: dict[str, str]  # how to install it, by the program that does
     elsewhere: str  # where these are missing
+    words: tuple[str, ...] = ()  # of its command
+    flags: tuple[str, ...] = ()  # for the context, the requests at once and the cards; it finds out the rest
 
     def found(self, chosen: str | None = None) -> str | None:
         return shutil.which(os.path.expanduser(chosen or self.name))
@@ -55,8 +60,26 @@ LLAMA = Program(
     },
     "a build for each system is at https://github.com/ggml-org/llama.cpp/releases",
 )
-VLLM = Program("vllm", "vLLM", "vllm", "VLLM_API_KEY", {"uv": "uv tool install vllm"}, "pip install vllm")
-SGLANG = Program("sglang", "SGLang", "sglang", None, {"uv": "uv tool install sglang"}, "pip install sglang")
+VLLM = Program(
+    "vllm",
+    "vLLM",
+    "vllm",
+    "VLLM_API_KEY",
+    {"uv": "uv tool install vllm"},
+    "pip install vllm",
+    ("serve", _MODEL, "--generation-config", "vllm", "--enable-prompt-tokens-details"),
+    ("--max-model-len", "--max-num-seqs", "--tensor-parallel-size"),
+)
+SGLANG = Program(
+    "sglang",
+    "SGLang",
+    "sglang",
+    None,
+    {"uv": "uv tool install sglang"},
+    "pip install sglang",
+    ("serve", "--model-path", _MODEL, "--incremental-streaming-output"),
+    ("--context-length", "--max-running-requests", "--tp-size"),
+)
 PROGRAMS = {program.kind: program for program in (LLAMA, VLLM, SGLANG)}
 
 
@@ -65,8 +88,15 @@ def command(
 ) -> list[str]:
     """The words of its command line, without an address. `size`: bytes of the weights, if known."""
     path = program.path(options.engine_program)
-    flags = {LLAMA: _of_llama, VLLM: _of_vllm, SGLANG: _of_sglang}[program]
-    return [path, *flags(model, options, machine, size), *further(options)]
+    if program is LLAMA:
+        return [path, *_of_llama(model, options, machine, size), *further(options)]
+    cards = parallel_cards(machine)
+    values = (options.context, options.max_concurrent, cards if cards > 1 else None)
+    chosen = [
+        (flag, str(value)) for flag, value in zip(program.flags, values, strict=True) if value is not None
+    ]
+    words = [model if word == _MODEL else word for word in program.words]
+    return [path, *words, *chain(*chosen), *further(options)]
 
 
 def further(options: EngineOptions) -> list[str]:
@@ -81,33 +111,6 @@ def _of_llama(model: str, options: EngineOptions, machine: Machine, size: int | 
     slots, context, whole = llama_sizes(options, machine, size)
     is_file = Path(model).is_file()
     name = Path(model).stem if is_file else model.rpartition("/")[2].removesuffix("-GGUF")
-    threads = str(machine.threads)
-    words = [
-        "-m" if is_file else "-hf",
-        model,
-        "--alias",
-        name,
-        "-np",
-        str(slots),
-        "-c",
-        str(slots * (context + 1)),
-    ]
-    return [*words, "-t", threads, "-tb", threads, *(["--swa-full"] if whole else [])]
-
-
-def _of_vllm(model: str, options: EngineOptions, machine: Machine, size: int | None) -> Sequence[str]:
-    words = ["serve", model, "--generation-config", "vllm", "--enable-prompt-tokens-details"]
-    return [*words, *_sizes(options, machine, "--max-model-len", "--max-num-seqs", "--tensor-parallel-size")]
-
-
-def _of_sglang(model: str, options: EngineOptions, machine: Machine, size: int | None) -> Sequence[str]:
-    words = ["serve", "--model-path", model, "--incremental-streaming-output"]
-    return [*words, *_sizes(options, machine, "--context-length", "--max-running-requests", "--tp-size")]
-
-
-def _sizes(options: EngineOptions, machine: Machine, *flags: str) -> list[str]:
-    """These programs find out the rest themselves."""
-    cards = parallel_cards(machine)
-    values = (options.context, options.max_concurrent, cards if cards > 1 else None)
-    given = [(flag, str(value)) for flag, value in zip(flags, values, strict=True) if value is not None]
-    return [word for pair in given for word in pair]
+    sizes = f"-np {slots} -c {slots * (context + 1)} -t {machine.threads} -tb {machine.threads}".split()
+    words = ["-m" if is_file else "-hf", model, "--alias", name, *sizes]
+    return [*words, *(["--swa-full"] if whole else [])]

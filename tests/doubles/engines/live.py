@@ -22,7 +22,7 @@ from tests.doubles.server_process import answers, await_ready, free_port
 
 KINDS = ("llama", "vllm")
 # One thread: with two busy ones, a small machine is slower. No model is looked for on the network.
-_OF_VLLM = {
+OF_VLLM = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "HF_HUB_OFFLINE": "1",
@@ -89,7 +89,7 @@ def vllm_process(
 ) -> AbstractContextManager[Running]:
     sizes = ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(context)]
     names = ["--served-model-name", "tiny", "--generation-config", "vllm", "--enable-prompt-tokens-details"]
-    variables = {**os.environ, **_OF_VLLM, "OMP_NUM_THREADS": str(threads)}
+    variables = {**os.environ, **OF_VLLM, "OMP_NUM_THREADS": str(threads)}
     variables["PATH"] = f"{Path(program).parent}:{os.environ['PATH']}"
     return _running([program, "serve", str(folder), *sizes, *names, *flags], variables, 600)
 

@@ -9,17 +9,22 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def processor_seconds(pid: int) -> float:
     """That a process and its children have used so far, with all of their threads."""
-    total, waiting = 0.0, [pid]
+    total = 0.0
+    for process in family(pid):
+        with suppress(FileNotFoundError):  # it has ended
+            total += seconds_of_one(process)
+    return total
+
+
+def family(pid: int) -> list[int]:
+    """A process, its children, theirs, and so on."""
+    found, waiting = [], [pid]
     while waiting:
-        process = waiting.pop()
-        try:
-            own = seconds_of_one(process)
+        found.append(process := waiting.pop(0))
+        with suppress(FileNotFoundError):  # it has ended
             for task in list(Path(f"/proc/{process}/task").iterdir()):
                 waiting += map(int, (task / "children").read_text().split())
-        except FileNotFoundError:
-            continue  # it has ended
-        total += own
-    return total
+    return found
 
 
 def seconds_of_one(pid: int) -> float:

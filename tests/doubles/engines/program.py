@@ -28,6 +28,8 @@ def write_program(folder: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int)
+    parser.add_argument("-c", type=int)
+    parser.add_argument("-np", type=int)
     parser.add_argument("--prints", default="")
     parser.add_argument("--ends", action="store_true", help="before it serves")
     parser.add_argument("--ends-if", type=Path, help="the same, while this file exists")
@@ -44,11 +46,11 @@ def main() -> None:
         sys.exit(1)
     if args.hangs:
         time.sleep(1000)
-    asyncio.run(serve(args.port, args.pace))
+    asyncio.run(serve(args.port, args.pace, args.c // args.np))
 
 
-async def serve(port: int, pace: float) -> None:
-    double = KeyedDouble()
+async def serve(port: int, pace: float, context: int) -> None:
+    double = KeyedDouble(context=context)
     double.pace = pace
     double.port = port
     async with double:

@@ -32,12 +32,6 @@ pytestmark = pytest.mark.anyio
 Load = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def time_to_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A generation that breaks with its program gives it this time to be noticed as dead."""
-    monkeypatch.setattr("inference.remote.engine.PAUSE", 0.3)
-
-
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     path = tmp_path / "some.gguf"
