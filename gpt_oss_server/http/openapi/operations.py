@@ -14,6 +14,7 @@ TAGS = {
     "Completions": "Plain completions of a text or of token ids, and the tokens of a text.",
     "Containers": "Files of a conversation's python tool.",
     "Files": "Files that requests, batches and vector stores use.",
+    "Batches": "Files of requests that are answered when nothing else waits.",
     "Models": "What is served here.",
     "State": "For monitors and load balancers.",
 }
@@ -117,6 +118,10 @@ TABLE = {
     "post /v1/uploads/{upload}/parts": Operation("Files", "Upload a part"),
     "post /v1/uploads/{upload}/complete": Operation("Files", "Join the parts to a file"),
     "post /v1/uploads/{upload}/cancel": Operation("Files", "Cancel an upload", (400,)),
+    "post /v1/batches": Operation("Batches", "Create a batch of requests", (404,)),
+    "get /v1/batches": Operation("Batches", "List the batches", (400,)),
+    "get /v1/batches/{batch}": Operation("Batches", "Retrieve a batch"),
+    "post /v1/batches/{batch}/cancel": Operation("Batches", "Cancel a batch"),
     "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),
     "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),

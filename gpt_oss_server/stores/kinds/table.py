@@ -20,6 +20,8 @@ from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
 from gpt_oss_server.stores.sql.files import SqlFiles
+from gpt_oss_server.stores.sql.queues.batches import SqlBatches
+from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.responses import SqlTraces
 from gpt_oss_server.stores.sql.sizes import statistics
@@ -70,6 +72,8 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
         SqlCompletions(database),
         files,
+        SqlBatches(database),
+        _deliveries(database, settings),
         server_sealer(settings.sealing_key_file),
         sweepers=[_sweeper(files)],
         size=partial(database.read, statistics),
@@ -91,6 +95,8 @@ def _in_database(place: str, settings: Settings) -> Stores:
         logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
         SqlCompletions(database),
         files,
+        SqlBatches(database),
+        _deliveries(database, settings),
         sealer,
         claims=logs,
         allowances=SqlAllowances(database),
@@ -115,6 +121,11 @@ def _files(database: Database, settings: Settings) -> SqlFiles:
     # Each store has a folder of its own, and may delete what it finds there.
     name = database.write_now(partial(_shared, "files", secrets.token_hex(8).encode()))
     return SqlFiles(database, FileFolder(folder / name.decode()), most=most)
+
+
+def _deliveries(database: Database, settings: Settings) -> SqlDeliveries:
+    """Only the operator, or the file of keys, names addresses."""
+    return SqlDeliveries(database, enabled=bool(settings.webhook_url or settings.webhook_secret))
 
 
 def _sweeper(files: Files) -> Repeated:
