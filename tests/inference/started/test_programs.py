@@ -49,6 +49,7 @@ async def load(tmp_path: Path, model: str) -> AsyncIterator[Load]:
         args = f"--pids {tmp_path / 'pids'} {args}"
         chosen = EngineOptions(engine_program=program, engine_args=args, **options)
         engine = await asyncio.to_thread(inference.load, model, options=chosen, progress=False)
+        assert isinstance(engine, RemoteEngine)
         engines.append(engine)
         return engine
 
