@@ -13,6 +13,7 @@ from generate_pages import fields
 from generate_pages.answers import container_examples, examples
 from generate_pages.markdown import NOTE, code, sentence, table
 from generate_pages.operations import paths
+from gpt_oss_server.apis.batches.batches import CreateBatch
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.apis.chat.stored import UpdateCompletion
 from gpt_oss_server.apis.completions.request import CreateCompletion
@@ -221,6 +222,24 @@ def vector_stores_page() -> str:
 {"".join(requests)}"""
 
 
+def batches_page() -> str:
+    return f"""{NOTE}
+# Batches
+
+{paths("Batches")}
+{_ERRORS} [Batches](../batches.md) explains how the requests are answered.
+
+## The request of `POST /v1/batches`
+
+{fields.served(CreateBatch)}
+## A line of the file
+
+`{{"custom_id": "a name of its own", "method": "POST", "url": "the endpoint", "body": {{…}}}}`, with the body
+that the endpoint takes. A line of the answers has `id`, `custom_id`, and either `response` (`status_code`,
+`request_id`, `body`) or `error` (`code`, `message`). Lists take `after` and `limit` (1 to 100; 20).
+"""
+
+
 API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/responses.md": responses_page,
     "docs/reference/chat.md": chat_page,
@@ -230,6 +249,7 @@ API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/containers.md": containers_page,
     "docs/reference/files.md": files_page,
     "docs/reference/vector-stores.md": vector_stores_page,
+    "docs/reference/batches.md": batches_page,
 }
 
 

@@ -31,6 +31,7 @@ class Access:
     tools: frozenset[str] | None = None  # namespaces of hosted tools, and `MCP`; None: all
     limits: KeyLimits = field(default_factory=KeyLimits)
     models: frozenset[str] | None = None  # names; None: all
+    webhook: str | None = None  # the address that is told of the owner's events
     of_model: tuple[str, frozenset[str]] | None = None  # the request's model, if it has these tools alone
     digest: bytes = field(default=b"", repr=False)  # of the key; b"": none was needed
 

@@ -15,6 +15,7 @@ from gpt_oss_server.caller.access import OPEN, Access, KeyLimits
 from gpt_oss_server.caller.limiter import Admission, Spending
 from tools.tool import Client
 
+LAST = 2**31 - 1  # the priority of work that nobody waits for
 ASSUMED_OUTPUT = 1024  # tokens that are reserved for the output of a request that sets no limit
 SESSION = "x-session-id"  # requests of one session go to one machine
 _ALLOWED = ("tools", "models")  # what a key may use
@@ -30,6 +31,7 @@ class Caller:
     body_size: int = 0  # bytes of the request's body
     chosen_id: str = ""  # that the client gave its request
     arrived: float | None = None  # waiting counts from then; None: from when its work begins
+    priority: int = 0  # what its requests sample starts after that of lower numbers
 
     @property
     def owner(self) -> str:

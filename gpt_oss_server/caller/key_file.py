@@ -106,6 +106,12 @@ def _read_allowed(access: Access, field: str, value: str, where: str) -> Access:
     return replace(access, **{field: names})
 
 
+def _read_webhook(access: Access, field: str, value: str, where: str) -> Access:
+    if not value.startswith(("https://", "http://")):
+        raise SettingsError(f"{where}: {field} must be an address such as https://example.com/hook.")
+    return replace(access, webhook=value)
+
+
 def _read_limit(access: Access, field: str, value: str, where: str) -> Access:
     kind = _LIMITS[field]
     with suppress(ValueError):
@@ -119,5 +125,6 @@ _FIELDS: Mapping[str, Reader] = {
     "name": _read_name,
     "tools": _read_allowed,
     "models": _read_allowed,
+    "webhook": _read_webhook,
     **dict.fromkeys(_LIMITS, _read_limit),
 }

@@ -12,6 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from starlette.datastructures import MutableHeaders
@@ -138,12 +139,17 @@ def set_connection(scope: Scope, connection: str) -> None:
 
 
 def make_caller(scope: Scope, header: str, request_id: str, chosen: str = "") -> Caller:
-    """The caller of a request that has just arrived; its id is a label too, under the name of its header."""
+    """The caller of a request that has just arrived; its id is a label too, under the name of its header.
+
+    A request that this process sends itself has its caller, whose other labels it keeps.
+    """
     labels = {header: request_id}
     for name, value in scope["headers"]:
         if name in _SENT_ALONG and is_label(text := value.decode("latin-1")):
             labels[_SENT_ALONG[name]] = text
-    caller = Caller(client=_connection(scope), labels=labels, chosen_id=chosen, arrived=time.monotonic())
+    own = scope.get("state", {}).get(_CALLER) or Caller(client=_connection(scope))
+    labels = {**own.labels, **labels}
+    caller = replace(own, labels=labels, chosen_id=chosen, arrived=time.monotonic())
     set_caller(scope, caller)
     return caller
 

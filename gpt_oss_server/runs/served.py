@@ -22,6 +22,7 @@ from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.models.models import Models
 from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
+from gpt_oss_server.runs.webhooks import Webhooks
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.options import AUTO
@@ -76,6 +77,7 @@ class Served:
         self._check_tools()
         self.keys = keyring_of(self.settings, self.kinds, self.models.all_names) if keys is None else keys
         self.limiter = Limiter(self.settings, self.stores.allowances, has_keys=not self.keys.is_open)
+        self.webhooks = Webhooks(self.settings, self.stores.webhooks, self.keys)
         self.counters = Counters()
         self.observers: list[RunObserver] = []
         self.traces = Traces(
@@ -93,6 +95,13 @@ class Served:
             if unknown := (allowed_names(model.settings.tools) or frozenset()) - known:
                 must = f"must be all, none, or names out of {', '.join(sorted(known))}"
                 raise SettingsError(f"The tools of the model {model.name} {must}, not {min(unknown)!r}.")
+
+    def start(self) -> None:
+        """Begins what repeats until the end. Call it in the event loop."""
+        self.keys.start()
+        self.models.first.make_ready()
+        self.stores.start()
+        self.webhooks.start()
 
     def work(self, caller: Caller, model: str | None = None) -> Work:
         """Raises an `ApiError` for a model that is not served, or that the key may not use."""
@@ -178,6 +187,7 @@ class Served:
         """Closes the resources that runs need until they end. Call `stop` first."""
         if self._tools is not None:
             await self._tools.wait_closed()
+        await self.webhooks.close()
         await self.limiter.close()
         await self.stores.close()
 

@@ -38,6 +38,23 @@ class NetworkSettings:
         "How many connections may be open. A further one takes the place of the longest idle one, or gets "
         "503 if all are at work. The limit of open files (`ulimit -n`) can lower it.",
     )
+    webhook_url: tuple[str, ...] = setting(
+        (),
+        names("URL"),
+        "An address that is told how background responses and batches end; repeatable. A key may have one of "
+        "its own (docs/webhooks.md).",
+        secret="url",
+    )
+    webhook_secret: str | None = setting(
+        None,
+        optional(text("SECRET")),
+        "What the events for webhooks are signed with: `whsec_` and 16 bytes or more in base64. Prefer the "
+        "variable: other users of the machine can read the command line.",
+        secret="whole",
+    )
+    webhook_private: bool = setting(
+        False, switch(), "Whether webhooks may have addresses of this machine or of private networks."
+    )
     request_timeout: float = setting(
         30.0,
         duration(),

@@ -71,6 +71,11 @@ class StoreSettings:
         "How many bytes all files together may have; `none` is 512MiB in memory, and no limit elsewhere.",
     )
 
+    batch_concurrent: int = setting(
+        16,
+        whole("COUNT", 1),
+        "How many requests of batches may be at work at once. They start after all others.",
+    )
     on_disconnect: str = setting(
         "cancel",
         choice("cancel", "continue"),

@@ -6,7 +6,9 @@ from typing import Protocol
 
 from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
 from gpt_oss_server.stores.base import Conversations, Responses, Statistics, Store
+from gpt_oss_server.stores.batches import Batches
 from gpt_oss_server.stores.completions import Completions
+from gpt_oss_server.stores.deliveries import Deliveries
 from gpt_oss_server.stores.events import Claims, EventLogs
 from gpt_oss_server.stores.files import Files
 from gpt_oss_server.stores.repeated import Repeated
@@ -30,6 +32,7 @@ class Keep:
     files: Files
     vector_stores: VectorStores
     events: EventLogs  # of background runs
+    webhooks: Deliveries
     sealer: Sealer
     traces: StoredTraces | None  # None: traces end with the process
 
@@ -51,6 +54,8 @@ class Stores:
     completions: Completions
     files: Files
     vector_stores: VectorStores
+    batches: Batches
+    webhooks: Deliveries
     sealer: Sealer = field(default_factory=lambda: server_sealer(None))
     claims: Claims | None = None  # None: no other process can continue a run
     allowances: Allowances = field(default_factory=MemoryAllowances)
@@ -64,8 +69,8 @@ class Stores:
         if owner:  # opened stores are those of the owner ""
             store, completions, events = store.of(owner), completions.of(owner), events.of(owner)
             files, vectors = files.of(owner), vectors.of(owner)
-        sealer = self.sealer.of(owner)
-        return Keep(owner, store, store, completions, files, vectors, events, sealer, self.traces)
+        parts = (store, store, completions, files, vectors, events, self.webhooks.of(owner))
+        return Keep(owner, *parts, self.sealer.of(owner), self.traces)
 
     def start(self) -> None:
         """Begins work that no request waits for."""

@@ -33,13 +33,13 @@ _LOOK = 0.05  # seconds between looks at a program that starts
 _HEALTH_SECONDS = 5.0  # between looks at one that runs, and for its answer
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds before it is started again
 _PATIENT = 3  # starts in a row that may fail until requests no longer wait
-_LINES = 4  # of the end of its log, in an error
+_LINES = 6  # of the end of its log, in an error
 _KEPT = 40  # lines
 _SHARE = re.compile(r"(\d{1,3})%")
 _DOTS = re.compile(r"\.{4,}")  # llama.cpp prints one for each hundredth of a model
 _NO_FLAG = re.compile(r"(?:invalid|unrecognized|unknown) arguments?:? *(--?[\w-]+)")
 _NO_MEMORY = re.compile(
-    r"out of memory|failed to (?:allocate|fit)|bad_alloc|not enough memory|No available memory"
+    r"out of memory|failed to (?:allocate|fit)|bad_alloc|(?:[Cc]annot|unable to) allocate|not enough memory"
 )
 
 

@@ -24,7 +24,7 @@ from tests.doubles.inference.tiered import all_stored
 pytestmark = pytest.mark.benchmark
 
 TURNS, WHOLE = 50, 20_000
-STREAMS, PROMPT, OUTPUT, TRIES = 64, 128, 32, 5
+STREAMS, PROMPT, OUTPUT, TRIES = 64, 64, 16, 5
 
 
 class Process:

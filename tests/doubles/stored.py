@@ -23,6 +23,8 @@ from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value, Work
+from gpt_oss_server.stores.sql.queues.batches import SqlBatches
+from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
 from gpt_oss_server.stores.sql.sweeper import Bounds
 
 T = TypeVar("T")
@@ -104,7 +106,8 @@ async def ids(store: Store, conversation_id: str) -> list[str]:
 def keep_around(store: Store) -> Keep:
     database = MemoryDatabase(Bounds())
     files, vectors = SqlFiles(database), SqlVectorStores(database)
-    return Stores(store, MemoryEventLogs(), SqlCompletions(database), files, vectors).of("")
+    queues = SqlBatches(database), SqlDeliveries(database, enabled=False)
+    return Stores(store, MemoryEventLogs(), SqlCompletions(database), files, vectors, *queues).of("")
 
 
 class Visited(tuple[int, ...]):

@@ -14,6 +14,7 @@ from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo
 from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
+from tests.doubles.inference.tiered import RESTORING_PAYS
 from tests.doubles.serving import serving
 
 ANNA, BEN = "sk-anna-0123456789abcdef", "sk-ben-0123456789abcdef"
@@ -29,6 +30,12 @@ BODIES: dict[str, dict[str, Any]] = {
         "messages": [{"role": "user", "content": "Hi"}],
     },
 }
+
+
+@pytest.fixture(autouse=True)
+def _restoring_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This model computes a token faster than a busy disk may read it."""
+    monkeypatch.setattr("inference.local.tiers.opening.measured", lambda *_: RESTORING_PAYS)
 
 
 @pytest.fixture(scope="module")

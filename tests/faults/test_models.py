@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from tests.doubles.commands import final, script
-from tests.doubles.engines.processor_time import family
+from tests.doubles.engines.processor_time import of_program
 from tests.doubles.engines.program import write_program
 from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.server_process import ServerProcess
@@ -105,15 +105,6 @@ async def written(client: httpx.AsyncClient, model: str, api: str, streams: bool
     return "".join(texts_in(events))
 
 
-def program_of(server: ServerProcess) -> int | None:
-    assert server.process is not None
-    for pid in family(server.process.pid):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        if b"llama-server" in words and b"minder.py" not in words:
-            return pid
-    return None
-
-
 async def test_mixed_requests_while_models_are_swapped_and_one_is_killed(server: ServerProcess) -> None:
     rng, problems, kills = random.Random(7), Counter[str](), 0
     wanted: list[Wanted] = [
@@ -128,7 +119,8 @@ async def test_mixed_requests_while_models_are_swapped_and_one_is_killed(server:
             nonlocal kills
             while not ended.is_set():
                 await asyncio.sleep(BETWEEN_KILLS)
-                if (pid := program_of(server)) is not None:
+                assert server.process is not None
+                for pid in of_program(server.process.pid, "llama-server"):
                     os.kill(pid, signal.SIGKILL)
                     kills += 1
 

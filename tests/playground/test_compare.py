@@ -1,13 +1,14 @@
 """Answers side by side, what other programs write, and files, in a real browser."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.doubles.serving import scripted
-from tests.playground.conftest import Opened, press
+from tests.playground.conftest import Opened, choose_file, press
 from tests.playground.test_views import DROP
 
 pytestmark = pytest.mark.browser
@@ -137,3 +138,26 @@ def test_the_way_of_a_request_is_a_timeline(opened: Opened) -> None:
     assert "tokens of prompt" in rows.first.inner_text()
     reads, writes = (rows.nth(at).locator("i").bounding_box() for at in (0, 1))
     assert reads["x"] < writes["x"]
+
+
+SEARCH = '<|channel|>analysis to=browser.search<|message|>{"query": "albatross"}<|call|>'
+FOUND = "<|channel|>final<|message|>It sleeps on the wing【0†L1】.<|return|>"
+
+
+def test_files_that_the_model_searches_have_a_switch(opened: Opened, tmp_path: Path) -> None:
+    pytest.importorskip("gpt_oss_server.items.file_search", reason="this server does not search files")
+    (tmp_path / "birds.md").write_text("The albatross sleeps on the wing.\n")
+    page = (found := opened(scripted(SEARCH, FOUND, says("No files.")))).page
+    chip = page.locator(".chips").get_by_role("button", name="Files")
+    chip.click()  # there is no store yet, so the setup opens
+    choose_file(page, "Add files", tmp_path / "birds.md")
+    page.get_by_role("checkbox", name="birds.md").wait_for()
+    page.get_by_text("1 of 1 files read").wait_for()
+    assert chip.get_attribute("aria-pressed") == "true"
+    answer = found.asked("How does it sleep?")
+    answer.get_by_text("Searched the files").click()
+    assert "birds.md" in answer.locator(".hits").inner_text()
+    chip.click()
+    found.asked("And now?", 2)
+    sent = httpx.get(f"{found.url}/responses/{found.response_id()}").json()
+    assert sent["tools"] == []

@@ -22,6 +22,8 @@ from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Rec
 from gpt_oss_server.stores.keep import Stores
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.queues.batches import SqlBatches
+from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -71,7 +73,10 @@ class Process:
         self.logs = RecordingLogs(database, held, Replica("elsewhere", 1, name), lease=600)
         store, files = SqlStore(database, guard=held.guard), SqlFiles(database)
         vectors = SqlVectorStores(database)
-        self.stores = Stores(store, self.logs, SqlCompletions(database), files, vectors, claims=self.logs)
+        queues = SqlBatches(database), SqlDeliveries(database, enabled=False)
+        self.stores = Stores(
+            store, self.logs, SqlCompletions(database), files, vectors, *queues, claims=self.logs
+        )
         given = Settings(python="off", **settings)
         self.service: ResponsesService = responses_service(
             engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)

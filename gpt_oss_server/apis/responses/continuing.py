@@ -18,6 +18,7 @@ from gpt_oss_server.apis.responses.past import Past, past_from
 from gpt_oss_server.apis.responses.prepare import PreparedResponse, bind
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.apis.responses.run import Run
+from gpt_oss_server.apis.responses.storage import announce
 from gpt_oss_server.apis.responses.takeover import Takeover
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
@@ -180,10 +181,11 @@ class Continuing:
         logs = self._served.stores.events
         blueprint = Blueprint.read(claimed.request)
         failed = await self._snapshot(claimed.run_id, blueprint)
-        responses = self._served.stores.of(claimed.owner).responses
+        keep = self._served.stores.of(claimed.owner)
         failed.response.update(status="failed", error=error.of_response())
         end = {"type": "response.failed", "sequence_number": claimed.events, "response": failed.response}
-        await responses.put(replace(failed, parent=blueprint.position, session=blueprint.session))
+        await keep.responses.put(replace(failed, parent=blueprint.position, session=blueprint.session))
+        await announce(failed.response, keep, self._served.clock())
         await logs.append(claimed.run_id, claimed.events, [encode(end)])
         await logs.end(claimed.run_id)
 

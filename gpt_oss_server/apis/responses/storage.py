@@ -26,6 +26,7 @@ from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Responses, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
+from gpt_oss_server.stores.keep import Keep
 from gpt_oss_server.traces.document import origin_of
 from gpt_oss_server.traces.packed import packed
 from gpt_oss_server.traces.records import TraceRecord, Traces
@@ -73,6 +74,7 @@ class FinishedTurn:
         append = appended(named["id"], self._parts(), self.work.kinds, self.work.ids) if grows else None
         if keeps:
             await self._put(keep.responses, append)
+            await announce(self.stream.response, keep, self.work.clock())
         elif append is not None:
             await keep.conversations.append(append)
 
@@ -127,6 +129,12 @@ class FinishedTurn:
             ConversationPart(prepared.items, added),
             ConversationPart(output, Past().added(self._generated, stream.recipients, stream.approvals)),
         ]
+
+
+async def announce(response: dict[str, Any], keep: Keep, now: float) -> None:
+    """Lets webhooks know that a background response has ended. It may be called again."""
+    if response["background"]:
+        await keep.webhooks.add(f"response.{response['status']}", response["id"], int(now))
 
 
 def begin_trace(

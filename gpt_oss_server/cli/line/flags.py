@@ -13,11 +13,13 @@ from gpt_oss_server.settings.sources import CONFIG, FILE, file_flag, reads_file
 from inference.backends.names import meant_by, names_model
 
 _SHOWN_ALIASES = ("-m",)
+_FOR_A_PROGRAM = "--engine-args"
 _PREFIX = re.compile(r"[a-z]+:")
 
 
 def whole_switches(words: Sequence[str]) -> list[str]:
-    """Gives each switch that may have a value the next word if that is meant as one, else `on`."""
+    """Gives each switch that may have a value the next word if that is meant as one, else `on`. What is for
+    another program is a value although it looks like a flag."""
     kinds = {option.flag: option.kind for option in OPTIONS if option.kind.valued}
     whole: list[str] = []
     left = list(words)
@@ -25,6 +27,8 @@ def whole_switches(words: Sequence[str]) -> list[str]:
         word = left.pop(0)
         if word == "--":
             return [*whole, word, *left]
+        if word == _FOR_A_PROGRAM and left:
+            word = f"{word}={left.pop(0)}"
         if word in kinds:
             has_value = bool(left) and _is_meant(left[0], kinds[word])
             word = f"{word}={left.pop(0) if has_value else 'on'}"

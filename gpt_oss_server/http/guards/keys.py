@@ -10,7 +10,7 @@ from typing import Literal
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gpt_oss_server.caller.access import Access
+from gpt_oss_server.caller.access import OPEN, Access
 from gpt_oss_server.caller.guesses import Guesses
 from gpt_oss_server.caller.key_file import digest_of
 from gpt_oss_server.caller.keyring import Keyring
@@ -48,7 +48,7 @@ class KeyGuard:
         self._on_wrong_key = on_wrong_key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or _is_public(scope):
+        if scope["type"] not in ("http", "websocket") or _is_public(scope) or _is_of_this_process(scope):
             await self._app(scope, receive, send)
             return
         key = key_in(scope["headers"])
@@ -95,6 +95,11 @@ def key_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
         elif name == b"sec-websocket-protocol":  # of a page
             other = other or key_among(value.decode("latin-1"))
     return other
+
+
+def _is_of_this_process(scope: Scope) -> bool:
+    """Whether who asks is known already: no client can set the state of a scope."""
+    return caller_of(scope).access != OPEN
 
 
 def _is_public(scope: Scope) -> bool:

@@ -15,6 +15,7 @@ TAGS = {
     "Containers": "Files of a conversation's python tool.",
     "Files": "Files that requests, batches and vector stores use.",
     "Vector stores": "Files whose passages are found by their words.",
+    "Batches": "Files of requests that are answered when nothing else waits.",
     "Models": "What is served here.",
     "State": "For monitors and load balancers.",
 }
@@ -139,6 +140,10 @@ TABLE = {
             ("get", "/{store}/file_batches/{batch}/files", "List the files of a batch", (400,), None),
         )
     },
+    "post /v1/batches": Operation("Batches", "Create a batch of requests", (404,)),
+    "get /v1/batches": Operation("Batches", "List the batches", (400,)),
+    "get /v1/batches/{batch}": Operation("Batches", "Retrieve a batch"),
+    "post /v1/batches/{batch}/cancel": Operation("Batches", "Cancel a batch"),
     "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),
     "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),

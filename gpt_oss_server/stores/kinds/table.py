@@ -21,6 +21,8 @@ from gpt_oss_server.stores.sql.allowances import SqlAllowances
 from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.queues.batches import SqlBatches
+from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.responses import SqlTraces
 from gpt_oss_server.stores.sql.sizes import statistics
@@ -73,6 +75,8 @@ def _in_memory(place: str, settings: Settings) -> Stores:
         SqlCompletions(database),
         files,
         vectors := SqlVectorStores(database),
+        SqlBatches(database),
+        _deliveries(database, settings),
         server_sealer(settings.sealing_key_file),
         repeated=[_sweeper(files, vectors)],
         size=partial(database.read, statistics),
@@ -95,6 +99,8 @@ def _in_database(place: str, settings: Settings) -> Stores:
         SqlCompletions(database),
         files,
         vectors := SqlVectorStores(database),
+        SqlBatches(database),
+        _deliveries(database, settings),
         sealer,
         claims=logs,
         allowances=SqlAllowances(database),
@@ -127,6 +133,11 @@ def _sweeper(files: Files, vectors: VectorStores) -> Repeated:
         await vectors.sweep()
 
     return Repeated(sweep, _SECONDS, "Expired files could not be deleted")
+
+
+def _deliveries(database: Database, settings: Settings) -> SqlDeliveries:
+    """Only the operator, or the file of keys, names addresses."""
+    return SqlDeliveries(database, enabled=bool(settings.webhook_url or settings.webhook_secret))
 
 
 def _shared(name: str, candidate: bytes, tx: Transaction) -> bytes:

@@ -16,7 +16,8 @@ from inference.local.scheduling.step import Runner, StepPart
 from inference.local.tiers.packs import checksum
 from inference.local.tiers.tiers import BlockMemory, Costs
 
-SAMPLE = 16  # blocks that are restored as a trial
+SAMPLE = 16  # blocks that are copied as a trial
+READ = 4 << 20  # bytes that are read: of few, a disk's delay would be the most
 
 
 def measured(runner: Runner, memory: BlockMemory, kinds: int, chunk: int, folder: Path | None) -> Costs:
@@ -26,7 +27,7 @@ def measured(runner: Runner, memory: BlockMemory, kinds: int, chunk: int, folder
     began = time.perf_counter()
     memory.fill(0, range(1, count + 1), numpy.array(rows))
     in_memory = (time.perf_counter() - began) / rows.nbytes
-    disk = 0.0 if folder is None else _seconds_to_read(rows.tobytes(), folder) / rows.nbytes
+    disk = 0.0 if folder is None else _seconds_to_read(rows.tobytes(), folder)
     token = min(_seconds_to_compute(runner, kinds, chunk) for _ in range(2)) / chunk  # the first one warms up
     return Costs(token, disk + in_memory, in_memory)
 
@@ -40,7 +41,8 @@ def _seconds_to_compute(runner: Runner, kinds: int, chunk: int) -> float:
 
 
 def _seconds_to_read(content: bytes, folder: Path) -> float:
-    """From the device itself, where the system can be made to forget what was written."""
+    """Of a byte, from the device itself, where the system can be made to forget what was written."""
+    content *= 1 + READ // len(content)
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(content)
         file.flush()
@@ -50,4 +52,4 @@ def _seconds_to_read(content: bytes, folder: Path) -> float:
         file.seek(0)
         began = time.perf_counter()
         checksum(b"", file.read())
-        return time.perf_counter() - began
+        return (time.perf_counter() - began) / len(content)

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from inference.local.scheduling.lower import Fetch, Place
 from inference.local.tiers.packs import PINNED, Key, Packs
 
 AT_ONCE = 64  # blocks of one copy, and of one pack
-MOST_QUEUED = 4096  # packs that wait to be written; the oldest are given up
+MOST_QUEUED = 4096  # jobs that wait, mostly packs to write; the oldest are given up
 REFRESH = 30.0  # seconds between two looks at what other servers wrote
 BEFORE_END = 30.0  # seconds that an engine's end waits for blocks to be written
 
@@ -72,11 +73,10 @@ class Tiers:
         self._blocks: OrderedDict[Key, bytes] = OrderedDict()  # in memory of the machine
         self._changed = threading.Condition()
         self._fetches: deque[Fetch] = deque()
-        self._keeps: deque[tuple[str, list[Place]]] = deque(maxlen=MOST_QUEUED)
-        self._pins: deque[list[Key]] = deque()
+        self._jobs: deque[Callable[[], None]] = deque(maxlen=MOST_QUEUED)  # what no prompt waits for
         self._arrived: deque[Fetch] = deque()
         self._filling = threading.Lock()  # while blocks are written to
-        self._closing, self._storing, self._refreshed = False, False, time.monotonic()
+        self._closing, self._at_work, self._refreshed = False, False, time.monotonic()
         self.is_current: Callable[[Place], bool] = lambda place: True
         self.wake: Callable[[], None] = lambda: None  # when a fetch has ended
         self.counts = Counts()
@@ -109,17 +109,20 @@ class Tiers:
             fetch.cancelled = True
 
     def keep(self, salt: str, places: Sequence[Place]) -> None:
-        packs = [(salt, list(places[at : at + AT_ONCE])) for at in range(0, len(places), AT_ONCE)]
-        with self._changed:
-            self._keeps.extend(packs)
-            self._changed.notify()
+        for at in range(0, len(places), AT_ONCE):
+            self._begin(partial(self._store, salt, places[at : at + AT_ONCE]))
 
     # Any thread ---------------------------------------------------------------------------------------
 
     def pin(self, names: Sequence[bytes]) -> None:
         """Once what waits is written, the packs of these blocks are deleted after all others."""
+        if self._packs is not None:
+            keys = [(kind, name) for name in names for kind in range(len(self._tokens))]
+            self._begin(partial(self._packs.touch, keys, PINNED))
+
+    def _begin(self, job: Callable[[], None]) -> None:
         with self._changed:
-            self._pins.append([(kind, name) for name in names for kind in range(len(self._tokens))])
+            self._jobs.append(job)
             self._changed.notify()
 
     def measures(self) -> dict[str, float]:
@@ -127,7 +130,7 @@ class Tiers:
             **asdict(self.counts),
             "cache_memory_bytes": self._held,
             "cache_disk_bytes": 0 if self._packs is None else self._packs.bytes,
-            "cache_queued": len(self._keeps) + self._storing,
+            "cache_queued": len(self._jobs) + self._at_work,
         }
 
     def close(self) -> None:
@@ -137,15 +140,15 @@ class Tiers:
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(BEFORE_END)
-        self._keeps.clear()  # it may still copy, but no further pack
+        self._jobs.clear()  # it may still copy, but no further pack
 
     # Its own thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(self._has_work, REFRESH)
-                if self._closing and not self._has_more():
+                self._changed.wait_for(lambda: self._closing or self.has_work, REFRESH)
+                if self._closing and not self.has_work:
                     return
             try:
                 self.work()
@@ -153,11 +156,9 @@ class Tiers:
                 # Any exception: the engine computes what it does not find here.
                 logger.exception("A copy of cached blocks failed; they are computed again.")
 
-    def _has_more(self) -> bool:
-        return bool(self._fetches or self._keeps or self._pins)
-
-    def _has_work(self) -> bool:
-        return self._closing or self._has_more()
+    @property
+    def has_work(self) -> bool:
+        return bool(self._fetches or self._jobs)
 
     def work(self) -> bool:
         """Does one copy, or looks at what other servers wrote; returns whether there was a copy to do."""
@@ -166,21 +167,18 @@ class Tiers:
             self._refreshed = time.monotonic()
         with self._changed:
             fetch = self._fetches.popleft() if self._fetches else None
-            keep = self._keeps.popleft() if self._keeps and fetch is None else None
-            self._storing = keep is not None
-            pin = self._pins.popleft() if self._pins and fetch is None and keep is None else None
+            job = self._jobs.popleft() if self._jobs and fetch is None else None
+            self._at_work = job is not None
         if fetch is not None:
             try:
                 self._restore(fetch)
             finally:
                 self._arrived.append(fetch)
                 self.wake()
-        elif keep is not None:
-            self._store(*keep)
-            self._storing = False
-        elif pin is not None and self._packs is not None:
-            self._packs.touch(pin, PINNED)
-        return fetch is not None or keep is not None or pin is not None
+        elif job is not None:
+            job()
+            self._at_work = False
+        return fetch is not None or job is not None
 
     def _restore(self, fetch: Fetch) -> None:
         began, tokens = time.monotonic(), 0

@@ -27,6 +27,12 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def of_program(pid: int, name: str) -> list[int]:
+    """The members of the family that run this program, perhaps by an interpreter."""
+    words = {each: Path(f"/proc/{each}/cmdline").read_bytes().decode().split("\0") for each in family(pid)}
+    return [each for each, line in words.items() if name in map(os.path.basename, line[:2])]
+
+
 def seconds_of_one(pid: int) -> float:
     """That a process has used so far without its children, in user and system mode."""
     return _seconds(Path(f"/proc/{pid}"))

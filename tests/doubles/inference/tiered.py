@@ -71,7 +71,7 @@ class Tiered(Driven):
             self.copy_all()
             for client in self.clients:
                 client.read()
-            if not self.turn() and not self.loop.active and not self.tiers._has_more():
+            if not self.turn() and not self.loop.active and not self.tiers.has_work:
                 break
         else:
             raise AssertionError(f"{self.loop.active} sequences never end")

@@ -46,6 +46,7 @@ async def engine(doubles: list[HttpDouble]) -> AsyncIterator[RemoteEngine]:
 async def loaded(doubles: list[HttpDouble]) -> RemoteEngine:
     name = f"vllm:{doubles[0].url}|llama:{doubles[1].url}"
     engine = await asyncio.to_thread(inference.load, name)
+    assert isinstance(engine, RemoteEngine)
     for double in doubles:
         double.requests.clear()
     return engine

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import inference
+from gpt_oss_server.cli.line.flags import whole_switches
 from inference.engine import CheckpointError, EngineFailed, InferenceError, ModelNotFound
 from inference.options import EngineOptions
 from inference.remote.engine import RemoteEngine
@@ -48,6 +49,7 @@ async def load(tmp_path: Path, model: str) -> AsyncIterator[Load]:
         args = f"--pids {tmp_path / 'pids'} {args}"
         chosen = EngineOptions(engine_program=program, engine_args=args, **options)
         engine = await asyncio.to_thread(inference.load, model, options=chosen, progress=False)
+        assert isinstance(engine, RemoteEngine)
         engines.append(engine)
         return engine
 
@@ -177,7 +179,7 @@ async def test_requests_wait_for_a_start_but_not_for_one_that_fails_again_and_ag
             "too little memory for it: choose a smaller --context",
         ),
         (
-            "--ends --prints 'one|two|three|four|five'",
+            "--ends --prints 'one|two|three|four|five|six|seven'",
             "code 1 before it could serve. Its last lines:\n  two\n",
         ),
         ("--hangs", "llama-server printed nothing for 3 s"),
@@ -339,3 +341,8 @@ def test_the_commands(tmp_path: Path, model: str) -> None:
     sglang = " ".join(command(SGLANG, "x/y", EngineOptions(engine_program="true"), Machine(1, GB), GB))
     assert sglang.endswith("serve --model-path x/y --incremental-streaming-output")
     assert parallel_cards(Machine(1, GB, (CARD,) * 9)) == 8
+
+
+def test_the_command_line_takes_a_single_flag_for_the_program() -> None:
+    words = whole_switches(["serve", "x.gguf", "--engine-args", "--no-mmap", "--port", "1"])
+    assert words == ["serve", "x.gguf", "--engine-args=--no-mmap", "--port", "1"]

@@ -9,7 +9,8 @@ pages.
 import asyncio
 import ssl
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 
@@ -66,16 +67,30 @@ class Fetcher:
 
     async def get(self, url: str, permits: Permits = lambda _: True) -> PageBody:
         """Fetches `url`. `permits` must hold for it and for every redirect. Raises `PageError`."""
-        try:
+        with self._reasons("The page"):
             async with asyncio.timeout(self._timeout):
                 return await self._follow(self.check(url), permits)
-        except TimeoutError as error:
-            raise PageError(f"The page did not arrive within {self._timeout:g} seconds.") from error
-        except (httpx.TransportError, ssl.SSLError, OSError) as error:
-            raise PageError(f"The page could not be fetched: {_reason(error)}.") from error
+
+    async def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> int:
+        """Sends `content` and returns the answer's status. Follows no redirect. Raises `PageError`."""
+        with self._reasons("The answer"):
+            async with asyncio.timeout(self._timeout):
+                response = await self._send(self.check(url), "POST", headers, content)
+                await response.aclose()
+                return response.status_code
 
     async def close(self) -> None:
         await self._transport.close()
+
+    @contextmanager
+    def _reasons(self, what: str) -> Iterator[None]:
+        """Turns what may go wrong on the way into a `PageError`."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise PageError(f"{what} did not arrive within {self._timeout:g} seconds.") from error
+        except (httpx.TransportError, ssl.SSLError, OSError) as error:
+            raise PageError(f"{what} could not be fetched: {_reason(error)}.") from error
 
     async def _follow(self, url: httpx.URL, permits: Permits) -> PageBody:
         for _ in range(MAX_REDIRECTS + 1):
@@ -98,18 +113,24 @@ class Fetcher:
             raise PageError("The page redirects to an address that is not valid.") from error
         return self.check(str(joined))
 
-    async def _send(self, url: httpx.URL) -> httpx.Response:
+    async def _send(
+        self,
+        url: httpx.URL,
+        method: str = "GET",
+        headers: Mapping[str, str] = _HEADERS,
+        content: bytes | None = None,
+    ) -> httpx.Response:
         """Connects to a checked address; the request and TLS use the name."""
         port = url.port or (443 if url.scheme == "https" else 80)
         host = url.raw_host.decode("ascii")
         addresses = await self._addresses(host, port)
         transport = await self._transport.get()
-        headers = {**_HEADERS, "Host": url.netloc.decode("ascii")}
+        headers = {**headers, "Host": url.netloc.decode("ascii")}
         extensions = {"sni_hostname": host, "timeout": httpx.Timeout(self._timeout).as_dict()}
         refusal: httpx.TransportError | None = None
         for address in addresses[:_MAX_ADDRESSES_TRIED]:
             at = url.copy_with(host=address)
-            request = httpx.Request("GET", at, headers=headers, extensions=extensions)
+            request = httpx.Request(method, at, headers=headers, content=content, extensions=extensions)
             try:
                 return await transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:

@@ -17,6 +17,7 @@ export const DEFAULTS = {
   browser: false,
   python: null, // on where the server offers it, until the user decides
   files: false,
+  stores: [], // ids of the vector stores that `files` searches
   calls: true, // whether the functions go with a request
   binds: true, // whether the schema does
   functions: [], // { name, description, parameters, answers: [{ when, result }] }
@@ -34,13 +35,14 @@ export const PYTHON = { type: "code_interpreter", container: { type: "auto" } };
 
 // The tools of the server that have a switch, by the option that is the switch.
 export const TOOLS = {
-  python: { name: "Python", tool: PYTHON, include: ["code_interpreter_call.outputs"] },
-  browser: { name: "Browser", tool: BROWSER, include: ["web_search_call.action.sources", "web_search_call.results"] },
+  python: { name: "Python", tool: () => PYTHON, include: ["code_interpreter_call.outputs"] },
+  browser: { name: "Browser", tool: () => BROWSER, include: ["web_search_call.action.sources", "web_search_call.results"] },
+  files: { name: "Files", tool: ({ stores }) => ({ type: "file_search", vector_store_ids: stores }), include: ["file_search_call.results"], needs: "stores" },
 };
 
-export const isOffered = (name) => offers.get().types?.includes(TOOLS[name].tool.type) ?? false;
+export const isOffered = (name) => offers.get().types?.includes(TOOLS[name].tool(DEFAULTS).type) ?? false;
 
-export const isOn = (o, name) => o[name] ?? isOffered(name);
+export const isOn = (o, name) => (o[name] ?? isOffered(name)) && (!TOOLS[name].needs || o[TOOLS[name].needs].length > 0);
 
 export const hasSchema = (o) => o.binds && o.schema.trim() !== "";
 
@@ -64,7 +66,7 @@ export function fieldsOf(o) {
     fields.top_logprobs = 4;
   }
   const used = Object.keys(TOOLS).filter((name) => isOn(o, name)).map((name) => TOOLS[name]);
-  const tools = [...used.map((each) => each.tool), ...toolsOf(o)];
+  const tools = [...used.map((each) => each.tool(o)), ...toolsOf(o)];
   if (tools.length) fields.tools = tools;
   include.push(...used.flatMap((each) => each.include));
   if (include.length) fields.include = include;

@@ -61,10 +61,14 @@ export async function call(path, { method = "GET", body, form, signal, headers: 
 export const json = async (path, options) => (await call(path, options)).json();
 
 export async function* stream(path, options) {
-  const { signal, done } = streaming(options.signal);
+  const { signal, ready, done } = streaming(options.signal);
   try {
+    if (options.method !== "POST") ready();
     const answer = await call(path, { ...options, signal });
-    yield* eventsOf(answer.body, hear);
+    for await (const event of eventsOf(answer.body, hear)) {
+      ready();
+      yield event;
+    }
   } catch (error) {
     if (error.name !== "AbortError" || options.signal?.aborted) throw error;
     throw new ApiError("The connection to the server is lost.", 0, "unreachable");

@@ -6,15 +6,18 @@ import { createState } from "./state.js";
 const BEAT = 2000; // milliseconds
 const SILENCE = { streaming: 2000, idle: 15_000 };
 const TOO_LONG = 4000;
+const MOST_SLOW = 2; // answers in a row that take too long: a busy machine may be slow once
 
 export const connection = createState({ lost: false });
 
 const streams = new Set(); // AbortControllers
 let heard = Date.now();
 let asking = false;
+let slow = 0;
 
 export function hear() {
   heard = Date.now();
+  slow = 0;
   if (connection.get().lost) connection.set({ lost: false });
 }
 
@@ -23,14 +26,15 @@ export function lose() {
   for (const each of streams) each.abort();
 }
 
-// The signal of a stream that ends when the connection is lost; `done` when it has ended by itself.
+// The signal of a stream that ends when the connection is lost, once it is `ready`: another can go on from there. `done`
+// when it has ended by itself.
 export function streaming(signal) {
   const own = new AbortController();
-  streams.add(own);
   const end = () => own.abort();
   signal?.addEventListener("abort", end);
   return {
     signal: own.signal,
+    ready: () => streams.add(own),
     done: () => {
       streams.delete(own);
       signal?.removeEventListener("abort", end);
@@ -45,8 +49,8 @@ export async function probe() {
     const answer = await fetch(address("live"), { cache: "no-store", signal: AbortSignal.timeout(TOO_LONG) });
     if (answer.status < 500) hear();
     else lose();
-  } catch {
-    lose();
+  } catch (error) {
+    if (error.name !== "TimeoutError" || ++slow >= MOST_SLOW) lose();
   } finally {
     asking = false;
   }

@@ -19,7 +19,7 @@ export function Chips() {
     <select class=${`chip ${o.effort ? "on" : ""}`} aria-label="Effort of the next answer" value=${o.effort} onChange=${set("effort")}>
       <option value="">Effort</option>${EFFORTS.map((each) => html`<option value=${each}>${each}</option>`)}</select>
     ${Object.entries(TOOLS).filter(([name]) => isOffered(name) || o[name]).map(([name, each]) => html`<${Chip} name=${each.name} on=${isOn(o, name)}
-      about=${isOffered(name) ? `The model may use ${each.name}` : "This server does not offer it; Setup has the reason"} act=${() => options.set({ [name]: !isOn(o, name) })} />`)}
+      about=${isOffered(name) ? `The model may use ${each.name}` : "This server does not offer it; Setup has the reason"} act=${() => (each.needs && !o[each.needs].length ? showSetup(name) : options.set({ [name]: !isOn(o, name) }))} />`)}
     <${Chip} name=${functions ? `Functions ${functions}` : "Functions"} on=${functions > 0 && o.calls} about="Functions of your own, which the model may call"
       act=${() => (functions ? options.set({ calls: !o.calls }) : showSetup("functions"))} />
     <${Chip} name="Schema" on=${hasSchema(o)} about="The JSON schema that the answer follows"

@@ -1,5 +1,5 @@
 // Files that are dropped on the page: traces and conversations are opened, other text files attached to the message.
-import { call } from "../lib/api.js";
+import { json } from "../lib/api.js";
 import { createState } from "../lib/state.js";
 import { conversationsIn } from "../chat/foreign.js";
 import { take } from "../chat/store.js";
@@ -55,7 +55,8 @@ function takeConversation({ conversation }) {
 export async function attach(files) {
   for (const file of files) {
     if (DOCUMENT.test(file.name)) {
-      await upload(file).catch((error) => notice(`${file.name} cannot be uploaded: ${error.message}`));
+      const id = await upload(file, "user_data").catch((error) => notice(`${file.name} cannot be uploaded: ${error.message}`));
+      if (id) attached.set((now) => ({ files: [...now.files, { name: file.name, id }] }));
       continue;
     }
     const text = file.size <= MOST_BYTES ? await file.text() : null;
@@ -65,13 +66,12 @@ export async function attach(files) {
   }
 }
 
-// The server reads the document and keeps it; the message names it by its id.
-async function upload(file) {
+// The server keeps the file; a message or a vector store names it by the id that is returned.
+export async function upload(file, purpose) {
   const form = new FormData();
-  form.append("purpose", "user_data");
+  form.append("purpose", purpose);
   form.append("file", file, file.name);
-  const { id } = await (await call("v1/files", { method: "POST", form })).json();
-  attached.set((now) => ({ files: [...now.files, { name: file.name, id }] }));
+  return (await json("v1/files", { method: "POST", form })).id;
 }
 
 function asJson(text) {

@@ -35,9 +35,11 @@ function Reasoning({ item, time, count, open }) {
 function Message({ item, response }) {
   const sources = (item.content ?? []).flatMap((part) => part.annotations ?? []);
   const cited = sources.filter((each) => each.type === "url_citation");
+  const files = [...new Set(sources.filter((each) => each.type === "file_citation").map((each) => each.filename))];
   return html`<div class=${item.phase === "commentary" ? "answer preamble" : "answer"}>
     <${Markdown} text=${messageText(item)} />
     ${cited.length > 0 && html`<${Sources} cited=${cited} response=${response} />`}
+    ${files.length > 0 && html`<p class="faint" aria-label="Files">From ${files.join(", ")}</p>`}
   </div>`;
 }
 
@@ -50,6 +52,12 @@ function Search({ item, open }) {
     ${action.url && html`<p><${Address} url=${action.url} /></p>`}
     <ul class="hits">${hits.map((hit) => html`<li><${Address} url=${hit.url} title=${hit.title} />${hit.snippet && html`<p class="faint">${hit.snippet}</p>`}</li>`)}</ul>
   <//>`;
+}
+
+function FileSearch({ item, open }) {
+  const { queries = [], results } = item;
+  return html`<${Fold} kind="tool" title=${`Searched the files ${queries.length ? `for “${queries.join("”, “").slice(0, 80)}”` : ""}`} note=${item.status === "completed" ? "" : item.status.replaceAll("_", " ")} open=${open}>
+    <ul class="hits">${(results ?? []).map((hit) => html`<li><strong>${hit.filename}</strong><p class="faint">${hit.text}</p></li>`)}</ul><//>`;
 }
 
 const Address = ({ url, title }) =>
@@ -94,6 +102,7 @@ const VIEWS = {
   reasoning: Reasoning,
   message: Message,
   web_search_call: Search,
+  file_search_call: FileSearch,
   code_interpreter_call: Python,
   function_call: Call,
   custom_tool_call: Call,

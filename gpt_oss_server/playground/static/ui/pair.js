@@ -27,15 +27,16 @@ export function CompareForm({ conversation, node, close }) {
     <button class="primary">Answer beside it</button><button type="button" class="quiet" onClick=${close}>Cancel</button></form>`;
 }
 
-function about(node) {
+function about(node, models) {
   const { model, effort, temperature } = node.with ?? {};
   if (!node.with) return "The answer before";
-  return [...(server.get().models.length > 1 ? [model || "the first model"] : []), effort ? `effort ${effort}` : "default effort", temperature === "" ? "default temperature" : `temperature ${temperature}`].join(", ");
+  return [...(models.length > 1 ? [model || "the first model"] : []), effort ? `effort ${effort}` : "default effort", temperature === "" ? "default temperature" : `temperature ${temperature}`].join(", ");
 }
 
 export function Pair({ conversation, nodes, versions }) {
+  const { models } = useShared(server);
   const keep = (node) => update(conversation, (now) => choose(change(now, node.parent, { pair: null }), node.id));
-  return html`<div class="pair">${nodes.map((node) => html`<section key=${node.id} aria-label=${about(node)}>
-    <p class="row-of"><span class="tag">${about(node)}</span><button type="button" class="quiet" onClick=${() => keep(node)}>Keep this one</button></p>
+  return html`<div class="pair">${nodes.map((node) => html`<section key=${node.id} aria-label=${about(node, models)}>
+    <p class="row-of"><span class="tag">${about(node, models)}</span><button type="button" class="quiet" onClick=${() => keep(node)}>Keep this one</button></p>
     <${Assistant} conversation=${conversation} node=${node} versions=${versions} /></section>`)}</div>`;
 }

@@ -6,6 +6,7 @@ import { DEFAULTS, formatOf, isOn, offers, options, TOOLS } from "../chat/option
 import { TRANSPORTS } from "../chat/transports.js";
 import { Forget } from "./key.js";
 import { change, server, useModel } from "./server.js";
+import { Stores } from "./stores.js";
 import { Functions, McpServers } from "./tools.js";
 import { notice } from "./view.js";
 
@@ -43,9 +44,9 @@ export function Setup() {
       <label class="wide">JSON schema, enforced<textarea class="mono" rows="4" value=${o.schema} onInput=${set("schema")} placeholder='{"type": "object", "properties": {…}}'></textarea></label>
       <${SchemaState} text=${o.schema} /></section>
     <section><h3>Built-in tools</h3>
-      ${Object.entries(TOOLS).map(([name, each]) => html`<label class="check"><input type="checkbox" checked=${isOn(o, name)} onChange=${set(name)} />${each.name}</label>
-      <${ToolState} tool=${each.tool} on=${isOn(o, name)} />`)}</section>
-    <${Functions} /><${McpServers} />
+      ${Object.entries(TOOLS).filter(([, each]) => !each.needs).map(([name, each]) => html`<label class="check"><input type="checkbox" checked=${isOn(o, name)} onChange=${set(name)} />${each.name}</label>
+      <${ToolState} tool=${each.tool(o)} on=${isOn(o, name)} />`)}</section>
+    <${Stores} /><${Functions} /><${McpServers} />
     <section><h3>Connection</h3>
       <label class="wide">Answers come over<select value=${o.transport} onChange=${set("transport")}>${Object.entries(TRANSPORTS).map(([name, each]) => html`<option value=${name}>${each.name}</option>`)}</select></label>
       <p class="faint">${TRANSPORTS[o.transport].about}</p>

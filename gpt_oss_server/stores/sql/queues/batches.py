@@ -1,0 +1,164 @@
+"""Batches in a database, as `stores/batches` states."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Self
+
+from gpt_oss_server.stores.batches import Batch, HeldBatch
+from gpt_oss_server.stores.events import LeaseLost
+from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
+from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+
+_ENDED = frozenset({"failed", "completed", "expired", "cancelled"})
+_AT_ONCE = 100  # answers of one read
+_COLUMNS = "id, owner, status, is_open, fence, lease_until, body, caller"
+
+
+class SqlBatches:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._owner = ""
+
+    def of(self, owner: str) -> Self:
+        view = copy.copy(self)
+        view._owner = owner
+        return view
+
+    async def add(self, batch: Batch, caller: Mapping[str, Any]) -> None:
+        row = (key_of(batch["id"]), self._owner, batch["status"], to_bytes(batch), to_bytes(caller))
+        sql = f"INSERT INTO batches ({_COLUMNS}) VALUES (?, ?, ?, 1, 0, 0, ?, ?)"
+        await self._database.write(lambda tx: tx.run(sql, *row), durable=True)
+
+    async def get(self, batch_id: str) -> Batch | None:
+        sql = "SELECT id, body FROM batches WHERE id = ? AND owner = ?"
+
+        def work(tx: Transaction) -> Batch | None:
+            rows = tx.rows(sql, key_of(batch_id), self._owner)
+            return _shown(tx, *rows[0]) if rows else None
+
+        return await self._database.read(work)
+
+    async def page(self, after: str | None, most: int) -> list[Batch] | None:
+        def work(tx: Transaction) -> list[Batch] | None:
+            where = "owner = ?"
+            values: list[Value] = [self._owner]
+            if after is not None:
+                sql = "SELECT position FROM batches WHERE id = ? AND owner = ?"
+                if not (rows := tx.rows(sql, key_of(after), self._owner)):
+                    return None
+                where, values = f"{where} AND position < ?", [*values, rows[0][0]]
+            sql = f"SELECT id, body FROM batches WHERE {where} ORDER BY position DESC LIMIT ?"
+            return [_shown(tx, *row) for row in tx.rows(sql, *values, most)]
+
+        return await self._database.read(work)
+
+    async def cancel(self, batch_id: str, now: int) -> Batch | None:
+        def work(tx: Transaction) -> Batch | None:
+            sql = "UPDATE batches SET status = status WHERE id = ? AND owner = ? RETURNING is_open, body"
+            if not (rows := tx.rows(sql, key_of(batch_id), self._owner)):
+                return None
+            [[is_open, body]] = rows
+            batch: Batch = from_bytes(body)
+            if is_open and batch["status"] != "cancelling":
+                batch |= {"status": "cancelling", "cancelling_at": now}
+                _write(tx, key_of(batch_id), batch)
+            return _shown(tx, key_of(batch_id), to_bytes(batch))
+
+        return await self._database.write(work)
+
+    # --- whoever works on a batch ------------------------------------------------------------------
+
+    async def claim(self, lease: float) -> HeldBatch | None:
+        found = "SELECT id FROM batches WHERE is_open = 1 AND lease_until <= {now}"
+
+        def work(tx: Transaction) -> HeldBatch | None:
+            if not (rows := tx.rows(f"{found} ORDER BY position LIMIT 1 {{skip_locked}}")):
+                return None
+            sql = (
+                "UPDATE batches SET fence = fence + 1, lease_until = {now} + ? WHERE id = ?"
+                " RETURNING id, owner, fence, body, caller"
+            )
+            [[key, owner, fence, body, caller]] = tx.rows(sql, lease, rows[0][0])
+            answered = tx.rows("SELECT number FROM batch_answers WHERE batch = ?", key)
+            numbers = frozenset(number for [number] in answered)
+            return HeldBatch(key, owner, fence, from_bytes(body), from_bytes(caller), numbers)
+
+        if not await self._database.read(lambda tx: tx.rows(f"{found} LIMIT 1")):
+            return None
+        return await self._database.write(work)
+
+    async def renew(self, held: HeldBatch, lease: float) -> str:
+        def work(tx: Transaction) -> str:
+            sql = "UPDATE batches SET lease_until = {now} + ? WHERE id = ? AND fence = ? RETURNING status"
+            if not (rows := tx.rows(sql, lease, held.key, held.fence)):
+                raise LeaseLost(held.key)
+            return str(rows[0][0])
+
+        return await self._database.write(work)
+
+    async def change(self, held: HeldBatch, **fields: Any) -> None:
+        def work(tx: Transaction) -> Batch:
+            _check(tx, held)
+            [[body]] = tx.rows("SELECT body FROM batches WHERE id = ?", held.key)
+            batch: Batch = from_bytes(body)
+            status = fields.get("status", batch["status"])
+            if batch["status"] == "cancelling" and status not in _ENDED:
+                status = "cancelling"  # that a client wishes so is not forgotten
+            batch |= {**fields, "status": status}
+            if status in _ENDED:
+                batch = _counted(tx, held.key, batch)
+                tx.run("DELETE FROM batch_answers WHERE batch = ?", held.key)
+            _write(tx, held.key, batch)
+            return batch
+
+        held.batch = await self._database.write(work, durable=True)
+
+    async def answer(self, held: HeldBatch, number: int, succeeded: bool, answer: bytes) -> None:
+        sql = (
+            "INSERT INTO batch_answers (batch, number, succeeded, body) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (batch, number) DO NOTHING"
+        )
+
+        def work(tx: Transaction) -> None:
+            _check(tx, held)
+            tx.run(sql, held.key, number, int(succeeded), answer)
+
+        await self._database.write(work)
+
+    async def answers(self, held: HeldBatch, after: int) -> list[tuple[int, bool, bytes]]:
+        sql = (
+            "SELECT number, succeeded, body FROM batch_answers WHERE batch = ? AND number > ?"
+            " ORDER BY number LIMIT ?"
+        )
+        rows = await self._database.read(lambda tx: tx.rows(sql, held.key, after, _AT_ONCE))
+        return [(number, bool(succeeded), bytes(body)) for number, succeeded, body in rows]
+
+    async def give_back(self, held: HeldBatch) -> None:
+        sql = "UPDATE batches SET lease_until = 0 WHERE id = ? AND fence = ?"
+        await self._database.write(lambda tx: tx.run(sql, held.key, held.fence))
+
+
+def _check(tx: Transaction, held: HeldBatch) -> None:
+    """Raises `LeaseLost` where another process holds the batch now, and lets none claim it until the end."""
+    if not tx.run("UPDATE batches SET fence = fence WHERE id = ? AND fence = ?", held.key, held.fence):
+        raise LeaseLost(held.key)
+
+
+def _write(tx: Transaction, key: str, batch: Batch) -> None:
+    values: list[Value] = [batch["status"], int(batch["status"] not in _ENDED), to_bytes(batch), key]
+    tx.run("UPDATE batches SET status = ?, is_open = ?, body = ? WHERE id = ?", *values)
+
+
+def _shown(tx: Transaction, key: str, body: bytes) -> Batch:
+    batch: Batch = from_bytes(body)
+    return batch if batch["status"] in _ENDED else _counted(tx, key, batch)
+
+
+def _counted(tx: Transaction, key: str, batch: Batch) -> Batch:
+    """The object with the counts of its answers so far."""
+    sql = "SELECT succeeded, COUNT(*) FROM batch_answers WHERE batch = ? GROUP BY succeeded"
+    counts: dict[int, int] = dict(tx.rows(sql, key))
+    counted = {"completed": counts.get(1, 0), "failed": counts.get(0, 0)}
+    return {**batch, "request_counts": {**batch["request_counts"], **counted}}

@@ -1,0 +1,295 @@
+"""Batches through the official SDK: every request answered once, bad files, cancellation, keys, kill -9."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai.types import Batch
+
+from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.events import LeaseLost
+from gpt_oss_server.stores.memory.store import MemoryDatabase
+from gpt_oss_server.stores.sql.queues.batches import SqlBatches
+from gpt_oss_server.stores.sql.sweeper import Bounds
+from inference.backends.scripted import ScriptedEngine
+from inference.engine import Sampling
+from tests.doubles.apis.keyed import ALICE, MALLORY
+from tests.doubles.commands import final, script
+from tests.doubles.postgres import Postgres, running_postgres
+from tests.doubles.server_process import ServerProcess
+from tests.doubles.serving import scripted, serving
+
+ANSWER = "<|channel|>final<|message|>Hello!<|return|>"
+ENDED = ("completed", "failed", "expired", "cancelled")
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/responses": {"input": "Hi", "store": False},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/completions": {"prompt": "Hi", "max_tokens": 50},
+    "/v1/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50},
+}
+
+
+class Recording:
+    """A scripted engine that keeps how each generation is sampled."""
+
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self._engine = engine
+        self.samplings: list[Sampling] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def generate(self, prompt: Any, sampling: Sampling) -> Any:
+        self.samplings.append(sampling)
+        return self._engine.generate(prompt, sampling)
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
+def client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[openai.OpenAI]:
+    with ExitStack() as stack:
+        place = str(request.param)
+        if place == "sqlite":
+            place = f"sqlite:{tmp_path_factory.mktemp('batches')}/store"
+        elif place == "postgres":
+            place = stack.enter_context(running_postgres()).new_database()
+        url = stack.enter_context(serving(scripted(ANSWER), Settings(store=place)))
+        yield openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+
+
+def line(name: str, endpoint: str = "/v1/responses", **fields: Any) -> dict[str, Any]:
+    return {"custom_id": name, "method": "POST", "url": endpoint, "body": {**BODIES[endpoint], **fields}}
+
+
+def uploaded(client: openai.OpenAI, *lines: object) -> str:
+    content = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines)
+    return client.files.create(file=("batch.jsonl", content.encode()), purpose="batch").id
+
+
+def begun(client: openai.OpenAI, *lines: object, endpoint: str = "/v1/responses", **fields: Any) -> Batch:
+    return client.batches.create(
+        input_file_id=uploaded(client, *lines),
+        endpoint=endpoint,  # type: ignore[arg-type]
+        completion_window="24h",
+        **fields,
+    )
+
+
+def ended(client: openai.OpenAI, batch: Batch, seconds: float = 60) -> Batch:
+    until = time.monotonic() + seconds
+    while batch.status not in ENDED:
+        assert time.monotonic() < until, batch
+        time.sleep(0.1)
+        batch = client.batches.retrieve(batch.id)
+    return batch
+
+
+def answers(client: openai.OpenAI, file: str | None) -> dict[str, dict[str, Any]]:
+    assert file is not None
+    read = [json.loads(answer) for answer in client.files.content(file).text.splitlines()]
+    named = {answer["custom_id"]: answer for answer in read}
+    assert len(named) == len(read)
+    return named
+
+
+@pytest.mark.parametrize("endpoint", BODIES)
+def test_each_request_has_the_answer_of_its_api(client: openai.OpenAI, endpoint: str) -> None:
+    lines = [line(f"r{number}", endpoint) for number in range(20)]
+    lines[7] = line("wrong", endpoint, temperature=9)
+    batch = ended(client, begun(client, *lines, endpoint=endpoint, metadata={"of": "a test"}))
+    assert (batch.status, batch.metadata, batch.errors) == ("completed", {"of": "a test"}, None)
+    counts = batch.request_counts
+    assert counts is not None
+    assert (counts.total, counts.completed, counts.failed) == (20, 19, 1)
+    good, bad = answers(client, batch.output_file_id), answers(client, batch.error_file_id)
+    assert list(good) == [each["custom_id"] for each in lines if each["custom_id"] != "wrong"]
+    response = good["r0"]["response"]
+    assert response["status_code"] == 200
+    assert "ello!" in json.dumps(response["body"])
+    assert response["request_id"].startswith("req_")
+    assert list(bad) == ["wrong"]
+    assert bad["wrong"]["response"]["status_code"] == 400
+    assert "temperature" in json.dumps(bad["wrong"]["response"]["body"])
+    assert batch.usage is not None
+    assert batch.usage.total_tokens == batch.usage.input_tokens + batch.usage.output_tokens > 19
+    assert client.batches.list(limit=1).data[0].id == batch.id
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        ("{", "invalid_json_line"),
+        ("[]", "invalid_request"),
+        ({"custom_id": "a", "method": "POST", "url": "/v1/responses"}, "invalid_request"),
+        ({**line("a"), "custom_id": 3}, "missing_custom_id"),
+        (line("first"), "duplicate_custom_id"),
+        (line("a", "/v1/completions"), "invalid_url"),
+        (line("a", stream=True), "invalid_request"),
+        (line("a", background=True), "invalid_request"),
+        ("", "invalid_json_line"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_asked(client: openai.OpenAI, bad: object, code: str) -> None:
+    batch = ended(client, begun(client, line("first"), bad, line("last")))
+    assert batch.status == "failed"
+    assert batch.output_file_id is None
+    assert batch.errors is not None
+    [error] = batch.errors.data or ()
+    assert (error.code, error.line) == (code, 2)
+
+
+def test_bad_requests_say_what_to_do(client: openai.OpenAI) -> None:
+    file, create = uploaded(client, line("a")), client.batches.create
+    with pytest.raises(openai.BadRequestError, match="hours or days"):
+        create(input_file_id=file, endpoint="/v1/responses", completion_window="soon")  # type: ignore[arg-type]
+    with pytest.raises(openai.BadRequestError, match="endpoint"):
+        create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
+    with pytest.raises(openai.NotFoundError, match="no file 'file_0'"):
+        create(input_file_id="file_0", endpoint="/v1/responses", completion_window="24h")
+    other = client.files.create(file=("a.jsonl", b"{}"), purpose="user_data").id
+    with pytest.raises(openai.BadRequestError, match="purpose 'user_data'"):
+        create(input_file_id=other, endpoint="/v1/responses", completion_window="24h")
+    with pytest.raises(openai.NotFoundError, match="no batch 'batch_0'"):
+        client.batches.retrieve("batch_0")
+    with pytest.raises(openai.NotFoundError, match="no batch 'batch_0'"):
+        client.batches.cancel("batch_0")
+    with pytest.raises(openai.BadRequestError, match="no item with id 'batch_0'"):
+        client.batches.list(after="batch_0")
+    batch = ended(client, begun(client))
+    assert batch.errors is not None
+    assert [error.code for error in batch.errors.data or ()] == ["empty_file"]
+
+
+def test_a_cancelled_batch_keeps_the_answers_that_it_has() -> None:
+    with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
+        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+        batch = begun(client, *(line(f"r{number}") for number in range(30)))
+        until = time.monotonic() + 60
+        while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert client.batches.cancel(batch.id).status == "cancelling"
+        batch = ended(client, batch)
+        assert (batch.status, client.batches.cancel(batch.id).status) == ("cancelled", "cancelled")
+        good, bad = answers(client, batch.output_file_id), answers(client, batch.error_file_id)
+        assert len(good) >= 1
+        assert len(good) + len(bad) == 30
+        assert {each["error"]["code"] for each in bad.values()} == {"batch_cancelled"}
+
+
+def test_a_batch_has_the_rights_of_its_key_and_its_requests_start_last(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(f"{ALICE} name=alice tools=none\n{MALLORY} name=mallory")
+    engine = Recording(scripted(ANSWER))
+    with serving(engine, Settings(api_key_file=str(keys), browser=f"local:{tmp_path}")) as url:
+        alice, mallory = (openai.OpenAI(base_url=url, api_key=key) for key in (ALICE, MALLORY))
+        batch = begun(alice, line("a"), line("b", tools=[{"type": "web_search"}]))
+        with pytest.raises(openai.NotFoundError):
+            mallory.batches.retrieve(batch.id)
+        assert not mallory.batches.list().data
+        batch = ended(alice, batch)
+        assert list(answers(alice, batch.output_file_id)) == ["a"]
+        [refused] = answers(alice, batch.error_file_id).values()
+        assert refused["response"]["status_code"] == 403
+        alice.responses.create(model="scripted", input="Hi")
+        assert [(each.owner, each.priority > 0) for each in engine.samplings] == [
+            ("alice", True),
+            ("alice", False),
+        ]
+
+
+def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:{tmp_path}/store", batch_concurrent=2)
+    names = [f"r{number}" for number in range(20)]
+    with serving(scripted(ANSWER, tokens_per_second=60), settings) as url:
+        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+        batch = begun(client, *map(line, names))
+        until = time.monotonic() + 60
+        while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    engine = Recording(scripted(ANSWER))
+    with serving(engine, settings) as url:
+        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+        batch = ended(client, batch)
+        assert list(answers(client, batch.output_file_id)) == names
+        assert 0 < len(engine.samplings) < len(names)
+
+
+async def test_whoever_has_lost_a_batch_changes_nothing() -> None:
+    store = SqlBatches(MemoryDatabase(Bounds()))
+    await store.add({"id": "batch_1", "status": "in_progress", "request_counts": {"total": 2}}, {})
+    first = await store.claim(lease=0)
+    second = await store.claim(lease=60)
+    assert first is not None
+    assert second is not None
+    assert await store.claim(lease=60) is None
+    await store.answer(second, 1, True, b"{}")
+    await store.answer(second, 1, False, b"[]")  # a line has one answer
+    for late in (
+        store.answer(first, 2, True, b"{}"),
+        store.renew(first, 60),
+        store.change(first, status="failed"),
+    ):
+        with pytest.raises(LeaseLost):
+            await late
+    batch = await store.get("batch_1")
+    assert batch is not None
+    assert batch["request_counts"] == {"total": 2, "completed": 1, "failed": 0}
+    await store.give_back(second)
+    third = await store.claim(lease=60)
+    assert third is not None
+    assert third.answered == {1}
+
+
+@pytest.mark.faults
+def test_each_of_many_requests_is_answered_once_although_two_servers_are_killed(tmp_path: Path) -> None:
+    with running_postgres() as postgres:
+        killed(tmp_path, postgres.new_database(), lines=10_000, times=5, servers=2, outage=postgres)
+
+
+def killed(
+    folder: Path, store: str, *, lines: int, times: int, servers: int = 1, outage: Postgres | None = None
+) -> None:
+    """Servers answer a batch while one after the other is killed; halfway the database stops, too."""
+    model = script(folder, final("Hello!", when="Hi"), tokens_per_second=20 if lines < 100 else 200)
+    flags = ("--model", model, "--store", store, "--background-lease", "1", "--python", "off")
+    running = [ServerProcess(flags, folder / f"log-{number}") for number in range(servers)]
+    try:
+        for server in running:
+            server.start()
+        for server in running:
+            asyncio.run(server.ready())
+        client = openai.OpenAI(base_url=running[-1].url, api_key="none", max_retries=20)
+        names = [f"r{number}" for number in range(lines)]
+        batch = begun(client, *map(line, names))
+        for number in range(1, times + 1):
+            wanted = 1 + (number - 1) * lines // (times + 1)
+            until = time.monotonic() + 600
+            while (counts := client.batches.retrieve(batch.id).request_counts) and counts.completed < wanted:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            victim = running[number % servers]
+            victim.kill()
+            if outage is not None and number == 3:
+                outage.stop("fast")
+                time.sleep(10)
+                outage.start()
+            victim.start()
+            asyncio.run(victim.ready())
+        batch = ended(client, batch, 600)
+        assert batch.status == "completed"
+        assert list(answers(client, batch.output_file_id)) == names
+        assert batch.error_file_id is None
+        assert Counter(file.purpose for file in client.files.list()) == {"batch": 1, "batch_output": 1}
+    finally:
+        for server in running:
+            server.kill()
