@@ -86,7 +86,6 @@ def create_app(
         yield
         await batches.close()
         await health.close()
-        await served.keys.close()
         await service.close()
         await observation.close()
 

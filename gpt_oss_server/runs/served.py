@@ -187,6 +187,7 @@ class Served:
         """Closes the resources that runs need until they end. Call `stop` first."""
         if self._tools is not None:
             await self._tools.wait_closed()
+        await self.keys.close()
         await self.webhooks.close()
         await self.limiter.close()
         await self.stores.close()
