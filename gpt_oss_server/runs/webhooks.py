@@ -5,6 +5,8 @@ about three days; servers on one store share the work. Private addresses are ref
 allows them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import binascii
@@ -12,13 +14,16 @@ import hashlib
 import hmac
 import logging
 import time
+from typing import TYPE_CHECKING
 
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.deliveries import Deliveries, Delivery
 from gpt_oss_server.stores.repeated import Repeated
-from tools.browser.network.fetch import Fetcher
-from tools.browser.pages.document import PageError
+from tools.extras import how_to_install
+
+if TYPE_CHECKING:
+    from tools.browser.network.fetch import Fetcher
 
 _LOOK_SECONDS = 1.0
 _SECONDS = 15.0  # for an address to answer
@@ -38,7 +43,7 @@ class Webhooks:
         self._of_all = settings.webhook_url
         needs_secret = deliveries.enabled or any(map(keys.webhooks, keys.owners))
         self._secret = secret_of(settings) if needs_secret else b""
-        self._sender = Fetcher(allow_private_hosts=settings.webhook_private, timeout=_SECONDS)
+        self._sender = sender_of(settings) if needs_secret else None
         self._repeated = Repeated(self.send_due, _LOOK_SECONDS, "Events for webhooks cannot be sent")
 
     def start(self) -> None:
@@ -47,7 +52,8 @@ class Webhooks:
 
     async def close(self) -> None:
         await self._repeated.close()
-        await self._sender.close()
+        if self._sender is not None:
+            await self._sender.close()
 
     async def send_due(self) -> None:
         places = asyncio.Semaphore(_AT_ONCE)
@@ -68,13 +74,7 @@ class Webhooks:
             await self._deliveries.addressed(delivery, urls)
             self._repeated.wake()
             return
-        headers = {"content-type": "application/json", **signed(self._secret, delivery.id, delivery.body)}
-        try:
-            status = await self._sender.post(delivery.url, delivery.body, headers)
-            problem = "" if status in _SUCCESSES else f"It answered {status}."
-        except PageError as error:
-            problem = str(error)
-        if not problem:
+        if not (problem := await self._problem(delivery)):
             await self._deliveries.done(delivery)
         elif delivery.attempts >= _MOST_ATTEMPTS:
             _log.error("The webhook %s never took the event %s. %s", delivery.url, delivery.id, problem)
@@ -89,6 +89,27 @@ class Webhooks:
                 problem,
             )
             await self._deliveries.later(delivery, pause)
+
+    async def _problem(self, delivery: Delivery) -> str:
+        """Sends the event. Why the address did not take it; "" if it did."""
+        from tools.browser.pages.document import PageError
+
+        assert self._sender is not None
+        headers = {"content-type": "application/json", **signed(self._secret, delivery.id, delivery.body)}
+        try:
+            status = await self._sender.post(delivery.url, delivery.body, headers)
+        except PageError as error:
+            return str(error)
+        return "" if status in _SUCCESSES else f"It answered {status}."
+
+
+def sender_of(settings: Settings) -> Fetcher:
+    """Its packages belong to an extra, which only servers with webhooks need."""
+    try:
+        from tools.browser.network.fetch import Fetcher
+    except ImportError as error:
+        raise SettingsError(how_to_install(error)) from error
+    return Fetcher(allow_private_hosts=settings.webhook_private, timeout=_SECONDS)
 
 
 def secret_of(settings: Settings) -> bytes:

@@ -38,7 +38,7 @@ def test_every_command_has_help_with_examples(command: str) -> None:
 
 def test_help_shows_the_common_flags_and_help_all_every_one() -> None:
     short, whole = run("serve", "--help").stdout, run("serve", "--help-all").stdout
-    assert sum(option.common for option in OPTIONS) == 10
+    assert sum(option.common for option in OPTIONS) == 11
     for option in OPTIONS:
         assert (f"  {option.flag}" in short or f", {option.flag}" in short) is option.common
         assert option.flag in whole

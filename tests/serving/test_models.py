@@ -219,7 +219,7 @@ async def test_a_model_is_listed_with_the_tools_that_the_key_may_declare(tmp_pat
     assert await listed("sk-all") is None  # they are not made yet
     wanted = {"input": "Hi", "tools": [{"type": "web_search"}]}
     await api.client.post("/responses", json=wanted, headers={"authorization": "Bearer sk-all"})
-    assert await listed("sk-all") == ["web_search", "code_interpreter"]
+    assert await listed("sk-all") == ["web_search", "file_search", "code_interpreter"]
     assert await listed("sk-python") == ["code_interpreter"]
 
 
@@ -349,6 +349,9 @@ async def test_a_model_has_its_own_tools(tmp_path: Path) -> None:
     assert "The model 'small' may not use the tool browser. Leave it out" in refused["message"]
     assert "This API key may not use" in (await answer("scripted", "sk-none")).json()["error"]["message"]
     listed = (await api.client.get("/models", headers={"Authorization": "Bearer sk-all"})).json()["data"]
-    assert {model["id"]: model["tools"] for model in listed} == {"scripted": ["web_search"], "small": []}
+    assert {model["id"]: model["tools"] for model in listed} == {
+        "scripted": ["web_search", "file_search"],
+        "small": [],
+    }
     with pytest.raises(SettingsError, match=r"The tools of the model small must be all, none, .* not 'brow'"):
         api_of(Settings(models=("small=scripted:x tools=brow",)), first="", small="")

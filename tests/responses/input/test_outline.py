@@ -41,6 +41,7 @@ ITEMS: list[Item] = [
     {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "t", "arguments": "{}"},
     {"type": "mcp_approval_request", "id": "mcpr_2", "server_label": "s", "name": "t", "arguments": "{}"},
     {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False},
+    {"type": "file_search_call", "id": "fs_1", "queries": [LONG], "results": None},
     {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": LONG}},
     {"type": "code_interpreter_call", "id": "ci_1", "code": LONG, "outputs": None},
     {"type": "image_generation_call", "id": "ig_1", "result": LONG},

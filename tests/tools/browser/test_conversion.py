@@ -159,7 +159,10 @@ async def test_a_pdf_is_read_page_by_page() -> None:
     ("data", "content_type", "words"),
     [
         (b"\x89PNG\r\n\x1a\n\0\0", "image/png", "image/png"),
-        *((b"PK\x03\x04\0\0\0\0", kind, "binary") for kind in ("application/octet-stream", "", "text/plain")),
+        *(
+            (b"PK\x03\x04\0\0\0\0", kind, "no whole archive")
+            for kind in ("application/octet-stream", "", "text/plain")
+        ),
         (b"zip", "application/zip", "application/zip"),
         (b"%PDF-1.4 broken", "application/pdf", "could not be read"),
         (pdf(""), "application/pdf", "no text"),
