@@ -42,8 +42,8 @@ class Webhooks:
         self._keys = keys
         self._of_all = settings.webhook_url
         needs_secret = deliveries.enabled or any(map(keys.webhooks, keys.owners))
-        self._secret = secret_of(settings) if needs_secret else b""
-        self._sender = sender_of(settings) if needs_secret else None
+        self._secret = _read_secret(settings) if needs_secret else b""
+        self._sender = _new_sender(settings) if needs_secret else None
         self._repeated = Repeated(self.send_due, _LOOK_SECONDS, "Events for webhooks cannot be sent")
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class Webhooks:
         return "" if status in _SUCCESSES else f"It answered {status}."
 
 
-def sender_of(settings: Settings) -> Fetcher:
+def _new_sender(settings: Settings) -> Fetcher:
     """Its packages belong to an extra, which only servers with webhooks need."""
     try:
         from tools.browser.network.fetch import Fetcher
@@ -112,7 +112,7 @@ def sender_of(settings: Settings) -> Fetcher:
     return Fetcher(allow_private_hosts=settings.webhook_private, timeout=_SECONDS)
 
 
-def secret_of(settings: Settings) -> bytes:
+def _read_secret(settings: Settings) -> bytes:
     text = settings.webhook_secret or ""
     try:
         secret = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
