@@ -29,7 +29,7 @@ def test_a_prompt_is_logged_when_it_arrives_with_its_sampling(
     ):
         next(answer.iter_lines())
         texts = [record.getMessage() for record in caplog.records]
-        arrived = [text for text in texts if "of req_of_ali: " in text]
+        arrived = [text for text in texts if "of req_of_ali: " in text and "prompt: " in text]
         assert len(arrived) == body.get("n", 1)
         assert all("temperature=0.25" in text and "the tide tables" in text for text in arrived)
     outputs = [record for record in caplog.records if ": output: " in record.getMessage()]
