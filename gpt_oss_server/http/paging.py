@@ -1,11 +1,12 @@
 """Pages of the API's lists: `after`, `limit`, `order`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.validation import whole_number
 
+T = TypeVar("T")
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 
 
@@ -26,6 +27,15 @@ def list_of(shown: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any
         "last_id": shown[-1]["id"] if shown else None,
         "has_more": has_more,
     }
+
+
+def shown_page(
+    found: Sequence[T] | None, most: int, after: str | None, show: Callable[[T], dict[str, Any]]
+) -> dict[str, Any]:
+    """The list object of what a store has `found`: one more than `most`, where there are more."""
+    if found is None:
+        raise not_in_list(str(after))
+    return list_of([show(each) for each in found[:most]], has_more=len(found) > most)
 
 
 def newest_first(query: Mapping[str, str]) -> bool:

@@ -21,7 +21,7 @@ class HeldBatch:
     fence: int
     batch: Batch
     caller: dict[str, Any]
-    answered: frozenset[int]  # lines
+    answered: set[int]  # lines, also those that have been answered since
 
 
 class Batches(Protocol):

@@ -92,6 +92,13 @@ def ended(client: openai.OpenAI, batch: Batch, seconds: float = 60) -> Batch:
     return batch
 
 
+def wait_for_answers(client: openai.OpenAI, batch: Batch, count: int = 1, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not (counts := client.batches.retrieve(batch.id).request_counts) or counts.completed < count:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 def answers(client: openai.OpenAI, file: str | None) -> dict[str, dict[str, Any]]:
     assert file is not None
     read = [json.loads(answer) for answer in client.files.content(file).text.splitlines()]
@@ -172,10 +179,7 @@ def test_a_cancelled_batch_keeps_the_answers_that_it_has() -> None:
     with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
         batch = begun(client, *(line(f"r{number}") for number in range(30)))
-        until = time.monotonic() + 60
-        while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_for_answers(client, batch)
         assert client.batches.cancel(batch.id).status == "cancelling"
         batch = ended(client, batch)
         assert (batch.status, client.batches.cancel(batch.id).status) == ("cancelled", "cancelled")
@@ -212,10 +216,7 @@ def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path:
     with serving(scripted(ANSWER, tokens_per_second=60), settings) as url:
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
         batch = begun(client, *map(line, names))
-        until = time.monotonic() + 60
-        while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_for_answers(client, batch)
     engine = Recording(scripted(ANSWER))
     with serving(engine, settings) as url:
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
@@ -272,11 +273,7 @@ def killed(
         names = [f"r{number}" for number in range(lines)]
         batch = begun(client, *map(line, names))
         for number in range(1, times + 1):
-            wanted = 1 + (number - 1) * lines // (times + 1)
-            until = time.monotonic() + 600
-            while (counts := client.batches.retrieve(batch.id).request_counts) and counts.completed < wanted:
-                assert time.monotonic() < until
-                time.sleep(0.05)
+            wait_for_answers(client, batch, 1 + (number - 1) * lines // (times + 1), 600)
             victim = running[number % servers]
             victim.kill()
             if outage is not None and number == 3:

@@ -8,7 +8,7 @@ from gpt_oss_server.apis.files.files import ExpiresAfter, FilesApi
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import InvalidRequest, NotFound
 from gpt_oss_server.http.fields import Body, optional, read_body, required
-from gpt_oss_server.http.paging import limit_of, list_of, not_in_list
+from gpt_oss_server.http.paging import limit_of, shown_page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.stores.batches import Batch
@@ -76,9 +76,7 @@ class BatchesApi:
 
     async def listed(self, query: Mapping[str, str]) -> dict[str, Any]:
         most, after = limit_of(query), query.get("after")
-        if (found := await self._batches.page(after, most + 1)) is None:
-            raise not_in_list(str(after))
-        return list_of([shown(batch) for batch in found[:most]], has_more=len(found) > most)
+        return shown_page(await self._batches.page(after, most + 1), most, after, shown)
 
     async def cancel(self, batch_id: str) -> Batch:
         return _found(await self._batches.cancel(batch_id, int(self._served.clock())), batch_id)

@@ -171,21 +171,16 @@ class OneBatch:
     async def _answer(self, number: int, line: bytes) -> None:
         try:
             endpoint = self._held.batch["endpoint"]
-            answer = await asked(self._app, self._caller, endpoint, line, self._new_id())
-            while answer.again_after is not None:
-                await asyncio.sleep(min(answer.again_after, _LONGEST_WAIT))
+            while True:
                 answer = await asked(self._app, self._caller, endpoint, line, self._new_id())
+                if answer.again_after is None:
+                    break
+                await asyncio.sleep(min(answer.again_after, _LONGEST_WAIT))
             await self._store(number, answer)
         finally:
             self._places.release()
 
     async def _leave_the_rest(self, status: str) -> None:
-        held = self._held
-        answered, after = set(held.answered), 0
-        while answers := await self._batches.answers(held, after):
-            answered.update(number for number, *_ in answers)
-            after = answers[-1][0]
-        held.answered = frozenset(answered)
         async for number, line in self._rest():
             await self._store(number, unanswered(line, self._new_id(), *_ENDS[status]))
 

@@ -16,7 +16,7 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import BodyTooLarge, InvalidRequest, NoSuchFile, RateLimitExceeded
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
 from gpt_oss_server.http.forms import Part, form_parts
-from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list
+from gpt_oss_server.http.paging import limit_of, newest_first, shown_page
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.runs.served import Served, check_stored
@@ -88,9 +88,7 @@ class FilesApi:
         after, purpose = query.get("after"), query.get("purpose")
         order = newest_first(query)
         found = await self.keep.files.page(after, most + 1, newest_first=order, purpose=purpose)
-        if found is None:
-            raise not_in_list(str(after))
-        return list_of([shown(file) for file in found[:most]], has_more=len(found) > most)
+        return shown_page(found, most, after, shown)
 
     async def find(self, file_id: str) -> StoredFile:
         if (stored := await self.keep.files.get(file_id)) is None:

@@ -13,7 +13,7 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.content.filters import read_attributes, read_filter
 from gpt_oss_server.errors import InvalidRequest, NoSuchFile, NotFound
 from gpt_oss_server.http.fields import Body, Integer, Number, optional, read_body, required
-from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list
+from gpt_oss_server.http.paging import limit_of, newest_first, shown_page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.http.unserved import EMPTY, FALSE, NotServed
 from gpt_oss_server.items.file_search import score_of
@@ -136,7 +136,7 @@ class StoresApi:
     async def listed(self, query: Mapping[str, str]) -> Shown:
         most, after = limit_of(query), query.get("after")
         found = await self._stores.page(after, most + 1, newest_first=newest_first(query))
-        return _page(found, most, after, _shown)
+        return shown_page(found, most, after, _shown)
 
     async def delete(self, store_id: str) -> Shown:
         if not await self._stores.delete(store_id):
@@ -194,7 +194,7 @@ class StoresApi:
         found = await self._stores.entries(
             store_id, after, most + 1, newest_first=order, status=status, batch=batch
         )
-        return _page(found, most, after, lambda entry: _file(store_id, entry))
+        return shown_page(found, most, after, lambda entry: _file(store_id, entry))
 
     async def file(self, store_id: str, file_id: str) -> Shown:
         return _file(store_id, await self._entry(store_id, file_id))
@@ -272,12 +272,6 @@ class StoresApi:
         if (entry := await self._stores.entry(store_id, file_id)) is None:
             raise NoSuchFile(f"The vector store has no file {file_id!r:.100}.", param="file_id")
         return entry
-
-
-def _page(found: Sequence[Any] | None, most: int, after: str | None, show: Callable[[Any], Shown]) -> Shown:
-    if found is None:
-        raise not_in_list(str(after))
-    return list_of([show(each) for each in found[:most]], has_more=len(found) > most)
 
 
 def _counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Self
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.documents.folder import FileFolder
 from gpt_oss_server.stores.documents.rows import delete_entries_of_file
 from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
-from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.owned import LIVE, Owned, rows_after
 
 PIECE = 2**20  # bytes
 _ARRIVING = 3600.0  # seconds without a piece after which what has arrived is deleted
 _AT_ONCE = 20  # entries that one transaction deletes
-_LIVE = "(expires_at IS NULL OR expires_at > {now})"
 
 
-class SqlFiles:
+class SqlFiles(Owned):
     def __init__(
         self, database: Database, folder: FileFolder | None = None, *, most: int | None = None
     ) -> None:
         """`most`: the bytes of all files together."""
-        self._database = database
+        super().__init__(database)
         self._folder = folder
         self._most = most
-        self._owner = ""
         self._looks_for_strays = folder is not None
 
-    def of(self, owner: str) -> Self:
-        view = copy.copy(self)
-        view._owner = owner
-        return view
-
     async def used_bytes(self) -> int:
-        return await self._database.read(lambda tx: _used(tx, self._owner))
+        return await self.database.read(lambda tx: _used(tx, self._owner))
 
     async def create(
         self,
@@ -55,7 +47,7 @@ class SqlFiles:
         row = (key, self._owner, upload, new.purpose, _ARRIVING, b"")
         columns = "id, owner, kind, upload, purpose, size, expires_at, body"
         sql = f"INSERT INTO files ({columns}) VALUES (?, ?, 'begun', ?, ?, 0, {{now}} + ?, ?)"
-        await self._database.write(lambda tx: tx.run(sql, *row))
+        await self.database.write(lambda tx: tx.run(sql, *row))
         digest, size, number = hashlib.sha256(), 0, 0
         try:
             async for piece in _pieces(content):
@@ -75,7 +67,7 @@ class SqlFiles:
             " WHERE id = ? AND kind = 'begun'"
         )
         values = (kind, new.purpose, new.lasts, to_bytes(asdict(stored)), key)
-        if not await self._database.write(lambda tx: tx.run(sql, *values), durable=True):
+        if not await self.database.write(lambda tx: tx.run(sql, *values), durable=True):
             raise FileLost(new.id)
         return stored
 
@@ -93,11 +85,11 @@ class SqlFiles:
             if self._folder is None:
                 tx.run("INSERT INTO pieces (file, number, body) VALUES (?, ?, ?)", key, number, piece)
 
-        await self._database.write(work)
+        await self.database.write(work)
 
     async def get(self, file_id: str) -> StoredFile | None:
-        sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind IN ('file', 'part') AND {_LIVE}"
-        rows = await self._database.read(lambda tx: tx.rows(sql, key_of(file_id), self._owner))
+        sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind IN ('file', 'part') AND {LIVE}"
+        rows = await self.database.read(lambda tx: tx.rows(sql, key_of(file_id), self._owner))
         return StoredFile(**from_bytes(rows[0][0])) if rows else None
 
     async def read(self, file_id: str, start: int = 0) -> AsyncGenerator[bytes, None]:
@@ -113,31 +105,27 @@ class SqlFiles:
         if self._folder is not None:
             return await asyncio.to_thread(self._folder.read, key, number * PIECE, PIECE)
         sql = "SELECT body FROM pieces WHERE file = ? AND number = ?"
-        rows = await self._database.read(lambda tx: tx.rows(sql, key, number))
+        rows = await self.database.read(lambda tx: tx.rows(sql, key, number))
         return rows[0][0] if rows else b""
 
     async def page(
         self, after: str | None, most: int, *, newest_first: bool = True, purpose: str | None = None
     ) -> list[StoredFile] | None:
-        order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
+        only = f"kind = 'file' AND purpose = COALESCE(?, purpose) AND {LIVE}"
 
         def work(tx: Transaction) -> list[StoredFile] | None:
-            where = f"owner = ? AND kind = 'file' AND purpose = COALESCE(?, purpose) AND {_LIVE}"
-            values: list[Value] = [self._owner, purpose]
-            if after is not None:
-                sql = "SELECT position FROM files WHERE id = ? AND owner = ?"
-                if not (rows := tx.rows(sql, key_of(after), self._owner)):
-                    return None
-                where, values = f"{where} AND position {sign} ?", [*values, rows[0][0]]
-            sql = f"SELECT body FROM files WHERE {where} ORDER BY position {order} LIMIT ?"
-            return [StoredFile(**from_bytes(body)) for [body] in tx.rows(sql, *values, most)]
+            place, values = (self._owner, after, most), (purpose,)
+            rows = rows_after(
+                tx, "files", "body", *place, newest_first=newest_first, only=only, values=values
+            )
+            return None if rows is None else [StoredFile(**from_bytes(body)) for [body] in rows]
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def delete(self, file_id: str) -> bool:
-        sql = f"SELECT 1 FROM files WHERE id = ? AND owner = ? AND kind = 'file' AND {_LIVE}"
+        sql = f"SELECT 1 FROM files WHERE id = ? AND owner = ? AND kind = 'file' AND {LIVE}"
         key = key_of(file_id)
-        exists = await self._database.read(lambda tx: tx.rows(sql, key, self._owner))
+        exists = await self.database.read(lambda tx: tx.rows(sql, key, self._owner))
         return bool(exists) and await self._delete([key]) > 0
 
     # --- uploads -----------------------------------------------------------------------------------
@@ -147,14 +135,14 @@ class SqlFiles:
         row = (key_of(upload.id), self._owner, upload.purpose, lasts, to_bytes(asdict(upload)))
         columns = "id, owner, kind, upload, purpose, size, expires_at, body"
         sql = f"INSERT INTO files ({columns}) VALUES (?, ?, 'upload', '', ?, 0, {{now}} + ?, ?)"
-        await self._database.write(lambda tx: tx.run(sql, *row))
+        await self.database.write(lambda tx: tx.run(sql, *row))
 
     async def get_upload(self, upload_id: str) -> Upload | None:
-        return await self._database.read(lambda tx: _upload(tx, self._owner, upload_id))
+        return await self.database.read(lambda tx: _upload(tx, self._owner, upload_id))
 
     async def parts(self, upload_id: str) -> list[StoredFile]:
         sql = "SELECT body FROM files WHERE upload = ? AND owner = ? AND kind = 'part' ORDER BY position"
-        rows = await self._database.read(lambda tx: tx.rows(sql, key_of(upload_id), self._owner))
+        rows = await self.database.read(lambda tx: tx.rows(sql, key_of(upload_id), self._owner))
         return [StoredFile(**from_bytes(body)) for [body] in rows]
 
     async def end_upload(self, upload_id: str, status: str) -> Upload | None:
@@ -168,7 +156,7 @@ class SqlFiles:
             rows = tx.rows("SELECT id FROM files WHERE upload = ?", key_of(upload_id))
             return ended, [key for [key] in rows]
 
-        if (ended := await self._database.write(work)) is None:
+        if (ended := await self.database.write(work)) is None:
             return None
         await self._delete(ended[1])
         return ended[0]
@@ -178,7 +166,7 @@ class SqlFiles:
     async def sweep(self) -> int:
         sql = "SELECT id FROM files WHERE expires_at <= {now} LIMIT ?"
         deleted = 0
-        while keys := [key for [key] in await self._database.read(lambda tx: tx.rows(sql, _AT_ONCE))]:
+        while keys := [key for [key] in await self.database.read(lambda tx: tx.rows(sql, _AT_ONCE))]:
             deleted += await self._delete(keys)
         if self._looks_for_strays and self._folder is not None:
             deleted += await self._delete_strays(self._folder)
@@ -193,7 +181,7 @@ class SqlFiles:
             return [name for name in names if not tx.rows(sql, name)]
 
         names = await asyncio.to_thread(folder.names)
-        for name in (found := await self._database.read(strays)):
+        for name in (found := await self.database.read(strays)):
             await asyncio.to_thread(folder.delete, name)
         return len(found)
 
@@ -204,7 +192,7 @@ class SqlFiles:
                 delete_entries_of_file(tx, key)
             return sum(tx.run("DELETE FROM files WHERE id = ?", key) for key in keys)
 
-        deleted = await self._database.write(work)
+        deleted = await self.database.write(work)
         if self._folder is not None:
             for key in keys:
                 await asyncio.to_thread(self._folder.delete, key)
@@ -217,7 +205,7 @@ def _used(tx: Transaction, owner: str | None) -> int:
 
 
 def _upload(tx: Transaction, owner: str, upload_id: str) -> Upload | None:
-    sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind = 'upload' AND {_LIVE}"
+    sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind = 'upload' AND {LIVE}"
     rows = tx.rows(sql, key_of(upload_id), owner)
     return Upload(**from_bytes(rows[0][0])) if rows else None
 

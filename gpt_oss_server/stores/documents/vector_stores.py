@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Self
+from typing import Any
 
 from gpt_oss_server.stores.documents.rows import (
     condition,
@@ -17,7 +16,8 @@ from gpt_oss_server.stores.documents.rows import (
 )
 from gpt_oss_server.stores.documents.words import words_in
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
-from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+from gpt_oss_server.stores.sql.database import Transaction, Value
+from gpt_oss_server.stores.sql.owned import LIVE, Owned
 from gpt_oss_server.stores.vector_stores import (
     Attributes,
     Claimed,
@@ -28,7 +28,6 @@ from gpt_oss_server.stores.vector_stores import (
     VectorStore,
 )
 
-_LIVE = "(expires_at IS NULL OR expires_at > {now})"
 _DAY = 86_400.0
 _MOST_CLAIMS = 3
 _AT_ONCE = 20  # entries that one transaction deletes
@@ -36,22 +35,13 @@ _DIED = ("server_error", "The server stopped each time that it read this file. S
 _ENTRY = "entries.body, entries.status, entries.size"
 
 
-class SqlVectorStores:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._owner = ""
-
-    def of(self, owner: str) -> Self:
-        view = copy.copy(self)
-        view._owner = owner
-        return view
-
+class SqlVectorStores(Owned):
     async def used_bytes(self) -> int:
         sql = (
             "SELECT COALESCE(SUM(size), 0) FROM entries"
             " JOIN vector_stores ON vector_stores.position = entries.store WHERE owner = ?"
         )
-        return int((await self._database.read(lambda tx: tx.rows(sql, self._owner)))[0][0])
+        return int((await self.database.read(lambda tx: tx.rows(sql, self._owner)))[0][0])
 
     async def put(self, store: VectorStore) -> None:
         lasts = None if store.days is None else store.days * _DAY
@@ -67,22 +57,22 @@ class SqlVectorStores:
                 [[position]] = tx.rows(sql, key_of(store.id), self._owner, lasts, to_bytes(body))
                 tx.texts.create(position)
 
-        await self._database.write(work, durable=True)
+        await self.database.write(work, durable=True)
 
     async def get(self, store_id: str) -> VectorStore | None:
         def work(tx: Transaction) -> VectorStore | None:
-            sql = f"SELECT position, body FROM vector_stores WHERE id = ? AND owner = ? AND {_LIVE}"
+            sql = f"SELECT position, body FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
             rows = tx.rows(sql, key_of(store_id), self._owner)
             return _counted(tx, *rows[0]) if rows else None
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[VectorStore] | None:
         order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
 
         def work(tx: Transaction) -> list[VectorStore] | None:
             values: list[Value] = [self._owner]
-            where = f"owner = ? AND {_LIVE}"
+            where = f"owner = ? AND {LIVE}"
             if after is not None:
                 if (position := self._position(tx, after)) is None:
                     return None
@@ -90,14 +80,14 @@ class SqlVectorStores:
             sql = f"SELECT position, body FROM vector_stores WHERE {where} ORDER BY position {order} LIMIT ?"
             return [_counted(tx, *row) for row in tx.rows(sql, *values, most)]
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def delete(self, store_id: str) -> bool:
         def work(tx: Transaction) -> bool:
             position = self._position(tx, store_id)
             return position is not None and delete_store(tx, position)
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     # --- files ---------------------------------------------------------------------------------------
 
@@ -116,7 +106,7 @@ class SqlVectorStores:
                 set_attributes(tx, position, entry.attributes)
             return True
 
-        return await self._database.write(work, durable=True)
+        return await self.database.write(work, durable=True)
 
     async def entry(self, store_id: str, file_id: str) -> Entry | None:
         found = await self._entries(store_id, "file = ?", key_of(file_id), most=1)
@@ -152,7 +142,7 @@ class SqlVectorStores:
             store = self._position(tx, store_id)
             return [] if store is None else [_entry(*row) for row in tx.rows(sql, store, *values, most)]
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def batch(self, store_id: str, batch_id: str) -> Mapping[str, int]:
 
@@ -161,7 +151,7 @@ class SqlVectorStores:
             sql = "SELECT status, COUNT(*) FROM entries WHERE store = ? AND batch = ? GROUP BY status"
             return {} if store is None else {status: int(n) for status, n in tx.rows(sql, store, batch_id)}
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def cancel(self, store_id: str, batch_id: str) -> None:
         waiting = "store = ? AND batch = ? AND status = 'in_progress'"
@@ -171,7 +161,7 @@ class SqlVectorStores:
             if (store := self._position(tx, store_id)) is not None:
                 tx.run(sql, store, batch_id)
 
-        await self._database.write(work)
+        await self.database.write(work)
 
     async def detach(self, store_id: str, file_id: str) -> bool:
         def work(tx: Transaction) -> bool:
@@ -180,7 +170,7 @@ class SqlVectorStores:
                 store is not None and delete_entries(tx, "store = ? AND file = ?", store, key_of(file_id)) > 0
             )
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def set_attributes(self, store_id: str, file_id: str, attributes: Attributes) -> bool:
         def work(tx: Transaction) -> bool:
@@ -194,7 +184,7 @@ class SqlVectorStores:
                 set_attributes(tx, position, attributes)
             return bool(rows)
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     # --- search --------------------------------------------------------------------------------------
 
@@ -218,7 +208,7 @@ class SqlVectorStores:
             ranked.sort(key=lambda found: (-found[0], found[1]))
             return [_found(tx, passage, score) for score, passage in ranked[:most]]
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def text(self, store_ids: Sequence[str], file_id: str) -> tuple[Entry, str] | None:
 
@@ -237,10 +227,10 @@ class SqlVectorStores:
                     return _entry(*row), "".join(parts)
             return None
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     def _position(self, tx: Transaction, store_id: str) -> int | None:
-        sql = f"SELECT position FROM vector_stores WHERE id = ? AND owner = ? AND {_LIVE}"
+        sql = f"SELECT position FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
         rows = tx.rows(sql, key_of(store_id), self._owner)
         return int(rows[0][0]) if rows else None
 
@@ -248,7 +238,7 @@ class SqlVectorStores:
 
     async def claim(self, seconds: float) -> Claimed | None:
         free = "status = 'in_progress' AND lease_until <= {now}"
-        if not await self._database.read(lambda tx: tx.rows(f"SELECT 1 FROM entries WHERE {free} LIMIT 1")):
+        if not await self.database.read(lambda tx: tx.rows(f"SELECT 1 FROM entries WHERE {free} LIMIT 1")):
             return None
 
         def work(tx: Transaction) -> Claimed | None:
@@ -267,7 +257,7 @@ class SqlVectorStores:
             delete_passages(tx, store, position)
             return Claimed(position, fence, owners[0][0] if owners else "", _entry(*row))
 
-        claimed = await self._database.write(work, durable=True)
+        claimed = await self.database.write(work, durable=True)
         if claimed is not None and claimed.fence > _MOST_CLAIMS:
             await self.finish(claimed, _DIED)
             return await self.claim(seconds)
@@ -294,7 +284,7 @@ class SqlVectorStores:
                 )
             return bool(rows)
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def finish(self, claimed: Claimed, error: tuple[str, str] | None = None) -> None:
         held = "position = ? AND fence = ? AND status = 'in_progress'"
@@ -302,7 +292,7 @@ class SqlVectorStores:
         status = "completed" if error is None else "failed"
         body = to_bytes(asdict(replace(claimed.entry, error=error)))
         row = (status, body, claimed.position, claimed.fence)
-        await self._database.write(lambda tx: tx.run(sql, *row), durable=True)
+        await self.database.write(lambda tx: tx.run(sql, *row), durable=True)
 
     async def sweep(self) -> int:
         expired = "SELECT position FROM vector_stores WHERE expires_at <= {now} LIMIT ?"
@@ -317,8 +307,8 @@ class SqlVectorStores:
             return len(stores) + sum(delete_entries(tx, "position = ?", key) for key in keys)
 
         deleted = 0
-        while await self._database.read(lambda tx: tx.rows(expired, 1) or tx.rows(left, 1)):
-            deleted += await self._database.write(work)
+        while await self.database.read(lambda tx: tx.rows(expired, 1) or tx.rows(left, 1)):
+            deleted += await self.database.write(work)
         return deleted
 
 

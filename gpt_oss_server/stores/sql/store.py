@@ -1,9 +1,8 @@
 """Responses and conversations in a database, as `stores/base` states. Each call is one transaction."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, StoredConversation, StoredResponse
 from gpt_oss_server.stores.chain import History, Position
@@ -14,6 +13,7 @@ from gpt_oss_server.stores.sql.conversations import Added
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.items import item_of_conversation, page_of_conversation, page_of_input
 from gpt_oss_server.stores.sql.links import Links, link_number
+from gpt_oss_server.stores.sql.owned import Owned
 from gpt_oss_server.stores.sql.responses import (
     EncodedResponse,
     delete_response,
@@ -30,20 +30,12 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class SqlStore:
+class SqlStore(Owned):
     def __init__(self, database: Database, *, guard: Guard | None = None) -> None:
         """`guard` raises where another process now holds the run of a response."""
-        self.database = database
+        super().__init__(database)
         self._guard = guard
         self._links = Links()
-        self._owner = ""
-
-    def of(self, owner: str) -> Self:
-        if owner == self._owner:
-            return self
-        seen = copy.copy(self)  # shares all but the owner
-        seen._owner = owner
-        return seen
 
     async def used_bytes(self) -> int:
         return await self._read(owner_bytes)

@@ -2,71 +2,54 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from gpt_oss_server.stores.batches import Batch, HeldBatch
 from gpt_oss_server.stores.events import LeaseLost
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
-from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+from gpt_oss_server.stores.sql.database import Transaction, Value
+from gpt_oss_server.stores.sql.owned import Owned, rows_after
 
 _ENDED = frozenset({"failed", "completed", "expired", "cancelled"})
 _AT_ONCE = 100  # answers of one read
 _COLUMNS = "id, owner, status, is_open, fence, lease_until, body, caller"
 
 
-class SqlBatches:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._owner = ""
-
-    def of(self, owner: str) -> Self:
-        view = copy.copy(self)
-        view._owner = owner
-        return view
-
+class SqlBatches(Owned):
     async def add(self, batch: Batch, caller: Mapping[str, Any]) -> None:
         row = (key_of(batch["id"]), self._owner, batch["status"], to_bytes(batch), to_bytes(caller))
         sql = f"INSERT INTO batches ({_COLUMNS}) VALUES (?, ?, ?, 1, 0, 0, ?, ?)"
-        await self._database.write(lambda tx: tx.run(sql, *row), durable=True)
+        await self.database.write(lambda tx: tx.run(sql, *row), durable=True)
 
     async def get(self, batch_id: str) -> Batch | None:
         sql = "SELECT id, body FROM batches WHERE id = ? AND owner = ?"
 
         def work(tx: Transaction) -> Batch | None:
             rows = tx.rows(sql, key_of(batch_id), self._owner)
-            return _shown(tx, *rows[0]) if rows else None
+            return _read(tx, *rows[0]) if rows else None
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def page(self, after: str | None, most: int) -> list[Batch] | None:
         def work(tx: Transaction) -> list[Batch] | None:
-            where = "owner = ?"
-            values: list[Value] = [self._owner]
-            if after is not None:
-                sql = "SELECT position FROM batches WHERE id = ? AND owner = ?"
-                if not (rows := tx.rows(sql, key_of(after), self._owner)):
-                    return None
-                where, values = f"{where} AND position < ?", [*values, rows[0][0]]
-            sql = f"SELECT id, body FROM batches WHERE {where} ORDER BY position DESC LIMIT ?"
-            return [_shown(tx, *row) for row in tx.rows(sql, *values, most)]
+            rows = rows_after(tx, "batches", "id, body", self._owner, after, most)
+            return None if rows is None else [_read(tx, *row) for row in rows]
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def cancel(self, batch_id: str, now: int) -> Batch | None:
         def work(tx: Transaction) -> Batch | None:
-            sql = "UPDATE batches SET status = status WHERE id = ? AND owner = ? RETURNING is_open, body"
-            if not (rows := tx.rows(sql, key_of(batch_id), self._owner)):
-                return None
-            [[is_open, body]] = rows
-            batch: Batch = from_bytes(body)
-            if is_open and batch["status"] != "cancelling":
-                batch |= {"status": "cancelling", "cancelling_at": now}
-                _write(tx, key_of(batch_id), batch)
-            return _shown(tx, key_of(batch_id), to_bytes(batch))
+            sql = "UPDATE batches SET status = status WHERE id = ? AND owner = ? RETURNING body"
+            for [body] in tx.rows(sql, key_of(batch_id), self._owner):
+                batch: Batch = from_bytes(body)
+                if batch["status"] not in ("cancelling", *_ENDED):
+                    batch |= {"status": "cancelling", "cancelling_at": now}
+                    _write(tx, key_of(batch_id), batch)
+                return _shown(tx, key_of(batch_id), batch)
+            return None
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     # --- whoever works on a batch ------------------------------------------------------------------
 
@@ -82,12 +65,12 @@ class SqlBatches:
             )
             [[key, owner, fence, body, caller]] = tx.rows(sql, lease, rows[0][0])
             answered = tx.rows("SELECT number FROM batch_answers WHERE batch = ?", key)
-            numbers = frozenset(number for [number] in answered)
+            numbers = {number for [number] in answered}
             return HeldBatch(key, owner, fence, from_bytes(body), from_bytes(caller), numbers)
 
-        if not await self._database.read(lambda tx: tx.rows(f"{found} LIMIT 1")):
+        if not await self.database.read(lambda tx: tx.rows(f"{found} LIMIT 1")):
             return None
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def renew(self, held: HeldBatch, lease: float) -> str:
         def work(tx: Transaction) -> str:
@@ -96,7 +79,7 @@ class SqlBatches:
                 raise LeaseLost(held.key)
             return str(rows[0][0])
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def change(self, held: HeldBatch, **fields: Any) -> None:
         def work(tx: Transaction) -> Batch:
@@ -113,7 +96,7 @@ class SqlBatches:
             _write(tx, held.key, batch)
             return batch
 
-        held.batch = await self._database.write(work, durable=True)
+        held.batch = await self.database.write(work, durable=True)
 
     async def answer(self, held: HeldBatch, number: int, succeeded: bool, answer: bytes) -> None:
         sql = (
@@ -125,19 +108,20 @@ class SqlBatches:
             _check(tx, held)
             tx.run(sql, held.key, number, int(succeeded), answer)
 
-        await self._database.write(work)
+        await self.database.write(work)
+        held.answered.add(number)
 
     async def answers(self, held: HeldBatch, after: int) -> list[tuple[int, bool, bytes]]:
         sql = (
             "SELECT number, succeeded, body FROM batch_answers WHERE batch = ? AND number > ?"
             " ORDER BY number LIMIT ?"
         )
-        rows = await self._database.read(lambda tx: tx.rows(sql, held.key, after, _AT_ONCE))
+        rows = await self.database.read(lambda tx: tx.rows(sql, held.key, after, _AT_ONCE))
         return [(number, bool(succeeded), bytes(body)) for number, succeeded, body in rows]
 
     async def give_back(self, held: HeldBatch) -> None:
         sql = "UPDATE batches SET lease_until = 0 WHERE id = ? AND fence = ?"
-        await self._database.write(lambda tx: tx.run(sql, held.key, held.fence))
+        await self.database.write(lambda tx: tx.run(sql, held.key, held.fence))
 
 
 def _check(tx: Transaction, held: HeldBatch) -> None:
@@ -151,8 +135,11 @@ def _write(tx: Transaction, key: str, batch: Batch) -> None:
     tx.run("UPDATE batches SET status = ?, is_open = ?, body = ? WHERE id = ?", *values)
 
 
-def _shown(tx: Transaction, key: str, body: bytes) -> Batch:
-    batch: Batch = from_bytes(body)
+def _read(tx: Transaction, key: str, body: bytes) -> Batch:
+    return _shown(tx, key, from_bytes(body))
+
+
+def _shown(tx: Transaction, key: str, batch: Batch) -> Batch:
     return batch if batch["status"] in _ENDED else _counted(tx, key, batch)
 
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Iterable
-from typing import Self
 
 from gpt_oss_server.stores.deliveries import Delivery
 from gpt_oss_server.stores.sql.codec import to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.owned import Owned
 
 _COLUMNS = "id, url, owner, attempts, body"
 
 
-class SqlDeliveries:
+class SqlDeliveries(Owned):
     def __init__(self, database: Database, *, enabled: bool) -> None:
         """Unless `enabled`, nobody is told anything, and nothing is stored."""
-        self._database = database
-        self._owner = ""
+        super().__init__(database)
         self.enabled = enabled
-
-    def of(self, owner: str) -> Self:
-        view = copy.copy(self)
-        view._owner = owner
-        return view
 
     async def add(self, kind: str, object_id: str, now: int) -> None:
         if not self.enabled:
@@ -38,7 +31,7 @@ class SqlDeliveries:
             "data": {"id": object_id},
         }
         row = (event_id, "", self._owner, 0, to_bytes(event))
-        await self._database.write(lambda tx: _insert(tx, [row]), durable=True)
+        await self.database.write(lambda tx: _insert(tx, [row]), durable=True)
 
     async def next(self, seconds: float) -> Delivery | None:
         due = "SELECT id, url FROM deliveries WHERE due_at <= {now} ORDER BY due_at LIMIT 1"
@@ -53,9 +46,9 @@ class SqlDeliveries:
             [row] = tx.rows(sql, seconds, *rows[0])
             return Delivery(*row)
 
-        if not await self._database.read(lambda tx: tx.rows(due)):
+        if not await self.database.read(lambda tx: tx.rows(due)):
             return None
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def addressed(self, delivery: Delivery, urls: Iterable[str]) -> None:
         rows = [(delivery.id, url, delivery.owner, 0, delivery.body) for url in urls]
@@ -64,14 +57,14 @@ class SqlDeliveries:
             _insert(tx, rows)
             _delete(tx, delivery)
 
-        await self._database.write(work)
+        await self.database.write(work)
 
     async def later(self, delivery: Delivery, seconds: float) -> None:
         sql = "UPDATE deliveries SET due_at = {now} + ? WHERE id = ? AND url = ?"
-        await self._database.write(lambda tx: tx.run(sql, seconds, delivery.id, delivery.url))
+        await self.database.write(lambda tx: tx.run(sql, seconds, delivery.id, delivery.url))
 
     async def done(self, delivery: Delivery) -> None:
-        await self._database.write(lambda tx: _delete(tx, delivery))
+        await self.database.write(lambda tx: _delete(tx, delivery))
 
 
 def _insert(tx: Transaction, rows: Iterable[tuple[str, str, str, int, bytes]]) -> None:
