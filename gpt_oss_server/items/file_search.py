@@ -38,7 +38,6 @@ FILES = "files"  # the key of its options among those of the browser
 _MOST_RESULTS, _MOST_STORES = 50, 20
 _RESULTS, _STORES = range(1, _MOST_RESULTS + 1), range(1, _MOST_STORES + 1)
 _URL = re.compile(r"file-search://([^/]*)/([^#?]*)")
-_SNIPPET_LINES, _PASSAGE_WORDS = 8, 8
 _HALF = 4.0  # the BM25 that is shown as a score of one half
 
 
@@ -125,11 +124,11 @@ class FilesAndWeb:
 
 def _hit(found: Found, words: set[str], snippet_chars: int) -> SearchHit:
     from tools.browser.backends.base import SearchHit
-    from tools.browser.pages.text import one_line
+    from tools.browser.pages.text import best_lines
 
-    lines = [line for line in found.passage.text.split("\n") if line.strip()] or [""]
-    counts = [len(words.intersection(words_in(line))) for line in lines]
-    best = counts.index(max(counts))
+    def count(line: str) -> int:
+        return len(words.intersection(words_in(line)))
+
     entry = found.entry
     details = {
         "file_id": entry.file_id,
@@ -138,9 +137,8 @@ def _hit(found: Found, words: set[str], snippet_chars: int) -> SearchHit:
         "attributes": dict(entry.attributes),
         "text": found.passage.text,
     }
-    snippet = one_line(" ".join(lines[best : best + _SNIPPET_LINES]), snippet_chars)
-    passage = " ".join(lines[best].split()[:_PASSAGE_WORDS])
-    return SearchHit(_url(entry.file_id, entry.filename), entry.filename, snippet, passage, details)
+    shown = best_lines(found.passage.text, count, snippet_chars)
+    return SearchHit(_url(entry.file_id, entry.filename), entry.filename, *shown, details)
 
 
 def _url(file_id: str, filename: str) -> str:

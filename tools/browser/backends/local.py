@@ -14,12 +14,11 @@ from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.backends.local_files import make_url, parse_url, read_document
 from tools.browser.backends.local_index import FolderIndex, IndexedFile, query_words
 from tools.browser.pages.document import Document, PageError, SearchError
-from tools.browser.pages.text import one_line
+from tools.browser.pages.text import best_lines, one_line
 
 T = TypeVar("T")
 
 _SEARCHED_CHARS: Final = 400_000  # of a document, when choosing the lines to show
-_PASSAGE_WORDS: Final = 8
 
 
 class LocalBackend:
@@ -73,9 +72,10 @@ class LocalBackend:
 
 
 def _hit(file: IndexedFile, words: Sequence[str], snippet_chars: int) -> SearchHit:
-    lines = [line for line in file.text[:_SEARCHED_CHARS].split("\n") if line.strip()]
-    counts = [sum(word in line for word in words) for line in map(str.lower, lines)]
-    best = counts.index(max(counts)) if counts else 0
-    snippet = one_line(" ".join(lines[best : best + 8]), snippet_chars)
-    passage = " ".join(lines[best].split()[:_PASSAGE_WORDS]) if lines else ""
-    return SearchHit(make_url(file.path), file.title, snippet, passage)
+    def count(line: str) -> int:
+        lower = line.lower()
+        return sum(word in lower for word in words)
+
+    return SearchHit(
+        make_url(file.path), file.title, *best_lines(file.text[:_SEARCHED_CHARS], count, snippet_chars)
+    )

@@ -6,7 +6,7 @@ A page's text holds 【 and 】 only in this project's markers, no invisible cha
 import re
 import textwrap
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 WIDTH: Final = 80  # characters per line, as on the pages in the model's training
@@ -33,6 +33,19 @@ _MARKER: Final = re.compile(r"【[0-9\n]+†([^†】]*)(?:†[^†】]*)?】")
 def clean(text: str) -> str:
     """A page's text without invisible characters, and without lookalikes of this project's markers."""
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_CLEAN)
+
+
+_SNIPPET_LINES: Final = 8
+_PASSAGE_WORDS: Final = 8
+
+
+def best_lines(text: str, count: Callable[[str], int], most_chars: int) -> tuple[str, str]:
+    """A snippet from the line on that has most words of a query, as `count` finds them, and how it begins."""
+    lines = [line for line in text.split("\n") if line.strip()] or [""]
+    counts = list(map(count, lines))
+    best = counts.index(max(counts))
+    snippet = one_line(" ".join(lines[best : best + _SNIPPET_LINES]), most_chars)
+    return snippet, " ".join(lines[best].split()[:_PASSAGE_WORDS])
 
 
 def one_line(text: str, most: int = 200) -> str:
