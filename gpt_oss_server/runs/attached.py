@@ -12,7 +12,7 @@ from gpt_oss_server.content.parts import attached_bytes
 from gpt_oss_server.errors import InvalidRequest, NoSuchFile, ToolNotAvailable
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.stores.files import FileLost, Files
+from gpt_oss_server.stores.files import FileLost, Files, StoredFile
 from tools.extras import how_to_install
 
 TEXT = "text"  # the key of a part that has been read
@@ -35,8 +35,8 @@ async def with_files(items: Any, where: str, work: Work) -> Any:
     return await in_thread_if_large(size, lambda: _replaced(items, read), items) if read else items
 
 
-async def content_of(files: Files, file_id: str, param: str) -> tuple[str, bytes]:
-    """The name and the bytes of a file that is read whole."""
+async def find_readable(files: Files, file_id: str, param: str) -> StoredFile:
+    """A file that is not too large to be read whole. Raises a 404 or a 400."""
     if (stored := await files.get(file_id)) is None:
         raise NoSuchFile(
             f"`{param}`: there is no file {file_id!r:.100}. Upload it to /v1/files.", param=param
@@ -44,6 +44,12 @@ async def content_of(files: Files, file_id: str, param: str) -> tuple[str, bytes
     if stored.bytes > MOST_BYTES:
         problem = f"`{param}`: the file has {stored.bytes:,} bytes, and {MOST_BYTES:,} are read at most"
         raise InvalidRequest(f"{problem}. Split it.", param=param)
+    return stored
+
+
+async def content_of(files: Files, file_id: str, param: str) -> tuple[str, bytes]:
+    """The name and the bytes of a file that is read whole."""
+    stored = await find_readable(files, file_id, param)
     try:
         return stored.filename, b"".join([piece async for piece in files.read(file_id)])
     except FileLost as error:

@@ -30,7 +30,7 @@ from gpt_oss_server.errors import (
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
 from gpt_oss_server.http.unserved import NotServed
 from gpt_oss_server.items.code_interpreter import CONTAINER_NOT_SERVED, CodeInterpreter, container_id
-from gpt_oss_server.runs.attached import content_of
+from gpt_oss_server.runs.attached import content_of, find_readable
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.toolset.offered import Toolset
 from tools.sessions import TooManySessions
@@ -104,7 +104,7 @@ class Containers:
         """Opens a container without a conversation; `conversation` is the unused name of one."""
         toolset, files = await self._ready_with_python(caller), self._served.stores.of(caller.owner).files
         for index, file_id in enumerate(wanted.file_ids or ()):  # first: a missing file opens no container
-            await content_of(files, file_id, f"file_ids[{index}]")
+            await find_readable(files, file_id, f"file_ids[{index}]")
         _open_session(toolset, conversation, caller)
         created = await self.find(container_id(conversation), caller)
         created.metadata.name, created.metadata.client = wanted.name, caller.client

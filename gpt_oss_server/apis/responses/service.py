@@ -30,6 +30,7 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note
 from gpt_oss_server.content.parts import treat_images
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, InvalidRequest
+from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
@@ -49,7 +50,11 @@ class Rendered:
     """The exact prompt of a request."""
 
     tokens: list[int]
-    text: str
+    encoding: Encoding
+
+    @property
+    def text(self) -> str:
+        return self.encoding.decode(self.tokens)
 
 
 class ResponsesService:
@@ -199,7 +204,7 @@ class ResponsesService:
         prepared = await self.prepare(work, request, begun=begun)
         await prepared.close()
         tokens = [*prepared.prompt, *(prepared.prefill if begun else ())]
-        return Rendered(tokens, work.model.encoding.decode(tokens))
+        return Rendered(tokens, work.model.encoding)
 
     async def count(self, caller: Caller, body: object) -> int:
         """The length of this request's prompt in tokens, even where it exceeds the context."""
