@@ -37,7 +37,7 @@ def slow_here(model: str, options: EngineOptions) -> str | None:
 
 def weights_size(model: str) -> int | None:
     """Bytes, where they are known before a download."""
-    if path := _existing(model):
+    if path := existing(model):
         return sum(file.stat().st_size for file in path.glob("**/*.safetensors")) or path.stat().st_size
     return next((int(size) for name, size in SIZES.items() if name in model.lower()), None)
 
@@ -61,11 +61,12 @@ def _is_served_well(model: str, options: EngineOptions) -> bool:
 
 def names_gguf(model: str) -> bool:
     """A GGUF file, or a repo of such files."""
-    path = _existing(model)
+    path = existing(model)
     return is_gguf(path) if path else model.lower().endswith("gguf")
 
 
-def _existing(model: str) -> Path | None:
+def existing(model: str) -> Path | None:
+    """The file or the folder of this name."""
     try:
         path = expanded_path(model)
         return path if path.exists() else None

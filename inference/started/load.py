@@ -2,14 +2,13 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from inference.engine import CheckpointError, ModelNotFound
 from inference.options import EngineOptions
 from inference.remote.engine import RemoteEngine
 from inference.remote.loading import load_remote
 from inference.remote.wire import Wire
-from inference.started.choice import names_gguf, weights_size
+from inference.started.choice import existing, names_gguf, weights_size
 from inference.started.machine import this_machine
 from inference.started.process import StartedProgram
 from inference.started.programs import LLAMA, Program, command
@@ -38,7 +37,7 @@ def load_started(
 
 def gguf_repo(model: str) -> str | None:
     """The repo from which llama-server downloads a model; None for one of this machine, or another repo."""
-    if Path(model).expanduser().exists():
+    if existing(model):
         return None
     if model.startswith(_PUBLISHED):
         return _AS_GGUF.format(model.removeprefix(_PUBLISHED))
@@ -46,7 +45,7 @@ def gguf_repo(model: str) -> str | None:
 
 
 def _check(program: Program, model: str) -> None:
-    path = Path(model).expanduser()
+    path = existing(model)
     if sys.platform == "win32":
         raise CheckpointError(f"On Windows, start {program.title} yourself, and name it: {program.kind}:URL")
     if program is LLAMA and not names_gguf(model):
@@ -54,11 +53,11 @@ def _check(program: Program, model: str) -> None:
             f"llama-server reads GGUF files, not {model}. Make one: "
             f"gpt-oss-server export gguf FILE --model {model}"
         )
-    if program is LLAMA and not path.exists() and gguf_repo(model) is None:
+    if program is LLAMA and path is None and gguf_repo(model) is None:
         raise ModelNotFound(f"There is no file {model}.")
-    if program is not LLAMA and path.is_file():
+    if program is not LLAMA and path and path.is_file():
         raise CheckpointError(f"{program.title} reads checkpoints, not the file {model}. Add --engine llama.")
-    if program is not LLAMA and path.is_dir() and not (path / "tokenizer.json").is_file():
+    if program is not LLAMA and path and path.is_dir() and not (path / "tokenizer.json").is_file():
         raise CheckpointError(
             f"{program.title} needs tokenizer.json next to the weights, and {model} has none. Copy it from "
             "the repo of the checkpoint, or add --engine built-in."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from inference.engine import CheckpointError
 from inference.local.scheduling.step import Runner
 from inference.local.tiers.costs import measured
-from inference.local.tiers.packs import Packs
+from inference.local.tiers.packs import Packs, replacing
 from inference.local.tiers.tiers import BlockMemory, Tiers
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import find_checkpoint
@@ -94,8 +93,6 @@ def _hashes(files: Sequence[Path], memo: Path) -> list[str]:
     if not found.items() <= known.items():
         with suppress(OSError):  # the next start reads the files again
             memo.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = memo.with_suffix(f".{os.getpid()}")
-            new.touch(mode=0o600)
-            new.write_text(json.dumps(known | found), encoding="utf-8")
-            new.replace(memo)
+            with replacing(memo) as written:
+                written.write(json.dumps(known | found).encode())
     return [str(facts[-1]) for facts in found.values()]

@@ -79,7 +79,7 @@ class Packs:
         path = self._own / owner_folder(salt) / f"{_digest(head)}.kv"
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            with _replacing(path) as file:
+            with replacing(path) as file:
                 file.writelines(parts)
         except OSError as error:
             self._silent_until = time.monotonic() + WARN_EVERY
@@ -210,7 +210,7 @@ def _packs(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Any]:
+def replacing(path: Path) -> Iterator[Any]:
     """A file for its user alone, which takes the path once it is whole."""
     descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
