@@ -5,7 +5,7 @@ import "../vendor/purify.js";
 import { Diagram } from "./diagram.js";
 import { copy } from "./files.js";
 import { FOOTNOTES, notesOf, numbered, onFootnote } from "./footnotes.js";
-import { drawFormulas, FORMULAS } from "./math.js";
+import { drawFormulas, escaped, FORMULAS } from "./math.js";
 import { pieces } from "./highlight.js";
 
 const purify = globalThis.DOMPurify;
@@ -21,7 +21,6 @@ const RULES = {
 // HTML of a model is shown as the text that it is; only bare tags that mark text work. The sanitizer is the second
 // line of defence.
 const BARE = /^<\/?(?:b|br|code|del|em|i|kbd|p|s|strong|sub|sup)\s*\/?>$/i;
-const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 marked.use({ extensions: [...FORMULAS, ...FOOTNOTES] });
 marked.use({ renderer: { html: ({ text }) => (BARE.test(text.trim()) ? text : escaped(text)) } });
 

@@ -5,7 +5,7 @@ const OPTIONS = { throwOnError: false, strict: "ignore", errorColor: "var(--bad)
 const INLINE = /^(?:\\\(([\s\S]+?)\\\)|\\\[([\s\S]+?)\\\]|\$\$([\s\S]+?)\$\$)/;
 const BLOCK = /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])[ \t]*(?:\n+|$)/;
 
-const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+export const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 const drawn = ({ tex, display }) => `<span data-math="${display ? "block" : "inline"}">${escaped(tex)}</span>`;
 
 // Extensions of the reader of Markdown.
