@@ -305,16 +305,18 @@ def _block_size(on_gpu: bool) -> int:
 def _runner(
     model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None, head: DraftHead | None
 ) -> TorchRunner | CudaRunner:
-    if model.device.type != "cuda":
+    on_gpu = model.device.type == "cuda"
+    if head is None and not on_gpu:
         from inference.local.torch_runner import TorchRunner
 
-        return TorchRunner(model, plan.blocks, plan.block_size, head)
+        return TorchRunner(model, plan.blocks, plan.block_size)
     from inference.local.cuda.runner import CudaRunner
 
     runner = CudaRunner(
         model, plan.blocks, limits.max_concurrent, plan.block_size, drafts=limits.drafts, head=head
     )
-    runner.prepare(progress)
+    if on_gpu:
+        runner.prepare(progress)
     return runner
 
 
