@@ -121,24 +121,17 @@ class GptOss:
 
     # One sequence alone -------------------------------------------------------------------------------
 
-    def new_cache(self) -> KVCache:
-        return KVCache(self.config, self.device, self.kv_dtype)
+    def new_cache(self, most: int = 1024) -> KVCache:
+        """`most`: of its positions."""
+        return KVCache(self.config, self.device, self.kv_dtype, most)
 
-    def extend(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """Reads further tokens; returns their rows as `forward` does."""
+    def all_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
+        """Reads further tokens; returns T × V, float32."""
         pages = cache.pages(len(tokens))
         positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
         x = self.forward(torch.tensor(tokens, device=self.device), positions, cache.memory, pages)
         cache.length += len(tokens)
-        return x
-
-    def next_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """The logits (V, float32) after the last of these tokens."""
-        return self.logits(self.extend(tokens, cache)[-1:])[0]
-
-    def all_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """T × V, float32."""
-        return self.logits(self.extend(tokens, cache))
+        return self.logits(x)
 
 
 def build_model(

@@ -44,12 +44,12 @@ def test_logits_are_those_of_transformers(outsider: torch.nn.Module, model: GptO
     assert logits.std() > 0.3  # a model with nearly equal logits would prove nothing
     assert all(relative_error(row, other) < 1e-4 for row, other in zip(logits, wanted, strict=True))
     cache, past = model.new_cache(), None
-    model.extend(PROMPT[:40], cache)
+    model.all_logits(PROMPT[:40], cache)
     past = outsider(torch.tensor([PROMPT[:40]]), use_cache=True).past_key_values
     for token in PROMPT[40:]:
         step = outsider(torch.tensor([[token]]), past_key_values=past, use_cache=True)
         past = step.past_key_values
-        assert relative_error(model.next_logits([token], cache), step.logits[0, -1]) < 1e-4
+        assert relative_error(model.all_logits([token], cache)[-1], step.logits[0, -1]) < 1e-4
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 17, 33])
@@ -86,16 +86,6 @@ def test_other_ways_to_compute_give_the_same_logits(
     other = load_model(checkpoint, device=CPU)
     assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
     assert not (limit.endswith("BYTES") and any(layer.experts._kept for layer in other._weights.layers))
-
-
-def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
-    long = (PROMPT * 5)[:300]
-    whole, stepwise = model.new_cache(), model.new_cache()
-    wanted = model.next_logits(long, whole)
-    model.extend(long[:250], stepwise)
-    for token in long[250:-1]:
-        model.extend([token], stepwise)
-    assert relative_error(model.next_logits(long[-1:], stepwise), wanted) < 1e-5
 
 
 @pytest.mark.parametrize("rows", [1, 2, 40])  # one token, all experts on all, tokens sorted by expert
