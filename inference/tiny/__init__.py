@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.engine import CheckpointError
-from inference.paths import UnknownHome, expanded_path, open_to_others
+from inference.paths import expanded_path, open_to_others
 
 LAYOUT = "1"  # of the expanded files: raise it when the same compact file expands differently
 MANIFEST = "made.json"
@@ -29,10 +29,7 @@ def cache_folder() -> Path:
     """$GPT_OSS_SERVER_CACHE, else gpt-oss-server in the user's cache folder."""
     chosen = os.environ.get("GPT_OSS_SERVER_CACHE")
     if chosen:
-        try:
-            return expanded_path(chosen)
-        except UnknownHome as error:
-            raise CheckpointError(f"GPT_OSS_SERVER_CACHE: {error}") from error
+        return expanded_path(chosen, failure=lambda why: CheckpointError(f"GPT_OSS_SERVER_CACHE: {why}"))
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "gpt-oss-server"
