@@ -56,9 +56,6 @@ class TorchRunner:
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
 
-    def improve(self) -> bool:
-        return self._model.improve()
-
     def problem(self) -> str | None:
         return device_problem(self._model.device)
 

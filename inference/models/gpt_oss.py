@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from inference.config import ModelConfig, read_config
-from inference.models.experts import Experts
 from inference.models.kv_memory import KVCache, PagedMemory
 from inference.models.tensor_files import TensorFiles, TensorSource
-from inference.models.weights import AS_COMPUTED, PackedHead, Weights, find_checkpoint, load_weights
+from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows
@@ -110,14 +109,6 @@ class GptOss:
             return head.product(reference.rms_norm(x, norm, eps))
         logits: Tensor = self._ops.head_logits(x, norm, eps, head)
         return logits
-
-    def improve(self) -> bool:
-        """Spends a fraction of a second on faster steps; returns whether that is worth repeating."""
-        head = self._weights.head
-        if isinstance(head, PackedHead) and head.merge():
-            return True
-        experts = [layer.experts for layer in self._weights.layers]
-        return any(isinstance(own, Experts) and own.pack() for own in experts)
 
     # One sequence alone -------------------------------------------------------------------------------
 

@@ -98,10 +98,6 @@ class CudaRunner:
             picker = self.picker(Sampling(logit_bias=bias))
             pick_rows(logits, [picker] * rows, [0.5] * rows, [mask] * rows)
 
-    def improve(self) -> bool:
-        """On a card `prepare` has done all of it."""
-        return self._device.type == "cpu" and self._model.improve()
-
     def problem(self) -> str | None:
         return device_problem(self._device)
 

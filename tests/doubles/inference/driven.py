@@ -71,9 +71,6 @@ class MemoryRunner:
     def picker(self, sampling: Sampling, prompt: Listed[int] = ()) -> Picked:
         return Picked(sampling)
 
-    def improve(self) -> bool:
-        return False
-
     def problem(self) -> str | None:
         return None
 
