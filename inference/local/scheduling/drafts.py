@@ -1,8 +1,8 @@
 """Where a sequence's drafts come from: its own tokens, a prediction of its output, or a head of the runner.
 
-Takes a generation's tokens as they arrive, its prediction, or the runner's guesses, and returns drafts for the
-model to check in one step. It must not know the model. A wrong draft costs only time, so a generation whose
-drafts fail gets fewer, or none for a while.
+Takes a generation's tokens as they arrive, its prediction, or the runner's guesses, and returns drafts for
+the model to check in one step. It must not know the model. A wrong draft costs only time, so a generation
+whose drafts fail gets fewer, or none for a while.
 """
 
 import math
