@@ -6,14 +6,16 @@ It must not know tools or calls.
 """
 
 import logging
+import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client import Client
 from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, CallToolResult, Implementation
@@ -22,7 +24,6 @@ from tools.addresses import Resolver, system_resolver
 from tools.mcp.endpoints import Credentials, Endpoint, HttpEndpoint, StdioEndpoint
 from tools.mcp.failures import causes
 from tools.mcp.http import PinnedTransport, http_client
-from tools.mcp.stdio import stdio_streams
 
 # At lower levels these loggers show whole messages, URLs with their queries, and sessions: confidential data
 # of clients and servers; and the package's own logs each server that does not keep to the protocol with a
@@ -98,7 +99,7 @@ class Dialler:
         """Connects. Raises anything that the `mcp` package and its transports raise, also in groups."""
         kind, mode = attempt
         if isinstance(self.endpoint, StdioEndpoint):
-            return await self._entered(stack, stdio_streams(self.endpoint), mode)
+            return await self._entered(stack, stdio_client(_command(self.endpoint), _errors()), mode)
         if kind == "sse":
             url, silence = self.endpoint.url, self._silence
             streams = sse_client(url, sse_read_timeout=silence, httpx_client_factory=self._http)
@@ -128,6 +129,17 @@ class Dialler:
         private = trusted or self.reach.allow_private
         self._pinned = PinnedTransport(allow_private=private, resolver=self.reach.resolver)
         return http_client(self._pinned, self.credentials.for_sending(), self._silence)
+
+
+def _command(endpoint: StdioEndpoint) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=endpoint.command, args=list(endpoint.arguments), encoding_error_handler="replace"
+    )
+
+
+def _errors() -> TextIO:
+    """Where a command's errors go: to this process's, because the operator should read them."""
+    return sys.__stderr__ or sys.stderr
 
 
 async def _as_it_came(name: str, result: CallToolResult) -> None:
