@@ -260,7 +260,7 @@ def start_engine(
         max_waiting=options.max_waiting,
         drafts=GUESSED_TOKENS if options.draft_head else DRAFTED_TOKENS if options.speculation else 0,
         by_head=head is not None,
-        predicted=PREDICTED_ON_CPU,
+        predicted=0 if head is not None else PREDICTED_ON_CPU,  # a head has room for its own guesses
     )
     if on_gpu:
         limits = replace(
