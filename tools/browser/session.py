@@ -187,8 +187,10 @@ class BrowserSession:
         if (unread := self._history.unread(request.cursor)) is None:
             return
         cursor, page = unread
-        is_find = isinstance(request, Find)
-        self._details = find_details(request.pattern, page.url) if is_find else open_details(page.url)
+        if isinstance(request, Find):
+            self._details = find_details(request.pattern, page.url)
+        else:
+            self._details = open_details(page.url)
         read = await self._read(Link(page.url, source=page.source), options, again=False)
         self._history.read_again(cursor, read)
 
