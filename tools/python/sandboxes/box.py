@@ -124,14 +124,11 @@ class RunningBox(Box):
 
     def _over(self) -> str | None:
         """The exceeded limit. For lack of memory the kernel may kill one process while the code runs on."""
-        return self._over_memory() or self._too_many_files()
+        too_many = any(room.f_files - room.f_ffree > self._limits.data_files for room in self._rooms())
+        return self._over_memory() or (self._limits.over_files if too_many else None)
 
     def _over_memory(self) -> str | None:
         return self._limits.over_memory if self._groups.out_of_memory() else None
-
-    def _too_many_files(self) -> str | None:
-        too_many = any(room.f_files - room.f_ffree > self._limits.data_files for room in self._rooms())
-        return self._limits.over_files if too_many else None
 
     def _file_bytes(self) -> int:
         return sum(map(bytes_in, self._rooms()))
