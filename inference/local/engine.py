@@ -52,6 +52,7 @@ SHARE_OF_CARD = 0.85  # of the memory that the weights leave free; a step's acti
 CHUNK_ON_GPU, SHARED_CHUNK_ON_GPU = 4096, 512
 # Per step, with speculation: further ones are rarely right. A head's guesses also cost time themselves.
 DRAFTED_TOKENS, GUESSED_TOKENS = 6, 4
+PREDICTED_ON_CPU = 16  # a prediction's are right until the output leaves it
 DEFAULTS = EngineOptions()
 
 
@@ -106,7 +107,7 @@ class LocalEngine:
             sampling=sampling,
             picker=self._runner.picker(sampling, tokens),
             outbox=outbox,
-            drafter=self._limits.drafter(),
+            drafter=self._limits.drafter(sampling),
             scores=None if sampling.prompt_logprobs is None else [None],
         )
         self._loop.submit(sequence)
@@ -259,6 +260,7 @@ def start_engine(
         max_waiting=options.max_waiting,
         drafts=GUESSED_TOKENS if options.draft_head else DRAFTED_TOKENS if options.speculation else 0,
         by_head=head is not None,
+        predicted=PREDICTED_ON_CPU,
     )
     if on_gpu:
         limits = replace(
@@ -267,6 +269,7 @@ def start_engine(
             shared_chunk=SHARED_CHUNK_ON_GPU,
             costs=costs_on_gpu(model.config.experts, model.config.experts_per_token),
             ahead=0 if limits.drafts else 1,
+            predicted=0 if head is not None else limits.drafts,  # as many as the card's steps have room for
         )
     from inference.local.tiers.opening import open_tiers
 

@@ -191,7 +191,7 @@ class Driven:
                 sampling=replace(sampling, stop_token_ids=frozenset()),
                 picker=self.runner.picker(sampling),
                 outbox=client.outbox,
-                drafter=self.scheduler.limits.drafter(),
+                drafter=self.scheduler.limits.drafter(sampling),
             )
         )
         self.clients.append(client)
