@@ -69,12 +69,10 @@ class PythonSession:
 
     @property
     def alive(self) -> bool:
-        """Whether it has a kernel."""
         return self._kernel is not None and self._kernel.alive
 
     @property
     def retirable(self) -> bool:
-        """Whether its kernel is idle."""
         return self._kernel is not None and not (self._turn.locked() or self._cancelled)
 
     @property

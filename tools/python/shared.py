@@ -6,21 +6,16 @@ such kernels are also checked while they run, by the watchdog's figures: idle on
 that holds the most.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tools.python.sandboxes.bounds.host_memory import host_memory
 from tools.python.sandboxes.bounds.limits import MIB
 from tools.python.sandboxes.bounds.watchdog import INTERVAL
 from tools.python.sandboxes.folder import FileRefused
 from tools.tool import Client
-
-if TYPE_CHECKING:
-    from tools.python.session import PythonSession
 
 _OF_MACHINE, _LEAST = 4, 2048 * MIB
 FOR_A_KERNEL = 96 * MIB  # what one takes before any code has run
@@ -34,14 +29,34 @@ class NoMemoryLeft(FileRefused):
     """The sessions hold as much memory as they may; the message states what to do."""
 
 
+class Holder(Protocol):
+    owner: str
+
+    @property
+    def held(self) -> int: ...  # bytes of memory
+
+    @property
+    def alive(self) -> bool: ...  # whether it has a kernel
+
+    @property
+    def retirable(self) -> bool: ...  # whether its kernel is idle
+
+    @property
+    def last_used(self) -> float: ...
+
+    async def retire(self, reason: str) -> None: ...  # ends its idle kernel
+
+    async def kill(self, reason: str) -> None: ...  # ends its kernel even if code runs, and frees its memory
+
+
 class Slots:
     def __init__(self, count: int) -> None:
         self._count = count
-        self._holders: set[PythonSession] = set()
+        self._holders: set[Holder] = set()
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
 
-    async def take(self, holder: PythonSession) -> None:
+    async def take(self, holder: Holder) -> None:
         """Waits for a place. Calls are served one after the other, so that no two end the same kernel."""
         async with self._turn:
             while len(self._holders) >= self._count:
@@ -53,7 +68,7 @@ class Slots:
                     await self._changed.wait()
             self._holders.add(holder)
 
-    def give(self, holder: PythonSession) -> None:
+    def give(self, holder: Holder) -> None:
         self._holders.discard(holder)
         self._changed.set()
 
@@ -62,13 +77,13 @@ class Slots:
 
 
 class SharedMemory:
-    def __init__(self, limit: int | None, sessions: Collection[PythonSession]) -> None:
+    def __init__(self, limit: int | None, sessions: Collection[Holder]) -> None:
         memory = host_memory()
         quarter = max(_LEAST, memory.total // _OF_MACHINE if memory else 0)
         self._limit = quarter if limit is None else limit
         self._sessions = sessions
         self._limits: dict[str, int] = {}  # by owner, as of the last call of `owner`
-        self._starting: set[PythonSession] = set()  # their kernels hold no memory yet
+        self._starting: set[Holder] = set()  # their kernels hold no memory yet
         self._turn = asyncio.Lock()
         self._checking: asyncio.Task[None] | None = None
 
@@ -84,14 +99,14 @@ class SharedMemory:
         return self._limits.get(owner)
 
     @asynccontextmanager
-    async def room_for_a_file(self, size: int, session: PythonSession) -> AsyncIterator[None]:
+    async def room_for_a_file(self, size: int, session: Holder) -> AsyncIterator[None]:
         """Enters when a file is within the limits. No other session gets room before it is written."""
         async with self._turn:
             await self._make_room(size, session)
             yield
 
     @asynccontextmanager
-    async def room_for_a_kernel(self, session: PythonSession) -> AsyncIterator[None]:
+    async def room_for_a_kernel(self, session: Holder) -> AsyncIterator[None]:
         """Enters when a kernel is within the limits, and counts it while it starts."""
         async with self._turn:
             await self._make_room(FOR_A_KERNEL, session)
@@ -111,14 +126,14 @@ class SharedMemory:
             self._checking.cancel()
             await asyncio.wait({self._checking})
 
-    async def _make_room(self, need: int, session: PythonSession) -> None:
+    async def _make_room(self, need: int, session: Holder) -> None:
         limit = self._limits.get(session.owner)
         if limit is not None:
             await self._end_idle_kernels(need, session, self._owners(session.owner), limit, _OWN)
         await self._end_idle_kernels(need, session, self._sessions, self._limit, _ALL)
 
     async def _end_idle_kernels(
-        self, need: int, session: PythonSession, sessions: Collection[PythonSession], limit: int, full: str
+        self, need: int, session: Holder, sessions: Collection[Holder], limit: int, full: str
     ) -> None:
         while _held(sessions) + FOR_A_KERNEL * len(self._starting.intersection(sessions)) + need > limit:
             idle = _longest_unused(other for other in sessions if other is not session)
@@ -144,15 +159,15 @@ class SharedMemory:
             heaviest = max(running, key=lambda session: session.held)
             await heaviest.kill(_BEYOND.format(limit // MIB))
 
-    def _owners(self, owner: str) -> list[PythonSession]:
+    def _owners(self, owner: str) -> list[Holder]:
         return [session for session in self._sessions if session.owner == owner]
 
 
-def _held(sessions: Collection[PythonSession]) -> int:
+def _held(sessions: Collection[Holder]) -> int:
     return sum(session.held for session in sessions)
 
 
-def _longest_unused(sessions: Iterable[PythonSession]) -> PythonSession | None:
+def _longest_unused(sessions: Iterable[Holder]) -> Holder | None:
     """The session with an idle kernel that was unused for the longest time."""
     idle = (session for session in sessions if session.retirable)
     return min(idle, key=lambda session: session.last_used, default=None)
