@@ -30,9 +30,12 @@ def apply(changes: Sequence[FileChange], root: Path) -> str:
     except BaseException as error:
         left = work.undo()
         if isinstance(error, OSError):
-            failed = f"The patch could not be applied ({error.strerror or error})"
-            undone = f", and could not be undone in {', '.join(left)}." if left else ". Nothing was changed."
-            raise PatchError(failed + undone) from error
+            failed, reason = "The patch could not be applied", error.strerror or error
+            if left:
+                failed = f"{failed} ({reason}), and could not be undone in {', '.join(left)}."
+            else:
+                failed = f"{failed}: {reason}. Nothing was changed."
+            raise PatchError(failed) from error
         raise
     finally:
         work.clean()
