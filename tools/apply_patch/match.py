@@ -34,15 +34,10 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
                 result.append(lines[done])
             done += 1
     result += lines[done:]
-    return _joined(result, ending, ends_line=not lines or lines[-1][1] != "")
-
-
-def _joined(lines: Sequence[Line], ending: str, *, ends_line: bool) -> str:
-    if not lines:
-        return ""
-    body = "".join(text + (end or ending) for text, end in lines[:-1])
-    text, end = lines[-1]
-    return body + text + ((end or ending) if ends_line else "")
+    joined = "".join(line + (end or ending) for line, end in result)
+    if not result or not lines or lines[-1][1]:
+        return joined
+    return joined.removesuffix(result[-1][1] or ending)  # as the file, whose last line has no end
 
 
 class _Lines:

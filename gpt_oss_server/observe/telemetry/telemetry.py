@@ -124,12 +124,22 @@ def is_sent(signal: str, settings: Settings, environment: Mapping[str, str] = os
     url, exporter = settings.otel_endpoint, environment.get(f"OTEL_{signal.upper()}_EXPORTER")
     is_off = exporter == "none" or environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if url is not None:
-        _check(url)
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise SettingsError(
+                f"--otel-endpoint must be a URL such as http://127.0.0.1:4318, not {url!r}. Traces and "
+                "metrics are sent by OTLP over HTTP; a collector's port for that is usually 4318."
+            )
         is_of_another = any(url.endswith(f"/v1/{other}") for other in SIGNALS if other != signal)
         return not is_off and not is_of_another
     if is_off or not any(map(environment.get, _variables(signal, "ENDPOINT"))):
         return False
-    _check_protocol(signal, environment)
+    for name in _variables(signal, "PROTOCOL"):
+        if environment.get(name, _HTTP) != _HTTP:
+            raise SettingsError(
+                f"{name} is {environment[name]!r}, but this server sends {signal} by {_HTTP} alone. "
+                "Unset it, and name the collector's port for HTTP, usually 4318."
+            )
     return True
 
 
@@ -142,21 +152,3 @@ def url_of(signal: str, settings: Settings) -> str | None:
 def _variables(signal: str, what: str) -> tuple[str, str]:
     """The signal's own variable, and the one of all signals."""
     return f"{_BASE}_{signal.upper()}_{what}", f"{_BASE}_{what}"
-
-
-def _check(endpoint: str) -> None:
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise SettingsError(
-            f"--otel-endpoint must be a URL such as http://127.0.0.1:4318, not {endpoint!r}. Traces and "
-            "metrics are sent by OTLP over HTTP; a collector's port for that is usually 4318."
-        )
-
-
-def _check_protocol(signal: str, environment: Mapping[str, str]) -> None:
-    for name in _variables(signal, "PROTOCOL"):
-        if environment.get(name, _HTTP) != _HTTP:
-            raise SettingsError(
-                f"{name} is {environment[name]!r}, but this server sends {signal} by {_HTTP} alone. "
-                "Unset it, and name the collector's port for HTTP, usually 4318."
-            )
