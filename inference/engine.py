@@ -56,6 +56,7 @@ class Sampling:
     # These change no answer, and an engine may ignore them. Generations share a cache only if they have the
     # same salt. If not all can run, the lowest priority starts first; within one, owners have equal shares.
     cache_salt: str | None = None
+    predicted: tuple[int, ...] = ()  # what the output is likely to be, in the main
     owner: str = ""
     priority: int = 0
     # By header: names under which other programs' engines, routers and traces know the request.
@@ -87,6 +88,9 @@ class Step:
     # On the first step, if requested: one per prompt token; None for the first, which has no context.
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
     queued: float | None = None  # on the first step, if known: seconds until the engine began to compute
+    # Tokens of `Sampling.predicted` that were tried since the last step, and were right or wrong.
+    accepted: int = 0
+    rejected: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

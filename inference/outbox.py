@@ -25,6 +25,7 @@ class Outbox:
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprob] = []
         self._cached_tokens = 0
+        self._accepted = self._rejected = 0
         self._created = time.monotonic()
         self._queued: float | None = None  # seconds; the next step takes it along
         self._prompt_scores: PromptScores | None = None
@@ -50,6 +51,12 @@ class Outbox:
         """The engine begins to compute the prompt; this many of its tokens were in the cache."""
         self._cached_tokens = cached_tokens
         self._queued = time.monotonic() - self._created
+
+    def tried(self, accepted: int, rejected: int) -> None:
+        """So many predicted tokens were right and wrong. Call it before the tokens arrive."""
+        with self._lock:
+            self._accepted += accepted
+            self._rejected += rejected
 
     def set_prompt_scores(self, scores: PromptScores) -> None:
         """Call it before the first token: the reader receives both together."""
@@ -97,9 +104,11 @@ class Outbox:
             cached, self._cached_tokens = self._cached_tokens, 0
             scores, self._prompt_scores = self._prompt_scores, None
             queued, self._queued = self._queued, None
+            accepted, self._accepted = self._accepted, 0
+            rejected, self._rejected = self._rejected, 0
         if was_full:
             self._on_room()
-        return Step(tokens, finish, logprobs or None, cached, scores, queued), end
+        return Step(tokens, finish, logprobs or None, cached, scores, queued, accepted, rejected), end
 
 
 async def steps_through(begin: Callable[[], Outbox]) -> AsyncGenerator[Step, None]:

@@ -61,13 +61,11 @@ async def start(
     env: Mapping[str, str],
     cwd: str | None = None,
     pass_fds: Sequence[int] = (),
-    errors: int | None = None,
-    own_group: bool = False,
 ) -> Child:
-    """Starts a process. Its output and errors go to `output`, or its errors to `errors`. Raises OSError.
+    """Starts a process. Its output and errors go to `output`. Raises OSError.
 
-    `own_group`: in a process group that can be ended as a whole. Until this returns, even when cancelled, the
-    descriptors are in use: if closed earlier, the process could inherit other files under their numbers.
+    Until this returns, even when cancelled, the descriptors are in use: if closed earlier, the process could
+    inherit other files under their numbers.
     """
 
     def popen() -> "subprocess.Popen[bytes]":  # evaluated at each start otherwise
@@ -75,11 +73,10 @@ async def start(
             list(argv),
             stdin=stdin,
             stdout=output,
-            stderr=output if errors is None else errors,
+            stderr=output,
             env=env,
             cwd=cwd,
             pass_fds=pass_fds,
-            start_new_session=own_group,
         )
 
     starting = asyncio.get_running_loop().run_in_executor(_starter(), popen)

@@ -72,8 +72,6 @@ def build_parser(*, everything: bool = True) -> Parser:
         module.add_arguments(sub, everything=everything)
         sub.set_defaults(run=module.run)
         parser.subcommands[name] = sub
-    # It lists what every command takes, and a command cannot import this module.
-    parser.subcommands["completion"].set_defaults(commands=COMMANDS, build_parser=build_parser)
     return parser
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number, optional
+from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number, optional, required
 from gpt_oss_server.http.unserved import NEVER, NotServed
 from gpt_oss_server.ids import CHOSEN
 
@@ -210,6 +210,23 @@ class Reasoning(Body):
     )
 
 
+class PredictedText(Body):
+    type: Literal["text"] = required("The only type.")
+    text: str = required("A part of the text.")
+
+
+class Prediction(Body):
+    """What the answer will mostly be, such as a file before an edit."""
+
+    type: Literal["content"] = required("The only type.")
+    content: str | list[PredictedText] = required("The text, or its parts.")
+
+    @property
+    def text(self) -> str:
+        parts = self.content
+        return parts if isinstance(parts, str) else "".join(part.text for part in parts)
+
+
 class TurnFields(Body):
     """A turn of the model: its tools, its reasoning, and the fields that the response keeps."""
 
@@ -224,6 +241,10 @@ class TurnFields(Body):
         "The most calls of tools that this server runs."
     )
     reasoning: Reasoning | None = optional("How the model reasons.")
+    prediction: Prediction | None = optional(
+        "What the answer will mostly be, such as a file before an edit. The tokens are the same without it, "
+        "and arrive sooner where it is right, if the engine can use it."
+    )
     thinking_token_budget: Budget | None = optional(
         "The same as `reasoning.max_tokens`. It wins if a request has both."
     )

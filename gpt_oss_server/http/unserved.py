@@ -127,7 +127,6 @@ TEMPLATES_NOT_SERVED: NotServed = {
 WITHOUT_EFFECT = frozenset(
     {
         # OpenAI's and its gateways': they choose prices, caches and speed.
-        "prediction",
         "prompt_cache_key",
         "prompt_cache_retention",
         "safety_identifier",

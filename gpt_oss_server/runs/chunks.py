@@ -63,11 +63,11 @@ def encode_chunk(chunk: Event) -> bytes:
 
 def shown_usage(usage: Usage, *, with_reasoning: bool = False) -> dict[str, Any]:
     """The usage in the words of chat and plain completions, of which only chat's reason."""
-    details = {"completion_tokens_details": {"reasoning_tokens": usage.reasoning}} if with_reasoning else {}
+    details = {"reasoning_tokens": usage.reasoning, **usage.predicted}
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
         "total_tokens": usage.total,
         "prompt_tokens_details": {"cached_tokens": usage.cached},
-        **details,
+        **({"completion_tokens_details": details} if with_reasoning else {}),
     }

@@ -60,7 +60,11 @@ def _response(turn: Traced, encoding: Encoding) -> dict[str, Any]:
     record, kept, known = turn.record, turn.tokens, turn.record.recipients
     spans = enumerate(kept.generations)
     generations = [_generation(record, kept, number, span, encoding) for number, span in spans]
-    _mark_dropped(generations)
+    # Harmony leaves some messages out of the next turn's prompt.
+    messages = [message for generation in generations for message in generation["messages"]]
+    segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
+    for message, is_kept in zip(messages, are_kept(segments), strict=True):
+        message["dropped_next_turn"] = not is_kept
     return {
         "request": dict(record.request),
         "response": dict(record.response),
@@ -105,14 +109,6 @@ def _generation(
         "stopped": stopped,
         **reading_of(tokens, encoding, record.recipients, stopped=stopped),
     }
-
-
-def _mark_dropped(generations: Sequence[dict[str, Any]]) -> None:
-    """Marks the messages that Harmony leaves out of the next turn's prompt."""
-    messages = [message for generation in generations for message in generation["messages"]]
-    segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
-    for message, kept in zip(messages, are_kept(segments), strict=True):
-        message["dropped_next_turn"] = not kept
 
 
 def _since(record: TraceRecord, at: float | None) -> float | None:

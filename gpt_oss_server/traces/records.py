@@ -43,17 +43,16 @@ def tokens_of(transcript: Transcript, history: Sequence[Segment] = (), cue: int 
     return TokenRecord(
         traced(transcript.prompt, history, cue),
         array("I", transcript.tokens),
-        tuple(_kept(span) for span in transcript.generations),
+        tuple(
+            GenerationSpan(span.start, span.began, span.first, span.ended, span.end, span.cached, span.queued)
+            for span in transcript.generations
+        ),
         tuple(transcript.tool_runs),
         dict(transcript.scores),
         dict(transcript.alternatives),
         tuple((str(warning.kind), warning.detail) for warning in transcript.warnings),
         dict(transcript.grammars),
     )
-
-
-def _kept(span: GenerationSpan) -> GenerationSpan:
-    return GenerationSpan(span.start, span.began, span.first, span.ended, span.end, span.cached, span.queued)
 
 
 @dataclass(slots=True)

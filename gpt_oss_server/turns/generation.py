@@ -87,6 +87,8 @@ class Generation:
                         if is_first:
                             is_first = False
                             transcript.first_step(step, len(prompt))
+                        transcript.accepted += step.accepted
+                        transcript.rejected += step.rejected
                         step, own_stop = without_own_stop(step, self._plan.hidden_stops)
                         at = 0
                         while at < len(step.tokens) and not self._is_cut:

@@ -44,6 +44,8 @@ class Transcript:
     given: int = 0  # results of tools: input, not output; with the cues after them
     results: int = 0  # the results alone
     cached_tokens: int = 0
+    accepted: int = 0  # tokens of the request's prediction that were tried and right,
+    rejected: int = 0  # or wrong
     prefilled: int = 0  # the given beginning of the answer: input, not output
     scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
     alternatives: dict[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # likewise

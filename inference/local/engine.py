@@ -52,6 +52,7 @@ SHARE_OF_CARD = 0.85  # of the memory that the weights leave free; a step's acti
 CHUNK_ON_GPU, SHARED_CHUNK_ON_GPU = 4096, 512
 # Per step, with speculation: further ones are rarely right. A head's guesses also cost time themselves.
 DRAFTED_TOKENS, GUESSED_TOKENS = 6, 4
+PREDICTED_ON_CPU = 16  # a prediction's are right until the output leaves it
 DEFAULTS = EngineOptions()
 
 
@@ -109,7 +110,7 @@ class LocalEngine:
             sampling=sampling,
             picker=self._runner.picker(sampling, tokens),
             outbox=outbox,
-            drafter=self._limits.drafter(),
+            drafter=self._limits.drafter(sampling),
             scores=None if sampling.prompt_logprobs is None else [None],
         )
         self._loop.submit(sequence)
@@ -262,6 +263,7 @@ def start_engine(
         max_waiting=options.max_waiting,
         drafts=GUESSED_TOKENS if options.draft_head else DRAFTED_TOKENS if options.speculation else 0,
         by_head=head is not None,
+        predicted=0 if head is not None else PREDICTED_ON_CPU,  # a head has room for its own guesses
     )
     if on_gpu:
         limits = replace(
@@ -270,6 +272,7 @@ def start_engine(
             shared_chunk=SHARED_CHUNK_ON_GPU,
             costs=costs_on_gpu(model.config.experts, model.config.experts_per_token),
             ahead=0 if limits.drafts else 1,
+            predicted=0 if head is not None else limits.drafts,  # as many as the card's steps have room for
         )
     from inference.local.tiers.opening import open_tiers
 
@@ -308,16 +311,18 @@ def _block_size(on_gpu: bool) -> int:
 def _runner(
     model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None, head: DraftHead | None
 ) -> TorchRunner | CudaRunner:
-    if model.device.type != "cuda":
+    on_gpu = model.device.type == "cuda"
+    if head is None and not on_gpu:
         from inference.local.torch_runner import TorchRunner
 
-        return TorchRunner(model, plan.blocks, plan.block_size, head)
+        return TorchRunner(model, plan.blocks, plan.block_size)
     from inference.local.cuda.runner import CudaRunner
 
     runner = CudaRunner(
         model, plan.blocks, limits.max_concurrent, plan.block_size, drafts=limits.drafts, head=head
     )
-    runner.prepare(progress)
+    if on_gpu:
+        runner.prepare(progress)
     return runner
 
 

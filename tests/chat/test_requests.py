@@ -103,6 +103,8 @@ REFUSED: list[Refused] = [
     *fields("audio template_vars", {"voice": "alloy"}),
     *values("lora_request", {}),
     *values("modalities", ["text", "audio"]),
+    *values("prediction", "x"),
+    ({"prediction": {"type": "content", "content": [{"type": "image"}]}}, "prediction.content[0].type"),
     *values("text", {"format": {"type": "json_object"}}),
     *values("kv_transfer_params", {"prompt_token_ids": [1, 2]}),
     *values("guided_json", "{"),

@@ -15,10 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.cli.commands.completion import SCRIPTS
-from gpt_oss_server.cli.line.words import command_words
 from gpt_oss_server.cli.main import main
-from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.cli.parser import COMMANDS
 from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.cli.terminal.trace_view import trace_lines
 from gpt_oss_server.settings import OPTIONS, Settings
@@ -203,9 +201,6 @@ def test_a_site_that_is_no_api(capsys: pytest.CaptureFixture[str]) -> None:
     assert "is not JSON. Is --url the base URL of an API?" in capsys.readouterr().err
 
 
-WORDS = command_words(build_parser().subcommands, COMMANDS)
-
-
 def needs(shell: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
 
@@ -214,21 +209,35 @@ def needs(shell: str) -> pytest.MarkDecorator:
 def place(tmp_path: Path) -> Path:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "request.json").write_text("{}")
-    for shell, written in SCRIPTS.items():
-        (tmp_path / f"script.{shell}").write_text(written("gpt-oss-server", WORDS))
+    program = tmp_path / "gpt-oss-server"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpt_oss_server "$@"\n')
+    program.chmod(0o755)
+    for shell in ("bash", "fish", "zsh"):
+        (tmp_path / f"script.{shell}").write_text(run("completion", shell).stdout)
     return tmp_path
+
+
+def environment(place: Path, **more: str) -> dict[str, str]:
+    path = {
+        "PATH": f"{place}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "HOME": str(place),
+    }
+    return {**os.environ, **path, **more}
 
 
 def output_of(place: Path, *words: str) -> str:
     options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
-    done = subprocess.run(words, cwd=place / "here", env={**os.environ, "HOME": str(place)}, **options)
+    done = subprocess.run(words, cwd=place / "here", env=environment(place), **options)
     assert (done.returncode, done.stderr) == (0, "")
     return str(done.stdout)
 
 
 def in_bash(place: Path, line: str) -> set[str]:
     arrays = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))'
-    program = f'source "$0"; {arrays}; _gpt_oss_server; printf "%s\n" "${{COMPREPLY[@]}}"'
+    arrays += '; compopt() { COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")); }'  # readline's work
+    asked = '_gpt_oss_server_completion "$1" "${COMP_WORDS[COMP_CWORD]}"'
+    program = f'source "$0"; {arrays}; {asked}; printf "%s\n" "${{COMPREPLY[@]}}"'
     words = [f"{place}/script.bash", "gpt-oss-server", *line.split(" ")]
     return set(output_of(place, "bash", "--norc", "-c", program, *words).split())
 
@@ -286,8 +295,7 @@ def test_zsh_completes_the_last_word(place: Path, line: str, completed: str) -> 
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(place / "here")
-        environment = {**os.environ, "HOME": str(place), "TERM": "dumb", "PS1": "% "}
-        os.execvpe("zsh", ["zsh", "-f"], environment)
+        os.execvpe("zsh", ["zsh", "-f"], environment(place, TERM="dumb", PS1="% "))
     try:
         echo = "gpt-oss-server() { echo \"<$*>\" }; echo r''eady"
         os.write(terminal, f"autoload -U compinit; compinit -u -D; . {place}/script.zsh; {echo}\n".encode())
@@ -305,16 +313,3 @@ def seen(terminal: int, expected: str) -> str:
         if select.select([terminal], [], [], 1)[0]:
             text += os.read(terminal, 4096).decode(errors="replace")
     return text
-
-
-def test_every_shown_flag_is_in_every_script() -> None:
-    scripts = [written("gpt-oss-server", WORDS) for written in SCRIPTS.values()]
-    for command in WORDS:
-        for name in [name for flag in command.flags for name in flag.names if name.startswith("--")]:
-            assert all(name[2:] in text for text in scripts), (command.name, name)
-
-
-def test_the_command_prints_the_script_of_a_shell() -> None:
-    done = run("completion", "bash", fresh=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("complete -F _gpt_oss_server gpt-oss-server\n")

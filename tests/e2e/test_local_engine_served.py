@@ -117,6 +117,29 @@ def test_health_reports_the_engines_counters(url: str) -> None:
     assert {"steps", "cached_tokens", "preemptions", "drafted_tokens", "accepted_tokens"} <= counted.keys()
 
 
+def test_a_prediction_brings_the_same_answer_in_fewer_steps() -> None:
+    """Of the embedded model, over both APIs."""
+    question = "What does the python tool do?"
+    chat = {"messages": [{"role": "user", "content": question}], "temperature": 0, "reasoning_effort": "none"}
+    with serving(inference.load("tiny", device="cpu"), Settings()) as url:
+        plain = post(url, "/chat/completions", chat)
+        alone = counters(url)["steps"]
+        text = plain["choices"][0]["message"]["content"]
+        parts = [{"type": "text", "text": text[:9]}, {"type": "text", "text": f" and more{text[9:]}"}]
+        prediction = {"type": "content", "content": parts}
+        same = post(url, "/chat/completions", {**chat, "prediction": prediction})
+        steps = counters(url)["steps"] - alone
+        prompt = {"input": question, "temperature": 0, "reasoning": {"effort": "none"}}
+        response = post(url, "/responses", {**prompt, "prediction": {"type": "content", "content": text}})
+    assert same["choices"] == plain["choices"]
+    assert steps < alone
+    details = same["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] >= alone - steps
+    assert details["rejected_prediction_tokens"] > 0
+    assert response["usage"]["output_tokens_details"]["accepted_prediction_tokens"] > 0
+    assert "accepted_prediction_tokens" not in plain["usage"]["completion_tokens_details"]
+
+
 async def test_the_greeting_states_the_plan_of_the_memory(checkpoint: Path) -> None:
     engine = inference.load(str(checkpoint), device="cpu")
     try:

@@ -68,8 +68,9 @@ class McpConnection:
         if owner is None or owner.done():
             return
         with anyio.CancelScope(shield=True):
-            await asyncio.wait({owner}, timeout=_LEAVE_SECONDS)
-            if not owner.done():
+            if self._connected is not None and self._connected.done():
+                await asyncio.wait({owner}, timeout=_LEAVE_SECONDS)
+            if not owner.done():  # it connects, and does not look whether it shall stop
                 owner.cancel()
                 await asyncio.wait({owner}, timeout=_LEAVE_SECONDS)
 

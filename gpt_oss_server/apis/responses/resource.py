@@ -77,6 +77,10 @@ def shown_usage(usage: Usage) -> dict[str, Any]:
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
         "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning, "tool_output_tokens": usage.results},
+        "output_tokens_details": {
+            "reasoning_tokens": usage.reasoning,
+            "tool_output_tokens": usage.results,
+            **usage.predicted,
+        },
         "total_tokens": usage.total,
     }

@@ -1,11 +1,13 @@
-"""Where a sequence's drafts come from: from its own tokens, or from a head that the runner has.
+"""Where a sequence's drafts come from: its own tokens, a prediction of its output, or a head of the runner.
 
-Takes a generation's tokens as they arrive, or the runner's guesses, and returns drafts for the model to check
-in one step. It must not know the model. A wrong draft costs only time, so a generation whose drafts fail gets
-fewer, or none for a while.
+Takes a generation's tokens as they arrive, its prediction, or the runner's guesses, and returns drafts for
+the model to check in one step. It must not know the model. A wrong draft costs only time, so a generation
+whose drafts fail gets fewer, or none for a while.
 """
 
 import math
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +16,8 @@ LONGEST, SHORTEST = 4, 2  # the number of tokens that must match; longer matches
 FIRST_PAUSE, LONGEST_PAUSE = 2, 64
 FIRST_CHANCE, LARGEST_CHANCE = 0.7, 0.99
 LEARNED = 0.1  # the weight of the newest guess
+LEAST_PREDICTED, FIRST_PREDICTED = 4, 8  # tokens of a prediction in a draft
+NEAR = 32  # tokens of a prediction that may be left out before one token alone shows where the output goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +159,55 @@ class HeadDrafter:
             self._chance = min(LARGEST_CHANCE, self._chance + LEARNED * (right - self._chance))
         if self._chance < self._least:
             self._pause.learn(drafted, accepted)
+
+
+class PredictedDrafter:
+    """Follows a text that the request expects: where the output leaves it, finds the place where both meet
+    again. Where it has none, another drafter may have one."""
+
+    def __init__(self, predicted: Sequence[int], most: int, other: Drafter | None) -> None:
+        """`most`: the largest number of tokens in a draft."""
+        self.follows = False  # whether the last draft is from the prediction
+        self._predicted, self._other = predicted, other
+        self._ends = defaultdict[tuple[int, ...], list[int]](list)
+        for width in range(1, LONGEST + 1):
+            for end in range(width, len(predicted)):
+                self._ends[tuple(predicted[end - width : end])].append(end)
+        self._next = 0  # where the prediction goes on if the output follows it
+        self._most, self._size = most, min(most, FIRST_PREDICTED)
+        self._pause = Pause()
+
+    def wanted(self, running: int) -> int:
+        return 0 if self._other is None or self.follows else self._other.wanted(running)
+
+    def take(self, guesses: Sequence[int]) -> None:
+        if self._other is not None:
+            self._other.take(guesses)
+
+    def draft(self, tokens: Sequence[int], most: int) -> list[int]:
+        end = None if self._pause.passes() else self._place(tokens)
+        self.follows = end is not None and most > 0
+        if end is not None:
+            self._next = end
+            return list(self._predicted[end : end + min(most, self._size)])
+        return [] if self._other is None else self._other.draft(tokens, most)
+
+    def _place(self, tokens: Sequence[int]) -> int | None:
+        """The end of the longest piece that both have, nearest to what the output has followed."""
+        for width in range(LONGEST, 0, -1):
+            if ends := self._ends.get(tuple(tokens[-width:])):
+                at = bisect_left(ends, self._next)
+                nearest = min(ends[max(0, at - 1) : at + 1], key=lambda end: abs(end - self._next))
+                if width > 1 or abs(nearest - self._next) < NEAR:
+                    return nearest
+        return None
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        if not self.follows:
+            if self._other is not None:
+                self._other.learn(drafted, accepted)
+            return
+        self._next += accepted + 1
+        size = 2 * self._size if accepted == drafted else max(LEAST_PREDICTED, self._size // 2)
+        self._size = min(self._most, size)
+        self._pause.learn(drafted, accepted)

@@ -10,7 +10,15 @@ again. Pure Python, for one thread; it must not know tensors or event loops.
 import bisect
 from dataclasses import asdict, dataclass
 
-from inference.local.scheduling.drafts import ON_CPU, DraftCosts, Drafter, HeadDrafter, TextDrafter
+from inference.engine import Sampling
+from inference.local.scheduling.drafts import (
+    ON_CPU,
+    DraftCosts,
+    Drafter,
+    HeadDrafter,
+    PredictedDrafter,
+    TextDrafter,
+)
 from inference.local.scheduling.fairness import (
     in_turns,
     may_give_way,
@@ -37,19 +45,24 @@ class SchedulerLimits:
     scored_chunk: int = 32  # of a prompt whose every token is scored: the head runs for each
     drafts: int = 0  # guessed tokens in a step; 0: none
     by_head: bool = False  # the runner guesses them, in place of the scheduler
+    predicted: int = 0  # tokens of a request's prediction in a step; 0: predictions are not used
     costs: DraftCosts = ON_CPU  # of a head's drafts
     ahead: int = 0  # steps that may be planned before the outcomes of earlier ones are known
 
     @property
     def reach(self) -> int:
         """Positions after a sequence's newest token that its blocks may have to cover."""
-        return 2 * self.drafts if self.by_head else self.drafts
+        drafts = 2 * self.drafts if self.by_head else self.drafts
+        return max(drafts, self.predicted)
 
-    def drafter(self) -> Drafter | None:
+    def drafter(self, sampling: Sampling) -> Drafter | None:
         """A new sequence's source of drafts."""
-        if not self.drafts:
-            return None
-        return HeadDrafter(self.drafts, self.costs) if self.by_head else TextDrafter(self.drafts)
+        drafter: Drafter | None = None
+        if self.drafts:
+            drafter = HeadDrafter(self.drafts, self.costs) if self.by_head else TextDrafter(self.drafts)
+        if sampling.predicted and self.predicted:
+            return PredictedDrafter(sampling.predicted, self.predicted, drafter)
+        return drafter
 
 
 @dataclass(slots=True)
@@ -322,6 +335,8 @@ class Scheduler:
             return
         wrong = share.drafts - accepted
         if sequence.drafter is not None and share.drafts:
+            if isinstance(sequence.drafter, PredictedDrafter) and sequence.drafter.follows:
+                sequence.outbox.tried(accepted, wrong)
             sequence.drafter.learn(share.drafts, accepted)
         self.counts.drafted_tokens += share.drafts
         self.counts.accepted_tokens += accepted

@@ -71,9 +71,6 @@ class MemoryRunner:
     def picker(self, sampling: Sampling, prompt: Listed[int] = ()) -> Picked:
         return Picked(sampling)
 
-    def improve(self) -> bool:
-        return False
-
     def problem(self) -> str | None:
         return None
 
@@ -191,7 +188,7 @@ class Driven:
                 sampling=replace(sampling, stop_token_ids=frozenset()),
                 picker=self.runner.picker(sampling),
                 outbox=client.outbox,
-                drafter=self.scheduler.limits.drafter(),
+                drafter=self.scheduler.limits.drafter(sampling),
             )
         )
         self.clients.append(client)

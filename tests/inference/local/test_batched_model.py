@@ -149,6 +149,22 @@ async def test_drafts_do_not_change_the_tokens_of_a_seed(checkpoint: Path, tempe
     assert measures["drafted_tokens"] > 0
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+async def test_a_prediction_saves_steps_and_changes_no_token(checkpoint: Path, temperature: float) -> None:
+    engine = load_local(checkpoint, EngineOptions(device="cpu"), name="small")
+    sampling = replace(GREEDY, max_tokens=150, temperature=temperature, seed=4, frequency_penalty=0.1)
+    plain = (await generated(engine, sampling, [1, 2, 3])).tokens
+    alone = engine.measures()["steps"]
+    edited = (*plain[:40], 7, 7, *plain[43:90], *plain[100:])  # tokens replaced, and some left out
+    found = await generated(engine, replace(sampling, predicted=edited), [1, 2, 3])
+    assert found.tokens == plain
+    assert engine.measures()["steps"] - alone < alone / 2
+    accepted = sum(step.accepted for step in found.steps)
+    assert accepted == engine.measures()["accepted_tokens"]
+    assert accepted + sum(step.rejected for step in found.steps) == engine.measures()["drafted_tokens"]
+    await engine.close()
+
+
 @pytest.mark.parametrize("context", [1000, None])
 def test_memory_that_is_enough_keeps_the_context(
     checkpoint: Path, context: int | None, config: ModelConfig
