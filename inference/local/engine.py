@@ -86,6 +86,9 @@ class LocalEngine:
         below = {} if self._tiers is None else self._tiers.measures()
         return {**self._scheduler.measures(), "kv_blocks_used": cache.used, "kv_usage": cache.usage, **below}
 
+    def recent_steps(self) -> list[dict[str, int]]:
+        return list(self._scheduler.recent)
+
     def check_room(self) -> None:
         """Raises `EngineBusy` if the engine would refuse a generation now."""
         self._loop.check_room()
