@@ -24,8 +24,9 @@ from gpt_oss_server.items.conversation import NOT_KEPT, Conversation
 from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.kind import NO_CALL, ItemKind, ItemType, completed, replaced_by
 from gpt_oss_server.json_values import dicts_of, read_json_text
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.documents.words import words_in, words_of_query
-from gpt_oss_server.stores.vector_stores import Found, VectorStores
+from gpt_oss_server.stores.vector_stores import Found
 from tools.tool import ToolOutput
 
 if TYPE_CHECKING:

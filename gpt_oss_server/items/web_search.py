@@ -23,7 +23,7 @@ from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.items.hosted import Field, HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of, read_json_text
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.vector_stores import VectorStores
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from tools.tool import ToolOutput
 from tools.toolbox import Offer, offer_of
 

@@ -23,9 +23,9 @@ from gpt_oss_server.observe.metrics.metrics import Metrics
 from gpt_oss_server.observe.telemetry.telemetry import Telemetry
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.completions import Completions
-from gpt_oss_server.stores.events import EventLogs
-from gpt_oss_server.stores.keep import Stores
+from gpt_oss_server.stores.kinds.keep import Stores
+from gpt_oss_server.stores.sql.completions import Completions
+from gpt_oss_server.stores.sql.events import EventLogs
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

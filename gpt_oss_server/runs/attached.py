@@ -12,7 +12,8 @@ from gpt_oss_server.content.parts import attached_bytes
 from gpt_oss_server.errors import InvalidRequest, NoSuchFile, ToolNotAvailable
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.stores.files import FileLost, Files, StoredFile
+from gpt_oss_server.stores.documents.files import Files
+from gpt_oss_server.stores.files import FileLost, StoredFile
 from tools.extras import how_to_install
 
 TEXT = "text"  # the key of a part that has been read

@@ -27,7 +27,7 @@ from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.options import AUTO
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.keep import Keep, Stores
+from gpt_oss_server.stores.kinds.keep import Keep, Stores
 from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from gpt_oss_server.traces.records import Traces

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.deliveries import Deliveries, Delivery
 from gpt_oss_server.stores.repeated import Repeated
+from gpt_oss_server.stores.sql.queues.deliveries import Deliveries, Delivery
 from tools.extras import how_to_install
 
 if TYPE_CHECKING:

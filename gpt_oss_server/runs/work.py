@@ -13,7 +13,7 @@ from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.ids import Ids, following
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
-from gpt_oss_server.stores.keep import Keep
+from gpt_oss_server.stores.kinds.keep import Keep
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import SettingsError
-from gpt_oss_server.stores.vector_stores import VectorStores
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 
 GROUP = "gpt_oss_server.tools"
 _GIVEN = "create_app(tools=…)"

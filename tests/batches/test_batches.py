@@ -16,7 +16,7 @@ from openai.types import Batch
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.events import LeaseLost
 from gpt_oss_server.stores.memory.store import MemoryDatabase
-from gpt_oss_server.stores.sql.queues.batches import SqlBatches
+from gpt_oss_server.stores.sql.queues.batches import Batches
 from gpt_oss_server.stores.sql.sweeper import Bounds
 from inference.backends.scripted import ScriptedEngine
 from inference.engine import Sampling
@@ -226,7 +226,7 @@ def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path:
 
 
 async def test_whoever_has_lost_a_batch_changes_nothing() -> None:
-    store = SqlBatches(MemoryDatabase(Bounds()))
+    store = Batches(MemoryDatabase(Bounds()))
     await store.add({"id": "batch_1", "status": "in_progress", "request_counts": {"total": 2}}, {})
     first = await store.claim(lease=0)
     second = await store.claim(lease=60)

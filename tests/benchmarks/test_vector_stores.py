@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.stores.vector_stores import Entry, Passage, VectorStore
@@ -30,7 +30,7 @@ def common(draw: random.Random, words: Sequence[str], count: int) -> list[str]:
     return draw.choices(words, [1 / (rank + 2) for rank in range(len(words))], k=count)
 
 
-async def fill(stores: SqlVectorStores, texts: Sequence[str], per_file: int) -> None:
+async def fill(stores: VectorStores, texts: Sequence[str], per_file: int) -> None:
     await stores.put(VectorStore("vs", "", 0, 0))
     entries = [Entry(f"file_{at}", f"{at}.txt", 0, 800, 0, True) for at in range(0, len(texts), per_file)]
     await stores.attach("vs", entries)
@@ -45,7 +45,7 @@ async def test_a_search_of_100_000_passages_beside_plain_sql(tmp_path: Path) -> 
     draw, words = random.Random(1), vocabulary(30_000, 1)
     texts = [" ".join(common(draw, words, WORDS)) for _ in range(PASSAGES)]
     database = SqliteDatabase(tmp_path / "store.sqlite")
-    stores = SqlVectorStores(database)
+    stores = VectorStores(database)
     began = time.process_time()
     await fill(stores, texts, PASSAGES // FILES)
     size, seconds = sum(map(len, texts)) / 1e6, time.process_time() - began

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from gpt_oss_server.stores.allowances import Allowances, Charge, Refused
+from gpt_oss_server.stores.allowances import Charge, Refused
+from gpt_oss_server.stores.sql.allowances import Allowances
 
 SLOW = 600  # a limit per minute: ten a second, so that growth during a test is small but not nothing
 

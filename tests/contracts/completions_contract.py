@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.stores.completions import Completions, StoredCompletion
+from gpt_oss_server.stores.sql.completions import Completions, StoredCompletion
 
 
 def completion(number: int) -> StoredCompletion:

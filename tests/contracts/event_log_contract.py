@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 
 import pytest
 
-from gpt_oss_server.stores.events import EventLog, EventLogs, TooManyRuns
+from gpt_oss_server.stores.events import TooManyRuns
+from gpt_oss_server.stores.sql.events import EventLog, EventLogs
 from tests.doubles.stored import known
 
 
@@ -24,10 +24,8 @@ class EventLogContract:
         raise NotImplementedError
 
     @pytest.fixture
-    async def logs(self) -> AsyncIterator[EventLogs]:
-        logs = await self.make()
-        yield logs
-        await logs.close()
+    async def logs(self) -> EventLogs:
+        return await self.make()
 
     async def test_an_ended_log_is_read_from_any_number_on(self, logs: EventLogs) -> None:
         await logs.begin("run")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.stores import files as contract
-from gpt_oss_server.stores.files import FileLost, Files, LineTooLong, NewFile, NoRoom, Upload, lines
+from gpt_oss_server.stores.documents.files import Files
+from gpt_oss_server.stores.files import FileLost, LineTooLong, NewFile, NoRoom, Upload, lines
 from tests.doubles.waiting import until_found
 
 MEGABYTE = 2**20

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.vector_stores import Entry, Filter, Passage, VectorStore
 
@@ -24,7 +24,7 @@ def entry(name: str, **fields: Any) -> Entry:
     return replace(Entry(f"file_{name}", f"{name}.txt", 1_000, 800, 400, True), **fields)
 
 
-async def read_all(stores: SqlVectorStores, texts: dict[str, str], *, cut: int = 30) -> None:
+async def read_all(stores: VectorStores, texts: dict[str, str], *, cut: int = 30) -> None:
     """Reads what waits, in passages that overlap."""
     while (claimed := await stores.claim(LEASE)) is not None:
         text = texts[claimed.entry.file_id.removeprefix("file_")]
@@ -33,28 +33,28 @@ async def read_all(stores: SqlVectorStores, texts: dict[str, str], *, cut: int =
         await stores.finish(claimed)
 
 
-async def filled(stores: SqlVectorStores, name: str = "vs_1", **attributes: Any) -> None:
+async def filled(stores: VectorStores, name: str = "vs_1", **attributes: Any) -> None:
     await stores.put(VectorStore(name, "Harbour", 1_000, 1_000))
     entries = [entry(key, attributes=attributes.get(key, {})) for key in TEXTS]
     assert await stores.attach(name, entries)
     await read_all(stores, TEXTS, cut=100)
 
 
-async def found(stores: SqlVectorStores, query: str, filters: Filter | None = None, *names: str) -> list[str]:
+async def found(stores: VectorStores, query: str, filters: Filter | None = None, *names: str) -> list[str]:
     hits = await stores.search(names or ("vs_1",), words_of_query(query), 10, filters)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     return [hit.entry.filename.removesuffix(".txt") for hit in hits]
 
 
 class VectorStoresContract:
-    async def make(self) -> SqlVectorStores:
+    async def make(self) -> VectorStores:
         raise NotImplementedError
 
     @pytest.fixture
-    async def stores(self) -> SqlVectorStores:
+    async def stores(self) -> VectorStores:
         return await self.make()
 
-    async def test_passages_are_found_by_their_words(self, stores: SqlVectorStores) -> None:
+    async def test_passages_are_found_by_their_words(self, stores: VectorStores) -> None:
         await filled(stores)
         assert (await found(stores, "When do the boats leave?"))[0] == "boats"
         assert await found(stores, "uber GEDULD") == ["cooking"]
@@ -64,7 +64,7 @@ class VectorStoresContract:
         assert await found(stores, 'zebra" OR water*') == await found(stores, "or water")
         assert await found(stores, "zebra") == await found(stores, "") == []
 
-    async def test_scores_are_bm25_of_the_store_alone(self, stores: SqlVectorStores) -> None:
+    async def test_scores_are_bm25_of_the_store_alone(self, stores: VectorStores) -> None:
         await filled(stores)
         before = await stores.search(["vs_1"], ["harbour"], 10)
         assert {hit.entry.filename for hit in before} == {"tides.txt", "boats.txt"}
@@ -74,7 +74,7 @@ class VectorStoresContract:
         await filled(stores, "vs_2")
         assert await stores.search(["vs_1"], ["harbour"], 10) == before
 
-    async def test_the_text_of_a_file_is_whole(self, stores: SqlVectorStores) -> None:
+    async def test_the_text_of_a_file_is_whole(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
         await stores.attach("vs_1", [entry("tokyo"), entry("tides")])
         await read_all(stores, TEXTS, cut=7)
@@ -104,7 +104,7 @@ class VectorStoresContract:
         ids=str,
     )
     async def test_filters_are_conditions_on_attributes(
-        self, stores: SqlVectorStores, filters: Filter, names: set[str]
+        self, stores: VectorStores, filters: Filter, names: set[str]
     ) -> None:
         await filled(
             stores,
@@ -116,7 +116,7 @@ class VectorStoresContract:
         await stores.set_attributes("vs_1", "file_tides", {"lang": "fr"})
         assert "tides" not in await found(stores, "water", Filter("eq", "lang", ["en"]))
 
-    async def test_a_file_that_leaves_is_found_no_more(self, stores: SqlVectorStores) -> None:
+    async def test_a_file_that_leaves_is_found_no_more(self, stores: VectorStores) -> None:
         await filled(stores)
         used = await stores.used_bytes()
         assert used == sum(len(text.encode()) for text in TEXTS.values())
@@ -128,7 +128,7 @@ class VectorStoresContract:
         assert await found(stores, "harbour") == []
         assert await found(stores, "left") == ["tides"]
 
-    async def test_what_a_deleted_store_has_left_is_swept(self, stores: SqlVectorStores) -> None:
+    async def test_what_a_deleted_store_has_left_is_swept(self, stores: VectorStores) -> None:
         await filled(stores)
         await filled(stores, "vs_2")
         assert await stores.delete("vs_1") is True
@@ -139,14 +139,14 @@ class VectorStoresContract:
         assert await stores.sweep() == 0
         assert await found(stores, "rice", None, "vs_1", "vs_2") == ["cooking"]
 
-    async def test_a_store_expires_after_days_without_use(self, stores: SqlVectorStores) -> None:
+    async def test_a_store_expires_after_days_without_use(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000, days=0))
         assert await stores.get("vs_1") is None
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000, days=1))
         assert await stores.get("vs_1") is not None
         assert await stores.sweep() == 0
 
-    async def test_an_owner_finds_its_own_stores_alone(self, stores: SqlVectorStores) -> None:
+    async def test_an_owner_finds_its_own_stores_alone(self, stores: VectorStores) -> None:
         alice, bob = stores.of("alice"), stores.of("bob")
         await filled(alice)
         assert await bob.get("vs_1") is None
@@ -158,7 +158,7 @@ class VectorStoresContract:
         assert await bob.detach("vs_1", "file_tides") is await bob.delete("vs_1") is False
         assert (await bob.used_bytes(), await found(alice, "rice")) == (0, ["cooking"])
 
-    async def test_one_process_reads_a_file_at_a_time(self, stores: SqlVectorStores) -> None:
+    async def test_one_process_reads_a_file_at_a_time(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
         await stores.attach("vs_1", [entry("tides")])
         first = await stores.claim(0.0)  # whose process dies
@@ -175,7 +175,7 @@ class VectorStoresContract:
         assert kept is not None
         assert (kept[0].status, kept[1]) == ("completed", "all of it")
 
-    async def test_a_file_that_ends_each_process_is_given_up(self, stores: SqlVectorStores) -> None:
+    async def test_a_file_that_ends_each_process_is_given_up(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
         await stores.attach("vs_1", [entry("bomb")])
         for _ in range(3):
@@ -187,7 +187,7 @@ class VectorStoresContract:
         assert failed.error is not None
         assert failed.error[0] == "server_error"
 
-    async def test_files_are_listed_and_counted_by_batch_and_status(self, stores: SqlVectorStores) -> None:
+    async def test_files_are_listed_and_counted_by_batch_and_status(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
         await stores.attach("vs_1", [entry(str(n), batch="b" if n % 2 else "a") for n in range(5)])
 

@@ -15,17 +15,8 @@ from gpt_oss_server.stores.base import (
     StoredResponse,
 )
 from gpt_oss_server.stores.chain import Addition, Position
-from gpt_oss_server.stores.documents.files import SqlFiles
-from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
-from gpt_oss_server.stores.keep import Keep, Stores
 from gpt_oss_server.stores.memory.connection import ConnectionStore
-from gpt_oss_server.stores.memory.events import MemoryEventLogs
-from gpt_oss_server.stores.memory.store import MemoryDatabase
-from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value, Work
-from gpt_oss_server.stores.sql.queues.batches import SqlBatches
-from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
-from gpt_oss_server.stores.sql.sweeper import Bounds
 
 T = TypeVar("T")
 
@@ -101,13 +92,6 @@ async def position(store: Responses, response_id: str) -> Position | None:
 async def ids(store: Store, conversation_id: str) -> list[str]:
     parts = known(await store.conversation_parts(conversation_id))
     return [item["id"] for part in parts for item in part.items]
-
-
-def keep_around(store: Store) -> Keep:
-    database = MemoryDatabase(Bounds())
-    files, vectors = SqlFiles(database), SqlVectorStores(database)
-    queues = SqlBatches(database), SqlDeliveries(database, enabled=False)
-    return Stores(store, MemoryEventLogs(), SqlCompletions(database), files, vectors, *queues).of("")
 
 
 class Visited(tuple[int, ...]):

@@ -14,7 +14,7 @@ from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import CountingIds
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.sql.events import EventLog
 from inference.engine import EngineFailed
 from tests.doubles.apis.asking import NEXT, Asking, responses_service
 from tests.doubles.apis.client_tools import STREAMS

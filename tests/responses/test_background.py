@@ -124,7 +124,9 @@ async def test_deleting_it_ends_it(api: Make) -> None:
     assert engine.active == 0
     for gone in (path, f"{path}?stream=true"):
         assert (await here.refused(gone, method="GET"))["status"] == 404
-    assert here.service.background.logs.used_bytes == 0
+    size = here.service.served.stores.size
+    assert size is not None
+    assert (await size()).log_bytes == 0
 
 
 async def test_it_can_be_continued_once_it_has_ended(api: Make) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,10 @@ from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Append, StoredResponse
-from gpt_oss_server.stores.documents.files import SqlFiles
-from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
-from gpt_oss_server.stores.events import NO_RECORDS, Continuation, EventLog, Records
-from gpt_oss_server.stores.keep import Stores
-from gpt_oss_server.stores.sql.completions import SqlCompletions
-from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
-from gpt_oss_server.stores.sql.queues.batches import SqlBatches
-from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
+from gpt_oss_server.stores.events import NO_RECORDS, Continuation, Records
+from gpt_oss_server.stores.kinds.further import stores_on
+from gpt_oss_server.stores.sealing import server_sealer
+from gpt_oss_server.stores.sql.events import EventLog, EventLogs, Held
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -45,7 +41,7 @@ class Appended:
     batches: list[tuple[int, list[bytes], Records]] = field(default_factory=list)
 
 
-class RecordingLogs(SqlEventLogs):
+class RecordingLogs(EventLogs):
     """Logs without linger that also show what is written to them: one append for each batch of events."""
 
     linger = 0.0
@@ -71,13 +67,9 @@ class Process:
     def __init__(self, path: Path, engine: Any, encoding: Encoding, name: str, **settings: Any) -> None:
         database, held = SqliteDatabase(path), Held()
         self.logs = RecordingLogs(database, held, Replica("elsewhere", 1, name), lease=600)
-        store, files = SqlStore(database, guard=held.guard), SqlFiles(database)
-        vectors = SqlVectorStores(database)
-        queues = SqlBatches(database), SqlDeliveries(database, enabled=False)
-        self.stores = Stores(
-            store, self.logs, SqlCompletions(database), files, vectors, *queues, claims=self.logs
-        )
         given = Settings(python="off", **settings)
+        stores, store = stores_on(database, given, server_sealer(None)), SqlStore(database, guard=held.guard)
+        self.stores = replace(stores, responses=store, events=self.logs, claims=self.logs)
         self.service: ResponsesService = responses_service(
             engine, given, encoding=encoding, stores=self.stores, clock=lambda: NOW, tools=ToolsetMaker(given)
         )
@@ -90,9 +82,9 @@ class Process:
 
     async def dies_after(self, appended: Appended, batches: int) -> None:
         """Leaves a run as a process leaves it that dies after so many appends."""
-        await SqlEventLogs.begin(self.logs, appended.run_id, appended.continuation)
+        await EventLogs.begin(self.logs, appended.run_id, appended.continuation)
         for batch in appended.batches[:batches]:
-            await SqlEventLogs.append(self.logs, appended.run_id, *batch)
+            await EventLogs.append(self.logs, appended.run_id, *batch)
         await self.logs.database.write(lambda tx: tx.run("UPDATE runs SET lease_until = 0"))
 
     async def events(self, run_id: str) -> list[dict[str, Any]]:

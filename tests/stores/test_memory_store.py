@@ -18,7 +18,7 @@ from gpt_oss_server.stores.sql.sizes import statistics
 from tests.doubles.apis.asking import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
-from tests.doubles.stored import append, conversation, keep_around, part, position, stored, texts
+from tests.doubles.stored import append, conversation, part, position, stored, texts
 
 NOTHING = (0, 0, 0, 0)
 
@@ -165,7 +165,7 @@ async def test_a_closed_store_states_that_it_is_closed() -> None:
 @pytest.mark.parametrize("first", [True, False])
 async def test_a_connection_s_store_refuses_a_parent_from_the_other_store(first: bool) -> None:
     below = MemoryStore()
-    store = ConnectionStore(keep_around(below))
+    store = ConnectionStore(below, below)
     parent = stored("resp_1")
     parent.response["store"] = first
     await store.put(parent)
@@ -188,7 +188,8 @@ async def test_a_connection_drops_a_response_whose_conversation_cannot_grow() ->
         async def append(self, append: Append) -> tuple[Item, ...] | None:
             raise OSError("the disk is full")
 
-    store = ConnectionStore(keep_around(Full()))
+    below = Full()
+    store = ConnectionStore(below, below)
     with pytest.raises(OSError, match="full"):
         await store.put(stored("resp_1"), append("conv_1", part("msg_1")))
     assert await store.get("resp_1") is None

@@ -25,7 +25,7 @@ from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql import elsewhere, links
 from gpt_oss_server.stores.sql.codec import decode_addition, encode_addition
 from gpt_oss_server.stores.sql.database import Transaction
-from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
+from gpt_oss_server.stores.sql.events import EventLogs, Held
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -131,8 +131,8 @@ def test_an_addition_is_the_same_after_a_round_trip_through_bytes(added: Additio
 
 
 async def test_a_look_for_runs_to_continue_writes_only_where_one_is_free(database: SqliteDatabase) -> None:
-    here = SqlEventLogs(database, Held(), Replica())
-    there = SqlEventLogs(database, Held(), Replica(machine="another"), lease=60.0)
+    here = EventLogs(database, Held(), Replica())
+    there = EventLogs(database, Held(), Replica(machine="another"), lease=60.0)
     await there.begin("held", Continuation(b"request", None))
     looks = counted(here)
     assert [await here.claim() for _ in range(5)] == [None] * 5
@@ -159,7 +159,7 @@ def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:
 class Server:
     def __init__(self, url: str, name: str) -> None:
         self.database = PostgresDatabase(url)
-        self.logs = SqlEventLogs(self.database, Held(), Replica(machine=name))
+        self.logs = EventLogs(self.database, Held(), Replica(machine=name))
         self.woken = asyncio.Event()
         self.logs.start(self.woken.set)
 

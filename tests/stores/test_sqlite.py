@@ -15,25 +15,20 @@ import pytest
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.allowances import Allowances, Charge, MemoryAllowances
+from gpt_oss_server.stores.allowances import Charge
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.completions import Completions
-from gpt_oss_server.stores.documents.files import SqlFiles
+from gpt_oss_server.stores.documents.files import Files
 from gpt_oss_server.stores.documents.folder import FileFolder
-from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
-from gpt_oss_server.stores.events import EventLogs
-from gpt_oss_server.stores.files import Files
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
 from gpt_oss_server.stores.kinds.table import open_store
 from gpt_oss_server.stores.memory.connection import ConnectionStore
-from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
-from gpt_oss_server.stores.sql.allowances import SqlAllowances
-from gpt_oss_server.stores.sql.completions import SqlCompletions
+from gpt_oss_server.stores.sql.allowances import Allowances
+from gpt_oss_server.stores.sql.completions import Completions
 from gpt_oss_server.stores.sql.database import Database
-from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
-from gpt_oss_server.stores.sql.replicas import Replica
+from gpt_oss_server.stores.sql.events import EventLogs
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -44,7 +39,7 @@ from tests.contracts.files_contract import FilesContract
 from tests.contracts.store_contract import StoreContract
 from tests.contracts.vector_stores_contract import VectorStoresContract
 from tests.doubles.postgres import Postgres
-from tests.doubles.stored import keep_around, position, put_turns, stored, texts, turn
+from tests.doubles.stored import position, put_turns, stored, texts, turn
 
 
 async def test_what_is_stored_outlives_the_process(path: Path) -> None:
@@ -247,22 +242,23 @@ class WithConversations(ConnectionStore):
 class TestConnectionStore(SqlStoreContract):
     async def make(self) -> Store:
         self.database = MemoryDatabase(Bounds())
-        return cast(Store, WithConversations(keep_around(await super().make())))
+        below = await super().make()
+        return cast(Store, WithConversations(below, below))
 
 
 class TestCompletions(OnEachDatabase, CompletionsContract):
     async def make(self) -> Completions:
-        return SqlCompletions(self.database)
+        return Completions(self.database)
 
 
 class TestFiles(OnEachDatabase, FilesContract):
     async def make(self, most: int | None = None) -> Files:
-        return SqlFiles(self.database, most=most)
+        return Files(self.database, most=most)
 
 
 class TestVectorStores(OnEachDatabase, VectorStoresContract):
-    async def make(self) -> SqlVectorStores:
-        return SqlVectorStores(self.database)
+    async def make(self) -> VectorStores:
+        return VectorStores(self.database)
 
 
 class TestFilesInAFolder(FilesContract):
@@ -271,27 +267,17 @@ class TestFilesInAFolder(FilesContract):
         self.folder = tmp_path / "content"
 
     async def make(self, most: int | None = None) -> Files:
-        return SqlFiles(MemoryDatabase(Bounds()), FileFolder(self.folder), most=most)
+        return Files(MemoryDatabase(Bounds()), FileFolder(self.folder), most=most)
 
 
 class TestSqlAllowances(OnEachDatabase, AllowancesContract):
     async def make(self) -> Allowances:
-        return SqlAllowances(self.database)
-
-
-class TestMemoryAllowances(AllowancesContract):
-    async def make(self) -> Allowances:
-        return MemoryAllowances()
+        return Allowances(self.database)
 
 
 class TestSqlEventLogs(OnEachDatabase, EventLogContract):
     async def make(self) -> EventLogs:
-        return SqlEventLogs(self.database, Held(), Replica())
-
-
-class TestMemoryEventLogs(EventLogContract):
-    async def make(self) -> EventLogs:
-        return MemoryEventLogs()
+        return EventLogs(self.database)
 
 
 async def test_servers_that_share_a_database_share_its_allowances(postgres: Postgres) -> None:
@@ -300,7 +286,7 @@ async def test_servers_that_share_a_database_share_its_allowances(postgres: Post
         databases = [PostgresDatabase(url) for _ in range(3)]
         for database in databases:
             stack.push_async_callback(database.close)
-        stores = list(map(SqlAllowances, databases))
+        stores = list(map(Allowances, databases))
         counts = await asyncio.gather(*(used_up(store, "a", 60, 1) for store in stores))
         assert 60 <= sum(counts) < 90, "a second of growth is one"
         both = [Charge("x", 1, 240), Charge("y", 1, 240)]
@@ -308,12 +294,3 @@ async def test_servers_that_share_a_database_share_its_allowances(postgres: Post
         await asyncio.gather(*(store.take(crossing[n % 2]) for n in range(60) for store in stores))
         [left] = await stores[0].take([Charge("x", 0, 240)])
         assert left.amount < 240
-
-
-async def test_the_memory_of_allowances_is_bounded() -> None:
-    now = 0.0
-    store = MemoryAllowances(lambda: now)
-    for number in range(25_000):
-        now += 1
-        await store.take([Charge(f"requests {number}", 1, 60)])
-    assert len(store._allowances) <= 10_001

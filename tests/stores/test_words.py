@@ -12,7 +12,7 @@ from math import log2
 
 import pytest
 
-from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.documents.words import words_in, words_of_query
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.sweeper import Bounds
@@ -87,7 +87,7 @@ def _quality(found: Sequence[Sequence[int]], queries: Sequence[tuple[str, set[in
 
 async def test_words_find_more_than_plain_bm25() -> None:
     texts, queries = _written(1)
-    stores = SqlVectorStores(MemoryDatabase(Bounds()))
+    stores = VectorStores(MemoryDatabase(Bounds()))
     await stores.put(VectorStore("vs", "", 0, 0))
     await stores.attach("vs", [Entry("file_1", "a.txt", 0, 800, 0, True)])
     claimed = await stores.claim(60.0)

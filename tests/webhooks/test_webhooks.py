@@ -18,7 +18,7 @@ from gpt_oss_server.runs import webhooks
 from gpt_oss_server.runs.webhooks import Webhooks
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.memory.store import MemoryDatabase
-from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
+from gpt_oss_server.stores.sql.queues.deliveries import Deliveries
 from gpt_oss_server.stores.sql.sweeper import Bounds
 from tests.doubles.apis.keyed import ALICE, MALLORY
 from tests.doubles.serving import scripted, serving
@@ -117,7 +117,7 @@ def test_a_key_has_an_address_of_its_own(receiver: Receiver, tmp_path: Path) -> 
 
 
 async def test_private_addresses_are_refused_unless_allowed(receiver: Receiver) -> None:
-    deliveries = SqlDeliveries(MemoryDatabase(Bounds()), enabled=True)
+    deliveries = Deliveries(MemoryDatabase(Bounds()), enabled=True)
     own = settings(receiver, webhook_private=False)
     sender = Webhooks(own, deliveries, Keyring(own))
     await deliveries.add("response.completed", "resp_1", 0)

@@ -11,7 +11,7 @@ from gpt_oss_server.http.fields import Body, optional, read_body, required
 from gpt_oss_server.http.paging import limit_of, shown_page
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.stores.batches import Batch
+from gpt_oss_server.stores.sql.queues.batches import Batch
 
 Endpoint = Literal["/v1/responses", "/v1/chat/completions", "/v1/completions", "/v1/messages"]
 _EXAMPLE = '{"input_file_id": "file_…", "endpoint": "/v1/responses", "completion_window": "24h"}'

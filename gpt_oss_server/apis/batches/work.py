@@ -20,10 +20,10 @@ from gpt_oss_server.apis.files.files import FilesApi
 from gpt_oss_server.caller.caller import LAST, Caller
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.stores.batches import HeldBatch
 from gpt_oss_server.stores.events import LeaseLost
 from gpt_oss_server.stores.files import FileLost, LineTooLong, NoRoom, StoredFile, lines
 from gpt_oss_server.stores.repeated import Repeated
+from gpt_oss_server.stores.sql.queues.batches import HeldBatch
 
 _LOOK_SECONDS = 1.0
 _MOST_BATCHES = 4  # that one process works on

@@ -13,7 +13,7 @@ from gpt_oss_server.http.fields import Body, read_body, required
 from gpt_oss_server.http.paging import limit_of, list_of, newest_first, page
 from gpt_oss_server.http.shared_fields import check_metadata, shown_metadata
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.stores.completions import Completion, Completions, StoredCompletion
+from gpt_oss_server.stores.sql.completions import Completion, Completions, StoredCompletion
 
 _AT_ONCE = 200  # completions that one read looks at
 _EXAMPLE = '{"metadata": {"topic": "demo"}}'

@@ -21,7 +21,7 @@ from gpt_oss_server.http.unknown_fields import treat_unknown_fields
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.stores.files import NewFile, NoRoom, StoredFile
-from gpt_oss_server.stores.keep import Keep
+from gpt_oss_server.stores.kinds.keep import Keep
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 _BATCH_SECONDS = 30 * 86_400  # that a file for a batch lasts, if its request states nothing else

@@ -20,7 +20,8 @@ from gpt_oss_server.http.sse import EventStream, encode, unless_gone
 from gpt_oss_server.http.unknown_fields import read_known, unknown_header
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.runs.chunks import headers_for
-from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
+from gpt_oss_server.stores.events import past_the_end
+from gpt_oss_server.stores.sql.events import EventLog
 
 
 def responses_router(service: ResponsesService) -> APIRouter:
@@ -118,7 +119,7 @@ async def _read(log: EventLog, after: int) -> AsyncGenerator[list[bytes], None]:
             async for batch in batches:
                 at += len(batch)
                 yield batch
-        if at == after >= 0 and not await has_event(log, after):  # the run ended before it got that far
+        if at == after >= 0 and not await log.has(after):  # the run ended before it got that far
             raise past_the_end(after)
     except InvalidRequest as error:
         yield [encode(error_event(error, at + 1))]

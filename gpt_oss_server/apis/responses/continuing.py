@@ -31,7 +31,7 @@ from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Position
 from gpt_oss_server.stores.events import Claimed, Continuation
-from gpt_oss_server.stores.keep import Keep
+from gpt_oss_server.stores.kinds.keep import Keep
 
 _CANCEL_SECONDS = 10.0  # that another server has to end a run
 _LOOK_SECONDS = 0.05

@@ -19,7 +19,7 @@ from gpt_oss_server.errors import (
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.stores.base import Item, Responses
 from gpt_oss_server.stores.chain import Addition, Call, History, Position
-from gpt_oss_server.stores.keep import Keep
+from gpt_oss_server.stores.kinds.keep import Keep
 
 CONVERSATION = "conv"  # the prefix of conversations' ids
 

@@ -40,7 +40,7 @@ from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Responses
 from gpt_oss_server.stores.chain import UnknownParent
-from gpt_oss_server.stores.events import EventLog
+from gpt_oss_server.stores.sql.events import EventLog
 
 _ANY_LENGTH = 2**40  # for counting: a context that every prompt fits
 

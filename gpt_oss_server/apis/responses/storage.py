@@ -26,7 +26,7 @@ from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import Append, ConversationPart, Item, Responses, StoredResponse
 from gpt_oss_server.stores.chain import Call, UnknownParent
-from gpt_oss_server.stores.keep import Keep
+from gpt_oss_server.stores.kinds.keep import Keep
 from gpt_oss_server.traces.document import origin_of
 from gpt_oss_server.traces.packed import packed
 from gpt_oss_server.traces.records import TraceRecord, Traces

@@ -13,9 +13,10 @@ from gpt_oss_server.errors import EventsForgotten, InvalidRequest, ResponseNotFo
 from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list, page
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.stores.base import StoredResponse
-from gpt_oss_server.stores.events import EventLog, has_event, past_the_end
-from gpt_oss_server.stores.keep import Keep
+from gpt_oss_server.stores.events import past_the_end
+from gpt_oss_server.stores.kinds.keep import Keep
 from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
+from gpt_oss_server.stores.sql.events import EventLog
 from gpt_oss_server.traces.records import Traces
 
 
@@ -85,7 +86,7 @@ class StoredResponses:
             )
         await log.check(after)
         ended = after >= 0 and await self._keep.responses.get(response_id) is not None
-        if ended and not await has_event(log, after):
+        if ended and not await log.has(after):
             raise past_the_end(after)
         return log
 

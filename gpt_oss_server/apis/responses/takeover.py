@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
 from gpt_oss_server.runs.background.runs import BackgroundRuns
-from gpt_oss_server.stores.events import Claimed, Claims
+from gpt_oss_server.stores.events import Claimed
 from gpt_oss_server.stores.repeated import Repeated
+from gpt_oss_server.stores.sql.events import EventLogs
 
 _LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel, if nothing announces them
 _log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ class Takeover:
     def __init__(
         self,
         background: BackgroundRuns[Run],
-        claims: Claims,
+        claims: EventLogs,
         build: Build,
         fail: Callable[[Claimed, ApiError], Awaitable[None]],
         *,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gpt_oss_server.errors import ApiError, StoreUnavailable
 from gpt_oss_server.runs.attached import content_of
-from gpt_oss_server.stores.keep import Stores
+from gpt_oss_server.stores.kinds.keep import Stores
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.vector_stores import Claimed, Passage
 from tools.extras import how_to_install

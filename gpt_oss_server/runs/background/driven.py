@@ -15,7 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.runs.background.tape import HandedOver, Tape
-from gpt_oss_server.stores.events import Claims, EventLogs, LeaseLost, Records
+from gpt_oss_server.stores.events import LeaseLost, Records
+from gpt_oss_server.stores.sql.events import EventLogs
 
 Event = dict[str, Any]
 _MOST_PENDING = 4_096  # events that wait for the store, before the run waits too
@@ -64,7 +65,7 @@ class BackgroundRun(Generic[R]):
         encode: Callable[[Event], bytes],
         ended: Callable[[BackgroundRun[R]], None],
         *,
-        claims: Claims | None = None,
+        claims: EventLogs | None = None,
         logged: int = 0,
     ) -> None:
         """`logged`: how many of its events the log has already."""

@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from gpt_oss_server.errors import EngineUnavailable, RateLimitExceeded
 from gpt_oss_server.runs.background.driven import BackgroundRun, Event, Running
-from gpt_oss_server.stores.events import Claimed, Claims, Continuation, EventLog, EventLogs, TooManyRuns
+from gpt_oss_server.stores.events import Claimed, Continuation, TooManyRuns
+from gpt_oss_server.stores.sql.events import EventLog, EventLogs
 
 _END_SECONDS = 5.0  # that runs have to end by themselves once the engine is closed
 _RETRY_SECONDS = 5.0  # after which a client may ask again for a place among its runs
@@ -26,7 +27,7 @@ class BackgroundRuns(Generic[R]):
         logs: EventLogs,
         *,
         max_running: int,
-        claims: Claims | None = None,
+        claims: EventLogs | None = None,
         over: Callable[[R], None] = lambda run: None,
     ) -> None:
         """`over` is called with each run once nothing more happens to it in this process."""

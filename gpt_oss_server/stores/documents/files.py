@@ -1,4 +1,12 @@
-"""Files in a database, as `stores/files` states; their bytes too, in pieces, or in a folder."""
+"""Files in a database; their bytes too, in pieces, or in a folder.
+
+Takes a name, a purpose and a stream of bytes. Returns the file's record, and its bytes from any place on,
+until the file is deleted or expires. A file exists whole or not at all: what a stream that broke has left is
+deleted. A file may be larger than memory; no call holds more than a piece of it.
+
+    stored = await keep.files.create(NewFile(ids("file"), "out.jsonl", "batch_output", now), pieces())
+    async for line in lines(keep.files.read(stored.id)): ...
+"""
 
 from __future__ import annotations
 
@@ -21,7 +29,7 @@ _ARRIVING = 3600.0  # seconds without a piece after which what has arrived is de
 _AT_ONCE = 20  # entries that one transaction deletes
 
 
-class SqlFiles(Owned):
+class Files(Owned):
     def __init__(
         self, database: Database, folder: FileFolder | None = None, *, most: int | None = None
     ) -> None:
@@ -32,6 +40,7 @@ class SqlFiles(Owned):
         self._looks_for_strays = folder is not None
 
     async def used_bytes(self) -> int:
+        """What the owner's files have in bytes, with those that are arriving."""
         return await self.database.read(lambda tx: _used(tx, self._owner))
 
     async def create(
@@ -43,6 +52,11 @@ class SqlFiles(Owned):
         upload: str = "",
         described: Callable[[NewFile], NewFile] = lambda new: new,
     ) -> StoredFile:
+        """Stores a file, or a part of the upload. Raises `NoRoom`, or what `content` raises.
+
+        `room` is what the owner's files may have in bytes, this one included. `described` is called after the
+        last byte: some requests name the purpose only then.
+        """
         key = key_of(new.id)
         row = (key, self._owner, upload, new.purpose, _ARRIVING, b"")
         columns = "id, owner, kind, upload, purpose, size, expires_at, body"
@@ -93,6 +107,7 @@ class SqlFiles(Owned):
         return StoredFile(**from_bytes(rows[0][0])) if rows else None
 
     async def read(self, file_id: str, start: int = 0) -> AsyncGenerator[bytes, None]:
+        """The bytes from place `start` on, in pieces of a megabyte at most. Raises `FileLost`."""
         if (stored := await self.get(file_id)) is None:
             raise FileLost(file_id)
         for number in range(start // PIECE, -(-stored.bytes // PIECE)):
@@ -111,6 +126,7 @@ class SqlFiles(Owned):
     async def page(
         self, after: str | None, most: int, *, newest_first: bool = True, purpose: str | None = None
     ) -> list[StoredFile] | None:
+        """At most `most` files that follow the one with the id `after`; None: there is no such."""
         only = f"kind = 'file' AND purpose = COALESCE(?, purpose) AND {LIVE}"
 
         def work(tx: Transaction) -> list[StoredFile] | None:
@@ -123,6 +139,7 @@ class SqlFiles(Owned):
         return await self.database.read(work)
 
     async def delete(self, file_id: str) -> bool:
+        """Returns whether the file existed."""
         sql = f"SELECT 1 FROM files WHERE id = ? AND owner = ? AND kind = 'file' AND {LIVE}"
         key = key_of(file_id)
         exists = await self.database.read(lambda tx: tx.rows(sql, key, self._owner))
@@ -146,6 +163,8 @@ class SqlFiles(Owned):
         return [StoredFile(**from_bytes(body)) for [body] in rows]
 
     async def end_upload(self, upload_id: str, status: str) -> Upload | None:
+        """Ends a pending upload, and deletes its parts; None: there is no such."""
+
         def work(tx: Transaction) -> tuple[Upload, list[str]] | None:
             tx.run("UPDATE files SET size = size WHERE id = ?", key_of(upload_id))  # other ends wait here
             upload = _upload(tx, self._owner, upload_id)
@@ -164,6 +183,7 @@ class SqlFiles(Owned):
     # --- deletion ----------------------------------------------------------------------------------
 
     async def sweep(self) -> int:
+        """Deletes what has expired or was left half-written, of all owners. Returns how many entries."""
         sql = "SELECT id FROM files WHERE expires_at <= {now} LIMIT ?"
         deleted = 0
         while keys := [key for [key] in await self.database.read(lambda tx: tx.rows(sql, _AT_ONCE))]:

@@ -1,4 +1,9 @@
-"""Vector stores in a database. A process holds each file that it reads by a lease."""
+"""Vector stores in a database, which `tests/contracts/vector_stores_contract.py` checks.
+
+Takes files of the same owner, and the passages that were read from them. Returns the passages that a query's
+words find, ranked by BM25 within the store; the text of each file; and files that no process reads yet. A
+process holds each file that it reads by a lease: if it dies, another reads the file again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,7 @@ _DIED = ("server_error", "The server stopped each time that it read this file. S
 _ENTRY = "entries.body, entries.status, entries.size"
 
 
-class SqlVectorStores(Owned):
+class VectorStores(Owned):
     async def used_bytes(self) -> int:
         sql = (
             "SELECT COALESCE(SUM(size), 0) FROM entries"
@@ -44,6 +49,7 @@ class SqlVectorStores(Owned):
         return int((await self.database.read(lambda tx: tx.rows(sql, self._owner)))[0][0])
 
     async def put(self, store: VectorStore) -> None:
+        """Adds a store, or replaces its record. Its time without use begins again."""
         lasts = None if store.days is None else store.days * _DAY
         body = {**asdict(store), "counts": {}, "bytes": 0}
 
@@ -68,6 +74,7 @@ class SqlVectorStores(Owned):
         return await self.database.read(work)
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[VectorStore] | None:
+        """At most `most` stores that follow the one with the id `after`; None: there is no such."""
         order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
 
         def work(tx: Transaction) -> list[VectorStore] | None:
@@ -92,6 +99,7 @@ class SqlVectorStores(Owned):
     # --- files ---------------------------------------------------------------------------------------
 
     async def attach(self, store_id: str, entries: Sequence[Entry]) -> bool:
+        """Adds files that are yet to be read, in place of earlier ones of their ids; False: no such store."""
 
         def work(tx: Transaction) -> bool:
             if (store := self._position(tx, store_id)) is None:
@@ -145,6 +153,7 @@ class SqlVectorStores(Owned):
         return await self.database.read(work)
 
     async def batch(self, store_id: str, batch_id: str) -> Mapping[str, int]:
+        """The numbers of the batch's files by status; empty: there is no such batch."""
 
         def work(tx: Transaction) -> dict[str, int]:
             store = self._position(tx, store_id)
@@ -154,6 +163,7 @@ class SqlVectorStores(Owned):
         return await self.database.read(work)
 
     async def cancel(self, store_id: str, batch_id: str) -> None:
+        """Cancels the batch's files that are not read yet."""
         waiting = "store = ? AND batch = ? AND status = 'in_progress'"
         sql = f"UPDATE entries SET status = 'cancelled' WHERE {waiting}"
 
@@ -191,6 +201,7 @@ class SqlVectorStores(Owned):
     async def search(
         self, store_ids: Sequence[str], words: Sequence[str], most: int, filters: Filter | None = None
     ) -> list[Found]:
+        """The best passages of all these stores; those that do not exist have none."""
         matching, values = ("", []) if filters is None else condition(filters)
 
         def work(tx: Transaction) -> list[Found]:
@@ -211,6 +222,7 @@ class SqlVectorStores(Owned):
         return await self.database.read(work)
 
     async def text(self, store_ids: Sequence[str], file_id: str) -> tuple[Entry, str] | None:
+        """The whole text of a file that one of the stores has."""
 
         def work(tx: Transaction) -> tuple[Entry, str] | None:
             for store_id in store_ids:
@@ -237,6 +249,7 @@ class SqlVectorStores(Owned):
     # --- reading -------------------------------------------------------------------------------------
 
     async def claim(self, seconds: float) -> Claimed | None:
+        """A file, of any owner, that no process reads. What was read of it before is deleted."""
         free = "status = 'in_progress' AND lease_until <= {now}"
         if not await self.database.read(lambda tx: tx.rows(f"SELECT 1 FROM entries WHERE {free} LIMIT 1")):
             return None
@@ -264,6 +277,7 @@ class SqlVectorStores(Owned):
         return claimed
 
     async def add(self, claimed: Claimed, passages: Iterable[Passage], seconds: float) -> bool:
+        """Adds passages and extends the claim; False: the file is no longer this process's to read."""
         texts = await asyncio.to_thread(
             lambda: [(each.start, each.text.encode(), list(words_in(each.text))) for each in passages]
         )
@@ -295,6 +309,7 @@ class SqlVectorStores(Owned):
         await self.database.write(lambda tx: tx.run(sql, *row), durable=True)
 
     async def sweep(self) -> int:
+        """Deletes what has expired, and what deleted stores have left. Returns how many."""
         expired = "SELECT position FROM vector_stores WHERE expires_at <= {now} LIMIT ?"
         left = (
             "SELECT position FROM entries WHERE NOT EXISTS"

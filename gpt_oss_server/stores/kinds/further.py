@@ -1,48 +1,55 @@
-"""The stores beside those of responses: files, vector stores, batches, and events for webhooks.
-
-Takes an open database, of whichever kind. Returns them, and what sweeps them.
-"""
+"""All stores on one database, of whichever kind, and what sweeps the files."""
 
 import secrets
-from dataclasses import dataclass
 from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.documents.files import SqlFiles
+from gpt_oss_server.stores.documents.files import Files
 from gpt_oss_server.stores.documents.folder import FileFolder
-from gpt_oss_server.stores.documents.vector_stores import SqlVectorStores
-from gpt_oss_server.stores.files import Files
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
+from gpt_oss_server.stores.kinds.keep import Stores
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.repeated import Repeated
+from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.stores.sql.allowances import Allowances
+from gpt_oss_server.stores.sql.completions import Completions
 from gpt_oss_server.stores.sql.database import Database, Transaction
-from gpt_oss_server.stores.sql.queues.batches import SqlBatches
-from gpt_oss_server.stores.sql.queues.deliveries import SqlDeliveries
-from gpt_oss_server.stores.vector_stores import VectorStores
+from gpt_oss_server.stores.sql.events import EventLogs, Held
+from gpt_oss_server.stores.sql.queues.batches import Batches
+from gpt_oss_server.stores.sql.queues.deliveries import Deliveries
+from gpt_oss_server.stores.sql.sizes import statistics
+from gpt_oss_server.stores.sql.store import SqlStore
 from inference.paths import UnknownHome, expanded_path
 
 BYTES_IN_MEMORY = 512 * 2**20
 _SECONDS = 30.0  # between sweeps of the files
 
 
-@dataclass(frozen=True, slots=True)
-class Further:
-    stores: tuple[SqlFiles, SqlVectorStores, SqlBatches, SqlDeliveries]
-    sweeper: Repeated
-
-
-def further_stores(database: Database, settings: Settings) -> Further:
-    files, vectors = _files(database, settings), SqlVectorStores(database)
+def stores_on(database: Database, settings: Settings, sealer: Sealer) -> Stores:
+    held, files, vectors = Held(), _files(database, settings), VectorStores(database)
     # Only the operator, or the file of keys, names addresses.
-    told = SqlDeliveries(database, enabled=bool(settings.webhook_url or settings.webhook_secret))
-    return Further((files, vectors, SqlBatches(database), told), _sweeper(files, vectors))
+    told = bool(settings.webhook_url or settings.webhook_secret)
+    return Stores(
+        responses=SqlStore(database, guard=held.guard),
+        events=EventLogs(database, held, lease=settings.background_lease),
+        completions=Completions(database),
+        files=files,
+        vector_stores=vectors,
+        batches=Batches(database),
+        webhooks=Deliveries(database, enabled=told),
+        allowances=Allowances(database),
+        sealer=sealer,
+        repeated=[_sweeper(files, vectors)],
+        size=partial(database.read, statistics),
+    )
 
 
-def _files(database: Database, settings: Settings) -> SqlFiles:
+def _files(database: Database, settings: Settings) -> Files:
     """The files of a database, in `--files` or else in the database itself."""
     in_memory = isinstance(database, MemoryDatabase)
     most = settings.files_max_bytes or (BYTES_IN_MEMORY if in_memory else None)
     if settings.files is None:
-        return SqlFiles(database, most=most)
+        return Files(database, most=most)
     if in_memory:
         raise SettingsError("--files needs a store that outlives the server: --store sqlite, or postgres://…")
     try:
@@ -51,7 +58,7 @@ def _files(database: Database, settings: Settings) -> SqlFiles:
         raise SettingsError(f"--files: {error}") from error
     # Each store has a folder of its own, and may delete what it finds there.
     name = database.write_now(partial(shared, "files", secrets.token_hex(8).encode()))
-    return SqlFiles(database, FileFolder(folder / name.decode()), most=most)
+    return Files(database, FileFolder(folder / name.decode()), most=most)
 
 
 def _sweeper(files: Files, vectors: VectorStores) -> Repeated:

@@ -6,20 +6,13 @@ from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.keep import Stores
-from gpt_oss_server.stores.kinds.further import BYTES_IN_MEMORY, further_stores, shared
+from gpt_oss_server.stores.kinds.further import BYTES_IN_MEMORY, shared, stores_on
+from gpt_oss_server.stores.kinds.keep import Stores
 from gpt_oss_server.stores.kinds.places import sqlite_file
-from gpt_oss_server.stores.memory.events import MemoryEventLogs
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sealing import Sealer, new_secret, saved_secret, server_sealer
-from gpt_oss_server.stores.sql.allowances import SqlAllowances
-from gpt_oss_server.stores.sql.completions import SqlCompletions
 from gpt_oss_server.stores.sql.database import Database
-from gpt_oss_server.stores.sql.events import Held, SqlEventLogs
-from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.responses import SqlTraces
-from gpt_oss_server.stores.sql.sizes import statistics
-from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 
 _MOST_IN_MEMORY = 10_000
@@ -57,40 +50,21 @@ def _in_memory(place: str, settings: Settings) -> Stores:
     bounds = Bounds.from_settings(settings)
     counts = {name: getattr(bounds, name) or _MOST_IN_MEMORY for name in ("responses", "conversations")}
     database = MemoryDatabase(replace(bounds, **counts, bytes=bounds.bytes or BYTES_IN_MEMORY))
-    further = further_stores(database, settings)
-    return Stores(
-        SqlStore(database),
-        MemoryEventLogs(max_bytes=settings.background_log_max_bytes, max_age=settings.background_log_max_age),
-        SqlCompletions(database),
-        *further.stores,
-        server_sealer(settings.sealing_key_file),
-        repeated=[further.sweeper],
-        size=partial(database.read, statistics),
-    )
+    return stores_on(database, settings, server_sealer(settings.sealing_key_file))
 
 
 def _in_database(place: str, settings: Settings) -> Stores:
     database = open_database(place)
-    held = Held()
     if settings.sealing_key_file is None:
         # A server that changes from memory to a database continues with its key.
         candidate = saved_secret() or new_secret()
         sealer = Sealer(database.write_now(partial(shared, "sealing", candidate)))
     else:
         sealer = server_sealer(settings.sealing_key_file)
-    further = further_stores(database, settings)
-    return Stores(
-        SqlStore(database, guard=held.guard),
-        logs := SqlEventLogs(database, held, Replica(), lease=settings.background_lease),
-        SqlCompletions(database),
-        *further.stores,
-        sealer,
-        claims=logs,
-        allowances=SqlAllowances(database),
-        repeated=[Sweeper(database, Bounds.from_settings(settings)).repeated(), further.sweeper],
-        size=partial(database.read, statistics),
-        traces=SqlTraces(database),
-    )
+    stores = stores_on(database, settings, sealer)
+    sweeper = Sweeper(database, Bounds.from_settings(settings)).repeated()
+    repeated = [sweeper, *stores.repeated]
+    return replace(stores, claims=stores.events, repeated=repeated, traces=SqlTraces(database))
 
 
 def _sqlite(place: str) -> Database:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-from gpt_oss_server.stores.base import Append, Item, StoredResponse
+from gpt_oss_server.stores.base import Append, Conversations, Item, Responses, StoredResponse
 from gpt_oss_server.stores.chain import History, Position, UnknownParent
-from gpt_oss_server.stores.keep import Keep
 from gpt_oss_server.stores.memory.store import MemoryStore
 from gpt_oss_server.stores.pages import ItemPage, Wanted
 
@@ -22,9 +21,8 @@ _OWN = "connection:"  # the prefix of positions in the connection's own store
 
 
 class ConnectionStore:
-    def __init__(self, keep: Keep) -> None:
-        self._below = keep.responses
-        self._conversations = keep.conversations
+    def __init__(self, responses: Responses, conversations: Conversations) -> None:
+        self._below, self._conversations = responses, conversations
         self._own = MemoryStore(max_responses=MAX_RESPONSES, max_bytes=MAX_BYTES, max_age=None)
 
     def of(self, owner: str) -> ConnectionStore:

@@ -12,8 +12,9 @@ from functools import cache
 from typing import TypeVar
 
 from gpt_oss_server.errors import StoreUnavailable
-from gpt_oss_server.stores.sql.database import Work
+from gpt_oss_server.stores.sql.database import Transaction, Work
 from gpt_oss_server.stores.sql.migrations import migrate
+from gpt_oss_server.stores.sql.runs import forget_beginnings
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, sweep
 from gpt_oss_server.stores.sqlite.connections import SqliteTransaction, add_clock, roll_back, unavailable
@@ -36,9 +37,10 @@ class MemoryDatabase:
         self._connection: sqlite3.Connection | None = None  # the first write opens it
         self._closed = False
         counts = [most for most in (bounds.responses, bounds.conversations) if most is not None]
-        ages = [age for age in (bounds.age, bounds.conversation_age) if age is not None]
+        ages = [age for age in (bounds.age, bounds.conversation_age, bounds.log_age) if age is not None]
+        sizes = [size for size in (bounds.bytes, bounds.log_bytes) if size is not None]
         self._more_writes = _EXCESS * min(counts, default=float("inf"))
-        self._more_bytes = float("inf") if bounds.bytes is None else _EXCESS * bounds.bytes
+        self._more_bytes = _EXCESS * min(sizes, default=float("inf"))
         self._pause = min([_SECONDS, *(_EXCESS * age for age in ages)])
         self._writes, self._bytes, self._swept_at = 0, 0, clock()  # since the last sweep, and after it
 
@@ -90,8 +92,13 @@ class MemoryDatabase:
         return result
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
-        _commit(connection, lambda tx: sweep(tx, self._bounds))
+        _commit(connection, self._delete)
         self._writes, self._bytes, self._swept_at = 0, _size(connection), self._clock()
+
+    def _delete(self, tx: Transaction) -> None:
+        sweep(tx, self._bounds)
+        if self._bounds.log_bytes is not None:
+            forget_beginnings(tx, self._bounds.log_bytes)
 
 
 class MemoryStore(SqlStore):

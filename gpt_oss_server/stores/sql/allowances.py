@@ -1,4 +1,7 @@
-"""Limits per minute in a table, for all servers that share it. All times are the database's."""
+"""Limits per minute in a table, for all servers that share it. All times are the database's.
+
+`tests/contracts/allowances_contract.py` checks it.
+"""
 
 from collections.abc import Sequence
 
@@ -8,11 +11,12 @@ from gpt_oss_server.stores.sql.database import Database, Transaction
 _GROWN = "CASE WHEN amount + ({now} - counted_at) * ? > ? THEN ? ELSE amount + ({now} - counted_at) * ? END"
 
 
-class SqlAllowances:
+class Allowances:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def take(self, charges: Sequence[Charge]) -> list[Left]:
+        """Makes all charges or none. Raises `Refused`."""
         ordered = sorted(charges, key=lambda charge: charge.name)  # two servers never wait for each other
 
         def work(tx: Transaction) -> dict[str, Left]:
@@ -22,6 +26,8 @@ class SqlAllowances:
         return [left[charge.name] for charge in charges]
 
     async def give_back(self, charges: Sequence[Charge]) -> None:
+        """Adds the amounts to the allowances again; a negative one is used up in addition."""
+
         def work(tx: Transaction) -> None:
             for charge in sorted(charges, key=lambda charge: charge.name):
                 sql = "UPDATE allowances SET amount = amount + ? WHERE name = ?"

@@ -1,17 +1,35 @@
-"""Chat completions in a database."""
+"""Chat completions in a database, which `tests/contracts/completions_contract.py` checks."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gpt_oss_server.stores.completions import Completion, StoredCompletion
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.owned import Owned, rows_after
 from gpt_oss_server.stores.sql.sizes import owner_completion_bytes
 
+Completion = dict[str, Any]
 
-class SqlCompletions(Owned):
+
+@dataclass(frozen=True, slots=True)
+class StoredCompletion:
+    completion: Completion  # with its id and its metadata
+    messages: tuple[dict[str, Any], ...] = ()  # the request's, each with an id
+
+    @property
+    def id(self) -> str:
+        return str(self.completion["id"])
+
+    def with_metadata(self, metadata: Mapping[str, Any]) -> StoredCompletion:
+        return replace(self, completion={**self.completion, "metadata": dict(metadata)})
+
+
+class Completions(Owned):
     async def used_bytes(self) -> int:
+        """About how much the owner has stored."""
         return await self.database.read(lambda tx: owner_completion_bytes(tx, self._owner))
 
     async def put(self, stored: StoredCompletion) -> None:
@@ -30,6 +48,8 @@ class SqlCompletions(Owned):
         return await self.database.read(lambda tx: _get(tx, key_of(completion_id), self._owner))
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Completion] | None:
+        """At most `most` completions that follow the one with the id `after`; None: there is no such."""
+
         def work(tx: Transaction) -> list[Completion] | None:
             place = (self._owner, after, most)
             rows = rows_after(tx, "completions", "body", *place, newest_first=newest_first)
@@ -51,6 +71,7 @@ class SqlCompletions(Owned):
         return await self.database.write(work)
 
     async def delete(self, completion_id: str) -> bool:
+        """Returns whether the completion existed."""
         sql = "DELETE FROM completions WHERE id = ? AND owner = ?"
         return bool(await self.database.write(lambda tx: tx.run(sql, key_of(completion_id), self._owner)))
 

@@ -1,7 +1,8 @@
-"""Event logs in a database, for readers in any process.
+"""The events of background runs in a database, which clients in any process can read again.
 
-A reader in the process that holds a run wakes when its events are stored; any other looks when `elsewhere`
-lets it.
+Events are encoded bytes, numbered from 0 in each run. Any number of readers gets them simultaneously, from
+any event on; one that has caught up continues live until the run ends. A reader in the process that holds a
+run wakes when its events are stored; any other looks when `elsewhere` lets it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 
+from gpt_oss_server.errors import EventsForgotten
 from gpt_oss_server.stores.events import (
     NO_RECORDS,
     Claimed,
     Continuation,
-    EventLog,
     Records,
     events_forgotten,
 )
@@ -47,20 +48,28 @@ class Held:
             runs.check_held(tx, response_id, fence)
 
 
-class SqlEventLogs:
+class EventLogs:
     linger = _LINGER
 
-    def __init__(self, database: Database, held: Held, replica: Replica, *, lease: float = LEASE) -> None:
+    def __init__(
+        self,
+        database: Database,
+        held: Held | None = None,
+        replica: Replica | None = None,
+        *,
+        lease: float = LEASE,
+    ) -> None:
         self.database = database
         self.owner = ""
         self.news: dict[str, asyncio.Event] = {}  # of the runs that are held here
         self.elsewhere = Elsewhere(database)
-        self._held = held
-        self._here = replica
-        self._replica = str(replica)
+        self._held = held or Held()
+        self._here = replica or Replica()
+        self._replica = str(self._here)
         self._lease = lease
 
-    def of(self, owner: str) -> SqlEventLogs:
+    def of(self, owner: str) -> EventLogs:
+        """The same logs as this owner sees them. What a process holds, it writes, whoever the owner is."""
         if owner == self.owner:
             return self
         view = copy.copy(self)  # shares all but the owner
@@ -68,21 +77,28 @@ class SqlEventLogs:
         return view
 
     def start(self, wake: Callable[[], None]) -> None:
+        """`wake` is called in the event loop when there may be a run to claim or cancel; some are missed."""
         self.elsewhere.start(wake)
 
     async def begin(
         self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
+        """Raises `UnknownParent`, and `TooManyRuns` where `most` runs of the owner have not ended."""
         request = None if continuation is None else continuation.request
         parent = None if continuation is None else link_number(continuation.parent)
         run = runs.NewRun(run_id, parent, request, self.owner, most)
         begin = partial(runs.begin_run, run=run, replica=self._replica, lease=self._lease)
         self._take(run_id, await self.database.write(begin, durable=True))
-        return SqlEventLog(self, run_id)
+        return EventLog(self, run_id)
 
     async def append(
         self, run_id: str, first: int, events: Sequence[bytes], records: Records = NO_RECORDS
     ) -> bool:
+        """Adds events, numbered from `first` on, and records. Returns whether to cancel the run.
+
+        The log skips events that it already has, so an interrupted writer can repeat its last call. Each call
+        stores all of its events or none. Raises `LeaseLost` where the run now belongs to another process.
+        """
         fence, lease = self._held.fences[run_id], self._lease
         batch = Batch(first, tuple(events), records.first, tuple(records.added))
         cancel = await self.database.write(lambda tx: runs.append_batch(tx, run_id, fence, lease, batch))
@@ -90,23 +106,29 @@ class SqlEventLogs:
         return cancel
 
     async def end(self, run_id: str) -> None:
+        """Ends the log: readers end after its last event. The records are deleted."""
         fence = self._held.fences[run_id]
         await self.database.write(lambda tx: runs.end_run(tx, run_id, fence))
         self._let_go(run_id)
 
     async def open(self, run_id: str) -> EventLog | None:
+        """The log of a run that is running, or that has ended and whose log is still kept."""
         state = await self.database.read(lambda tx: runs.log_state(tx, run_id, self.owner))
-        return None if state is None else SqlEventLog(self, run_id)
+        return None if state is None else EventLog(self, run_id)
 
     async def request_cancel(self, run_id: str) -> None:
+        """Marks the run, so that its next `append` returns true, in any process."""
         await self.database.write(lambda tx: runs.request_cancel(tx, run_id, self.owner))
 
     async def delete(self, run_id: str) -> None:
+        """Deletes the log of a run that has ended."""
         await self.database.write(lambda tx: runs.delete_ended(tx, key_of(run_id), self.owner))
 
     # --- which process runs what ---------------------------------------------------------------------
 
     async def claim(self) -> Claimed | None:
+        """Takes a run that has no process any more."""
+
         def is_due(tx: Transaction) -> bool:
             return runs.has_free_run(tx, self._replica) or any(map(self._here.knows_dead, runs.holders(tx)))
 
@@ -126,28 +148,31 @@ class SqlEventLogs:
         return claimed
 
     async def give_back(self, run_id: str) -> None:
+        """Lets another process claim the run now, if none has yet."""
         fence = self._held.fences[run_id]
         await self.database.write(lambda tx: runs.give_back(tx, run_id, fence))
         self._let_go(run_id)
 
     async def renew(self) -> None:
+        """Shows that this process lives. Call it often."""
         await self.database.write(lambda tx: runs.renew_leases(tx, self._replica, self._lease))
 
     async def cancelled(self) -> list[str]:
+        """The runs of this process that any process requested to cancel."""
         return await self.database.read(lambda tx: runs.cancelled_runs(tx, self._replica))
 
     async def is_running(self, run_id: str, owner: str = "") -> bool:
+        """Whether any process runs it, or is about to."""
         state = await self.database.read(lambda tx: runs.log_state(tx, run_id, owner))
         return state is not None and not state.ended
 
     async def request(self, run_id: str, owner: str = "") -> bytes | None:
+        """The request of a run that has not ended, in whichever process."""
         return await self.database.read(lambda tx: runs.unended_request(tx, run_id, owner))
 
     async def logged(self, run_id: str) -> list[bytes]:
+        """The events of a run so far."""
         return await self.database.read(lambda tx: runs.read_events(tx, run_id, -1, runs.ALL))
-
-    async def close(self) -> None:
-        """The database is closed by the store of responses."""
 
     def _take(self, run_id: str, fence: int) -> None:
         self._held.fences[run_id] = fence
@@ -163,21 +188,35 @@ class SqlEventLogs:
         self.news[run_id] = asyncio.Event()
 
 
-class SqlEventLog:
-    def __init__(self, logs: SqlEventLogs, run_id: str) -> None:
+class EventLog:
+    """The events of one run, for readers."""
+
+    def __init__(self, logs: EventLogs, run_id: str) -> None:
         self._logs = logs
         self._run_id = run_id
 
     async def check(self, after: int) -> None:
-        state, _ = await self._look(_FORGOTTEN)
+        """Raises `EventsForgotten` unless all events after number `after` are kept."""
+        state, _ = await self._look(after)
         if state is None:
             raise events_forgotten(_FORGOTTEN)
 
     async def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
+        """The events after number `after`, until the run ends. Raises `EventsForgotten` if some are gone."""
         with self._logs.elsewhere.reading(self._run_id) as watched:
             async with aclosing(self._batches(after, watched)) as batches:
                 async for batch in batches:
                     yield batch
+
+    async def has(self, number: int) -> bool:
+        """Whether the log has, or had, this event. Waits for it while the run is running."""
+        try:
+            async with aclosing(self.read(number - 1)) as batches:
+                async for _ in batches:
+                    return True
+        except EventsForgotten:
+            return True
+        return False
 
     async def _batches(self, at: int, watched: Watched) -> AsyncGenerator[list[bytes], None]:
         while True:

@@ -171,6 +171,7 @@ class SqlTraces:
         self._database = database
 
     async def get(self, response_id: str) -> bytes | None:
+        """The packed trace of a response. Check first that the response belongs to the reader."""
         sql = "SELECT body FROM traces WHERE id = ?"
         rows = await self._database.read(lambda tx: tx.rows(sql, key_of(response_id)))
         return bytes(rows[0][0]) if rows else None

@@ -8,7 +8,7 @@ cut off becomes free.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpt_oss_server.stores.events import Claimed, LeaseLost, TooManyRuns
+from gpt_oss_server.stores.events import Claimed, LeaseLost, TooManyRuns, events_forgotten
 from gpt_oss_server.stores.sql.allowances import lock_allowance
 from gpt_oss_server.stores.sql.codec import key_of, pack, unpack
 from gpt_oss_server.stores.sql.database import Transaction
@@ -124,6 +124,20 @@ def delete_ended(tx: Transaction, key: str, owner: str | None = None) -> bool:
     return True
 
 
+def forget_beginnings(tx: Transaction, most: int) -> None:
+    """Lets the largest logs of running runs forget the first half of their batches, down to `most` bytes."""
+    largest = "SELECT id, bytes FROM runs WHERE ended_at IS NULL ORDER BY bytes DESC LIMIT 1"
+    while tx.rows("SELECT COALESCE(SUM(bytes), 0) FROM runs")[0][0] > most and (rows := tx.rows(largest)):
+        [[key, size]] = rows
+        batches = tx.rows("SELECT first, length(body) FROM events WHERE run = ? ORDER BY first", key)
+        forgotten = batches[: len(batches) // 2]
+        if not forgotten:
+            return  # a single batch is larger than all may be
+        tx.run("DELETE FROM events WHERE run = ? AND first <= ?", key, forgotten[-1][0])
+        left = size - sum(length for _, length in forgotten)
+        tx.run("UPDATE runs SET bytes = ? WHERE id = ?", left, key)
+
+
 # --- which process runs what ------------------------------------------------------------------------
 
 
@@ -207,14 +221,17 @@ def unended_request(tx: Transaction, run_id: str, owner: str) -> bytes | None:
 
 
 def read_events(tx: Transaction, run_id: str, after: int, most: int = 64) -> list[bytes]:
-    """Events from number `after` + 1 on: those of at most `most` batches."""
+    """Events from number `after` + 1 on: those of at most `most` batches. Raises `EventsForgotten`."""
     key = key_of(run_id)
     sql = (
         "SELECT first, body FROM events WHERE run = ? AND first >="
         " (SELECT COALESCE(MAX(first), 0) FROM events WHERE run = ? AND first <= ?) ORDER BY first LIMIT ?"
     )
     wanted: list[bytes] = []
-    for first, body in tx.rows(sql, key, key, after + 1, most):
+    rows = tx.rows(sql, key, key, after + 1, most)
+    if rows and rows[0][0] > after + 1:
+        raise events_forgotten(rows[0][0])
+    for first, body in rows:
         wanted += unpack(body)[max(0, after + 1 - first) :]
     return wanted
 

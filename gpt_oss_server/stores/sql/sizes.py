@@ -27,7 +27,8 @@ def used_bytes(tx: Transaction) -> int:
 
 
 def log_bytes(tx: Transaction) -> int:
-    return _sum(tx, "SELECT SUM(bytes) FROM runs WHERE ended_at IS NOT NULL")
+    """Also of runs that have not ended."""
+    return _sum(tx, "SELECT SUM(bytes) FROM runs")
 
 
 def trace_bytes(tx: Transaction) -> int:

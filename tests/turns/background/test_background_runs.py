@@ -11,8 +11,11 @@ from gpt_oss_server.errors import EngineUnavailable, EventsForgotten
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.runs.background.driven import BackgroundRun
 from gpt_oss_server.runs.background.runs import BackgroundRuns
-from gpt_oss_server.stores.events import NO_RECORDS, EventLog, Records
-from gpt_oss_server.stores.memory.events import MemoryEventLogs
+from gpt_oss_server.stores.events import NO_RECORDS, Records
+from gpt_oss_server.stores.memory.store import MemoryDatabase
+from gpt_oss_server.stores.sql.events import EventLog, EventLogs
+from gpt_oss_server.stores.sql.sizes import statistics
+from gpt_oss_server.stores.sql.sweeper import Bounds
 from tests.doubles.waiting import until
 
 
@@ -53,8 +56,14 @@ class CountingRun:
         return {"type": "event", "sequence_number": self._made - 1, "text": self._text}
 
 
+def logs(kind: type[EventLogs] = EventLogs, **bounds: Any) -> Any:
+    made = kind(MemoryDatabase(Bounds(responses=300, **bounds)))  # it sweeps after each write
+    made.linger = 0.0
+    return made
+
+
 def runs(*, max_running: int = 8, **bounds: Any) -> BackgroundRuns[CountingRun]:
-    return BackgroundRuns(encode, MemoryEventLogs(**bounds), max_running=max_running)
+    return BackgroundRuns(encode, logs(**bounds), max_running=max_running)
 
 
 def expected(start: int, end: int, text: str = "") -> list[bytes]:
@@ -106,7 +115,7 @@ async def test_a_run_continues_without_readers() -> None:
     assert background.running("run") is run
     await until(lambda: background.running("run") is None)
     assert await read(log) == expected(0, 50)
-    assert await background.logs.open("run") is log
+    assert await background.logs.open("run") is not None
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["here", "by another process"])
@@ -159,21 +168,25 @@ async def test_the_number_of_simultaneous_runs_is_limited() -> None:
     await background.stop("b")
 
 
+async def used_bytes(background: BackgroundRuns[CountingRun]) -> int:
+    return (await background.logs.database.read(statistics)).log_bytes
+
+
 async def test_logs_of_ended_runs_are_evicted_first_beginning_with_the_oldest() -> None:
-    background = runs(max_bytes=50_000)
+    background = runs(log_bytes=50_000)
     for number in range(10):
         await read(await background.start(CountingRun(str(number), 10, text="x" * 1_000)))
-        assert background.logs.used_bytes <= 50_000
+        assert await used_bytes(background) <= 50_000
     kept = [number for number in range(10) if await background.logs.open(str(number)) is not None]
     assert kept == list(range(10 - len(kept), 10))
     assert len(kept) == 4
 
 
 async def test_a_log_that_exceeds_the_bound_alone_forgets_its_beginning_and_raises() -> None:
-    background = runs(max_bytes=20_000)
+    background = runs(log_bytes=20_000)
     log = await background.start(CountingRun("run", 100, text="x" * 1_000))
     await until(lambda: background.running("run") is None)
-    assert background.logs.used_bytes == log.bytes <= 20_000  # type: ignore[attr-defined]
+    assert await used_bytes(background) <= 20_000
     with pytest.raises(EventsForgotten):
         await log.check(-1)
     with pytest.raises(EventsForgotten):
@@ -182,19 +195,18 @@ async def test_a_log_that_exceeds_the_bound_alone_forgets_its_beginning_and_rais
 
 
 async def test_old_logs_are_evicted() -> None:
-    background = runs(max_age=0.0)
+    background = runs(log_age=0.05)
     await read(await background.start(CountingRun("run", 3)))
+    await asyncio.sleep(0.1)
+    assert await used_bytes(background) == 0
     assert await background.logs.open("run") is None
-    assert background.logs.used_bytes == 0
 
 
 async def test_closing_ends_all_runs() -> None:
     background = runs()
     logs = [await background.start(CountingRun(str(number), 5)) for number in range(3)]
     await background.close()
-    await background.logs.close()
     assert [len(await read(log)) for log in logs] == [5, 5, 5]
-    assert background.logs.used_bytes == 0
 
 
 class Slow(CountingRun):
@@ -249,7 +261,7 @@ async def test_stopping_a_run_of_another_process_marks_its_log() -> None:
 
 @pytest.mark.parametrize("after_ticks", range(1, 40))
 async def test_a_run_that_is_stopped_during_a_write_loses_no_events(after_ticks: int) -> None:
-    class Slowly(MemoryEventLogs):
+    class Slowly(EventLogs):
         """Like a database: a cancelled call may or may not have taken effect."""
 
         async def append(
@@ -260,7 +272,7 @@ async def test_a_run_that_is_stopped_during_a_write_loses_no_events(after_ticks:
             await asyncio.sleep(0)
             return cancelled
 
-    background = BackgroundRuns[CountingRun](encode, Slowly(), max_running=1)
+    background = BackgroundRuns[CountingRun](encode, logs(Slowly), max_running=1)
     log = await background.start(CountingRun("run", 1_000, seed=after_ticks))
     for _ in range(after_ticks):
         await asyncio.sleep(0)

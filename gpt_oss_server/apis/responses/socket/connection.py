@@ -64,7 +64,8 @@ class SocketConnection:
         self._caller = caller  # of the handshake; each request is admitted with the key as it is then
         self._receive = receive
         self._send = send
-        self._store = ConnectionStore(service.served.stores.of(caller.owner))
+        keep = service.served.stores.of(caller.owner)
+        self._store = ConnectionStore(keep.responses, keep.conversations)
         self._lanes: dict[str | None, _Lane] = {}  # the lanes with work
         # response id → the lane that created it
         self._lane_of: OrderedDict[str, str | None] = OrderedDict()

@@ -1,11 +1,16 @@
-"""Batches in a database, as `stores/batches` states."""
+"""Batches in a database: their objects, who works on them, and the answers to their lines.
+
+Takes the API's objects. A batch is worked on by one process at a time, which holds it by a lease. What
+another process writes after it has lost the batch changes nothing, so that each line has one answer. Answers
+are kept until the batch ends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.stores.batches import Batch, HeldBatch
 from gpt_oss_server.stores.events import LeaseLost
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction, Value
@@ -15,8 +20,22 @@ _ENDED = frozenset({"failed", "completed", "expired", "cancelled"})
 _AT_ONCE = 100  # answers of one read
 _COLUMNS = "id, owner, status, is_open, fence, lease_until, body, caller"
 
+Batch = dict[str, Any]
 
-class SqlBatches(Owned):
+
+@dataclass(slots=True)
+class HeldBatch:
+    """A batch that this process works on."""
+
+    key: str
+    owner: str
+    fence: int
+    batch: Batch
+    caller: dict[str, Any]
+    answered: set[int]  # lines, also those that have been answered since
+
+
+class Batches(Owned):
     async def add(self, batch: Batch, caller: Mapping[str, Any]) -> None:
         row = (key_of(batch["id"]), self._owner, batch["status"], to_bytes(batch), to_bytes(caller))
         sql = f"INSERT INTO batches ({_COLUMNS}) VALUES (?, ?, ?, 1, 0, 0, ?, ?)"
@@ -32,6 +51,8 @@ class SqlBatches(Owned):
         return await self.database.read(work)
 
     async def page(self, after: str | None, most: int) -> list[Batch] | None:
+        """At most `most` batches, newest first, that follow the one with the id `after`; None: no such."""
+
         def work(tx: Transaction) -> list[Batch] | None:
             rows = rows_after(tx, "batches", "id, body", self._owner, after, most)
             return None if rows is None else [_read(tx, *row) for row in rows]
@@ -39,6 +60,8 @@ class SqlBatches(Owned):
         return await self.database.read(work)
 
     async def cancel(self, batch_id: str, now: int) -> Batch | None:
+        """Lets whoever works on the batch end it, if it has not ended; None: there is no such."""
+
         def work(tx: Transaction) -> Batch | None:
             sql = "UPDATE batches SET status = status WHERE id = ? AND owner = ? RETURNING body"
             for [body] in tx.rows(sql, key_of(batch_id), self._owner):
@@ -54,6 +77,7 @@ class SqlBatches(Owned):
     # --- whoever works on a batch ------------------------------------------------------------------
 
     async def claim(self, lease: float) -> HeldBatch | None:
+        """Takes a batch that nobody works on, whoever its owner is."""
         found = "SELECT id FROM batches WHERE is_open = 1 AND lease_until <= {now}"
 
         def work(tx: Transaction) -> HeldBatch | None:
@@ -73,6 +97,8 @@ class SqlBatches(Owned):
         return await self.database.write(work)
 
     async def renew(self, held: HeldBatch, lease: float) -> str:
+        """Returns the status, which another process may have changed. Raises `LeaseLost`."""
+
         def work(tx: Transaction) -> str:
             sql = "UPDATE batches SET lease_until = {now} + ? WHERE id = ? AND fence = ? RETURNING status"
             if not (rows := tx.rows(sql, lease, held.key, held.fence)):
@@ -82,6 +108,8 @@ class SqlBatches(Owned):
         return await self.database.write(work)
 
     async def change(self, held: HeldBatch, **fields: Any) -> None:
+        """Changes the object; one that has ended keeps no answers. Raises `LeaseLost`."""
+
         def work(tx: Transaction) -> Batch:
             _check(tx, held)
             [[body]] = tx.rows("SELECT body FROM batches WHERE id = ?", held.key)
@@ -99,6 +127,7 @@ class SqlBatches(Owned):
         held.batch = await self.database.write(work, durable=True)
 
     async def answer(self, held: HeldBatch, number: int, succeeded: bool, answer: bytes) -> None:
+        """Keeps the answer to a line, unless it has one. Raises `LeaseLost`."""
         sql = (
             "INSERT INTO batch_answers (batch, number, succeeded, body) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (batch, number) DO NOTHING"
@@ -112,6 +141,7 @@ class SqlBatches(Owned):
         held.answered.add(number)
 
     async def answers(self, held: HeldBatch, after: int) -> list[tuple[int, bool, bytes]]:
+        """Some answers to the lines after number `after`, in their order; none: there are no more."""
         sql = (
             "SELECT number, succeeded, body FROM batch_answers WHERE batch = ? AND number > ?"
             " ORDER BY number LIMIT ?"
@@ -120,6 +150,7 @@ class SqlBatches(Owned):
         return [(number, bool(succeeded), bytes(body)) for number, succeeded, body in rows]
 
     async def give_back(self, held: HeldBatch) -> None:
+        """Lets another process work on the batch at once."""
         sql = "UPDATE batches SET lease_until = 0 WHERE id = ? AND fence = ?"
         await self.database.write(lambda tx: tx.run(sql, held.key, held.fence))
 

@@ -1,11 +1,15 @@
-"""Events for webhooks in a database, as `stores/deliveries` states."""
+"""Events that webhooks are told, in a database, until each address has taken them.
+
+Takes the kind of an event and the id of its object. Returns what is due, which no other process gets for a
+while. An event has one id, which follows from its kind and object, so that adding it again changes nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from gpt_oss_server.stores.deliveries import Delivery
 from gpt_oss_server.stores.sql.codec import to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.owned import Owned
@@ -13,13 +17,25 @@ from gpt_oss_server.stores.sql.owned import Owned
 _COLUMNS = "id, url, owner, attempts, body"
 
 
-class SqlDeliveries(Owned):
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event for one address; "": the addresses of the owner are not known yet."""
+
+    id: str
+    url: str
+    owner: str
+    attempts: int  # this one included
+    body: bytes
+
+
+class Deliveries(Owned):
     def __init__(self, database: Database, *, enabled: bool) -> None:
         """Unless `enabled`, nobody is told anything, and nothing is stored."""
         super().__init__(database)
         self.enabled = enabled
 
     async def add(self, kind: str, object_id: str, now: int) -> None:
+        """An event such as `response.completed`, to be told to the owner's addresses."""
         if not self.enabled:
             return
         event_id = f"evt_{hashlib.blake2b(f'{kind} {object_id}'.encode(), digest_size=16).hexdigest()}"
@@ -34,6 +50,7 @@ class SqlDeliveries(Owned):
         await self.database.write(lambda tx: _insert(tx, [row]), durable=True)
 
     async def next(self, seconds: float) -> Delivery | None:
+        """What is due; it is due again after these seconds, unless it is done by then."""
         due = "SELECT id, url FROM deliveries WHERE due_at <= {now} ORDER BY due_at LIMIT 1"
 
         def work(tx: Transaction) -> Delivery | None:
@@ -51,6 +68,7 @@ class SqlDeliveries(Owned):
         return await self.database.write(work)
 
     async def addressed(self, delivery: Delivery, urls: Iterable[str]) -> None:
+        """Replaces the delivery by one to each address."""
         rows = [(delivery.id, url, delivery.owner, 0, delivery.body) for url in urls]
 
         def work(tx: Transaction) -> None:

@@ -2,23 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from gpt_oss_server.stores.allowances import Allowances, MemoryAllowances
 from gpt_oss_server.stores.base import Conversations, Responses, Statistics, Store
-from gpt_oss_server.stores.batches import Batches
-from gpt_oss_server.stores.completions import Completions
-from gpt_oss_server.stores.deliveries import Deliveries
-from gpt_oss_server.stores.events import Claims, EventLogs
-from gpt_oss_server.stores.files import Files
+from gpt_oss_server.stores.documents.files import Files
+from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.repeated import Repeated
-from gpt_oss_server.stores.sealing import Sealer, server_sealer
-from gpt_oss_server.stores.vector_stores import VectorStores
-
-
-class StoredTraces(Protocol):
-    async def get(self, response_id: str) -> bytes | None:
-        """The packed trace of a response. Check first that the response belongs to the reader."""
+from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.stores.sql.allowances import Allowances
+from gpt_oss_server.stores.sql.completions import Completions
+from gpt_oss_server.stores.sql.events import EventLogs
+from gpt_oss_server.stores.sql.queues.batches import Batches
+from gpt_oss_server.stores.sql.queues.deliveries import Deliveries
+from gpt_oss_server.stores.sql.responses import SqlTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Keep:
     events: EventLogs  # of background runs
     webhooks: Deliveries
     sealer: Sealer
-    traces: StoredTraces | None  # None: traces end with the process
+    traces: SqlTraces | None  # None: traces end with the process
 
     async def used_bytes(self) -> int:
         """About how much the owner has stored."""
@@ -56,12 +51,12 @@ class Stores:
     vector_stores: VectorStores
     batches: Batches
     webhooks: Deliveries
-    sealer: Sealer = field(default_factory=lambda: server_sealer(None))
-    claims: Claims | None = None  # None: no other process can continue a run
-    allowances: Allowances = field(default_factory=MemoryAllowances)
+    allowances: Allowances
+    sealer: Sealer
+    claims: EventLogs | None = None  # None: no other process can continue a run
     repeated: list[Repeated] = field(default_factory=list)  # work that no request waits for
     size: Callable[[], Awaitable[Statistics]] | None = None  # what the store holds now; None: unknown
-    traces: StoredTraces | None = None  # None: traces end with the process
+    traces: SqlTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
         store, completions, events = self.responses, self.completions, self.events
@@ -80,5 +75,4 @@ class Stores:
     async def close(self) -> None:
         for work in self.repeated:
             await work.close()
-        await self.events.close()
         await self.responses.close()
