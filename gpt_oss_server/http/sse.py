@@ -6,15 +6,15 @@ silence.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from gpt_oss_server.caller.record import client_left
+from gpt_oss_server.caller.record import CLIENT_LEFT, client_left
 
 Event = dict[str, Any]
 T = TypeVar("T")
@@ -58,6 +58,14 @@ async def unless_gone(receive: Receive, work: Awaitable[T]) -> T | None:
         for future in (task, watch):
             future.cancel()
         await asyncio.gather(task, watch, return_exceptions=True)
+
+
+async def json_unless_gone(
+    receive: Receive, work: Awaitable[Any], headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer with the result of `work`; nobody reads one whose client has disconnected."""
+    whole = await unless_gone(receive, work)
+    return Response(status_code=CLIENT_LEFT) if whole is None else JSONResponse(whole, headers=headers)
 
 
 class EventStream(Response, Generic[E]):

@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
 from fastapi import Request
-from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.http.sse import Event, EventStream, to_line, unless_gone
+from gpt_oss_server.http.sse import Event, EventStream, json_unless_gone, to_line
 from gpt_oss_server.runs.usage import Usage
 
 _DONE = b"data: [DONE]\n\n"  # also after an error, as from OpenAI: some clients wait for it
@@ -45,10 +44,7 @@ async def answer(
             keep_alive=keep_alive,
             end=_DONE,
         )
-    whole = await unless_gone(request.receive, run.wait())
-    if whole is None:
-        return Response(status_code=499)  # the client has disconnected
-    return JSONResponse(whole, headers=headers)
+    return await json_unless_gone(request.receive, run.wait(), headers)
 
 
 def headers_for(ignored: Sequence[str]) -> dict[str, str]:

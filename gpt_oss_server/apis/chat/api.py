@@ -1,16 +1,15 @@
 """/v1/chat/completions: reads HTTP requests and sends the answers of the service."""
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.chat.stored import StoredCompletions, UpdateCompletion
 from gpt_oss_server.http.body import read_json
-from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
-from gpt_oss_server.http.unknown_fields import read_known, unknown_header
+from gpt_oss_server.http.routes import Route, add_routes
+from gpt_oss_server.http.unknown_fields import unknown_header
 from gpt_oss_server.runs.chunks import answer
 
 
@@ -30,33 +29,15 @@ def chat_router(service: ChatService) -> APIRouter:
             headers=unknown_header(body, CreateChatCompletion, settings.unknown_fields),
         )
 
-    _add_stored(router, service)
+    one = "/v1/chat/completions/{completion}"
+    add_routes(
+        router,
+        settings,
+        service.stored,
+        Route("GET", "/v1/chat/completions", StoredCompletions.listed, lists=True),
+        Route("GET", one, StoredCompletions.retrieve),
+        Route("POST", one, StoredCompletions.update, UpdateCompletion),
+        Route("DELETE", one, StoredCompletions.delete),
+        Route("GET", f"{one}/messages", StoredCompletions.messages, lists=True),
+    )
     return router
-
-
-def _add_stored(router: APIRouter, service: ChatService) -> None:
-    """The routes of stored completions."""
-
-    def stored(request: Request) -> StoredCompletions:
-        return service.stored(caller_of(request.scope))
-
-    @router.get("/v1/chat/completions")
-    async def listed(request: Request) -> Response:
-        return JSONResponse(await stored(request).listed(request.query_params))
-
-    @router.get("/v1/chat/completions/{completion}")
-    async def retrieve(completion: str, request: Request) -> Response:
-        return JSONResponse(await stored(request).retrieve(completion))
-
-    @router.post("/v1/chat/completions/{completion}", openapi_extra=documented(UpdateCompletion))
-    async def update(completion: str, request: Request) -> Response:
-        caller, body, headers = await read_known(request, UpdateCompletion, service.served.settings)
-        return JSONResponse(await service.stored(caller).update(completion, body), headers=headers)
-
-    @router.delete("/v1/chat/completions/{completion}")
-    async def delete(completion: str, request: Request) -> Response:
-        return JSONResponse(await stored(request).delete(completion))
-
-    @router.get("/v1/chat/completions/{completion}/messages")
-    async def messages(completion: str, request: Request) -> Response:
-        return JSONResponse(await stored(request).messages(completion, request.query_params))

@@ -27,6 +27,7 @@ from gpt_oss_server.http.paging import list_of
 from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.runs.attached import with_files
+from gpt_oss_server.runs.served import check_stored
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import ConversationPart, Item, StoredConversation
 from gpt_oss_server.stores.chain import Addition, Call
@@ -60,6 +61,7 @@ class Conversations:
     async def create(self, body: object) -> dict[str, Any]:
         request = read_body(body, CreateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(request.metadata)
+        await check_stored(self._work.caller, self._work.keep)
         created = int(self._work.clock())
         new = StoredConversation(self._work.ids(CONVERSATION), created, request.metadata or {})
         items = await self._with_files(request.items or [])
@@ -91,6 +93,7 @@ class Conversations:
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         request = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
+        await check_stored(self._work.caller, self._work.keep)
         items = await self._with_files(request.items)
         part = await self._read(items, await self._calls_before(conversation_id, items))
         added = await self._store.append(appended(conversation_id, [part], self._work.kinds, self._work.ids))

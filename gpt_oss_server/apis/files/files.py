@@ -95,6 +95,9 @@ class FilesApi:
             raise missing(file_id)
         return stored
 
+    async def retrieve(self, file_id: str) -> dict[str, Any]:
+        return shown(await self.find(file_id))
+
     async def delete(self, file_id: str) -> dict[str, Any]:
         if not await self.keep.files.delete(file_id):
             raise missing(file_id)

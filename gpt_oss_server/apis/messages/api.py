@@ -9,7 +9,7 @@ from gpt_oss_server.apis.messages.service import MessagesService
 from gpt_oss_server.apis.messages.write import encode_event
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
-from gpt_oss_server.http.sse import EventStream, unless_gone
+from gpt_oss_server.http.sse import EventStream, json_unless_gone
 from gpt_oss_server.http.unknown_fields import unknown_header
 from gpt_oss_server.runs.chunks import headers_for
 
@@ -32,10 +32,7 @@ def messages_router(service: MessagesService) -> APIRouter:
             return EventStream(
                 asked.events, encode_event, headers, keep_alive=settings.keep_alive, beat=asked.writer.beat
             )
-        message = await unless_gone(request.receive, asked.wait())
-        if message is None:
-            return Response(status_code=499)  # the client has disconnected
-        return JSONResponse(message, headers=headers)
+        return await json_unless_gone(request.receive, asked.wait(), headers)
 
     @router.post("/v1/messages/count_tokens", openapi_extra=documented(CountTokens))
     async def count_tokens(request: Request) -> Response:

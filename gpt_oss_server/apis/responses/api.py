@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -10,13 +11,15 @@ from starlette.responses import Response
 from gpt_oss_server.apis.responses.request import CompactResponse, CreateResponse, check_included
 from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.service import ResponsesService
+from gpt_oss_server.apis.responses.stored import StoredResponses
 from gpt_oss_server.apis.responses.stream import error_event
 from gpt_oss_server.errors import InvalidOutput, InvalidRequest
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.large_work import json_answer
-from gpt_oss_server.http.sse import EventStream, encode, unless_gone
+from gpt_oss_server.http.routes import Route, add_routes
+from gpt_oss_server.http.sse import EventStream, encode, json_unless_gone
 from gpt_oss_server.http.unknown_fields import read_known, unknown_header
 from gpt_oss_server.http.validation import whole_number
 from gpt_oss_server.runs.chunks import headers_for
@@ -32,7 +35,7 @@ def responses_router(service: ResponsesService) -> APIRouter:
 
 
 def _add_responses(router: APIRouter, service: ResponsesService) -> None:
-    """The routes that create, retrieve and delete a response."""
+    """The routes that create and retrieve a response."""
     settings = service.served.settings
     keep_alive = settings.keep_alive
 
@@ -61,7 +64,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
         run = await service.start(caller, body)
         headers = headers_of(run, body)
         if not run.request.background:
-            return await _whole(run, request, headers)
+            return await json_unless_gone(request.receive, _whole(run), headers)
         log = await service.run_in_background(run)
         if run.request.stream:
             return logged(log, headers=headers)
@@ -77,13 +80,9 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
             return logged(await stored.event_log(response_id, after), after)
         return JSONResponse((await stored.retrieve(response_id)).response)
 
-    @router.delete("/v1/responses/{response_id}")
-    async def delete(response_id: str, request: Request) -> Response:
-        return JSONResponse(await service.stored(caller_of(request.scope)).delete(response_id))
-
 
 def _add_related(router: APIRouter, service: ResponsesService) -> None:
-    """The routes around a response: its input items, cancellation, compaction and counting."""
+    """The routes around a response: deletion, cancellation, its input items, compaction and counting."""
     settings = service.served.settings
 
     @router.post("/v1/responses/input_tokens", openapi_extra=documented(CreateResponse))
@@ -95,14 +94,17 @@ def _add_related(router: APIRouter, service: ResponsesService) -> None:
     @router.post("/v1/responses/compact", openapi_extra=documented(CompactResponse))
     async def compact(request: Request) -> Response:
         caller, body = await read_json(request, settings.max_body_bytes)
-        compacted = await unless_gone(request.receive, service.compact(caller, body))
-        if compacted is None:
-            return Response(status_code=499)  # the client has disconnected
-        return JSONResponse(compacted, headers=unknown_header(body, CompactResponse, settings.unknown_fields))
+        headers = unknown_header(body, CompactResponse, settings.unknown_fields)
+        return await json_unless_gone(request.receive, service.compact(caller, body), headers)
 
-    @router.post("/v1/responses/{response_id}/cancel")
-    async def cancel(response_id: str, request: Request) -> Response:
-        return JSONResponse(await service.stored(caller_of(request.scope)).cancel(response_id))
+    one = "/v1/responses/{response_id}"
+    add_routes(
+        router,
+        settings,
+        service.stored,
+        Route("DELETE", one, StoredResponses.delete),
+        Route("POST", f"{one}/cancel", StoredResponses.cancel),
+    )
 
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: str, request: Request) -> Response:
@@ -137,11 +139,9 @@ def _sequence_number(given: str | None) -> int:
     return number
 
 
-async def _whole(run: Run, request: Request, headers: dict[str, str]) -> Response:
-    response = await unless_gone(request.receive, run.wait())
-    if response is None:
-        return Response(status_code=499)  # the client has disconnected
+async def _whole(run: Run) -> dict[str, Any]:
+    response = await run.wait()
     if run.error is not None and not isinstance(run.error, InvalidOutput):  # it keeps its text
         kept = f" The output up to then is in the response {response['id']}." if run.kept else ""
         raise type(run.error)(run.error.message.rstrip(".") + "." + kept, param=run.error.param)
-    return JSONResponse(response, headers=headers)
+    return response

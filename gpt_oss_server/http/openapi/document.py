@@ -6,6 +6,7 @@ so nothing here checks any.
 """
 
 import json
+import re
 import warnings
 from typing import Any
 
@@ -15,6 +16,7 @@ from fastapi.openapi.utils import get_openapi
 from gpt_oss_server.http.openapi.operations import TAGS, errors_of, operation_of
 
 Schema = dict[str, Any]
+_PART = re.compile(r"{(\w+)(?::path)?}")
 _STRING: Schema = {"type": "string"}
 _NULLABLE: Schema = {"type": ["string", "null"]}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
@@ -142,8 +144,11 @@ def _complete(name: str, operation: Schema, components: dict[str, Schema]) -> No
         operation["requestBody"] = {"required": True, "content": _UPLOADS[name]}
     if method == "head":
         operation["responses"] = {code: {"description": "No body."} for code in ("200", "default")}
-    for query, schema in _QUERIES.get(name, {}).items():
-        operation.setdefault("parameters", []).append({"name": query, "in": "query", "schema": schema})
+    queries = _QUERIES.get(name, {}).items()
+    operation["parameters"] = [
+        *({"name": part, "in": "path", "required": True, "schema": _STRING} for part in _PART.findall(path)),
+        *({"name": query, "in": "query", "schema": schema} for query, schema in queries),
+    ]
     for body in operation.get("requestBody", {}).get("content", {}).values():
         schema = _converted(body["schema"])
         components |= schema.pop("$defs", {})
