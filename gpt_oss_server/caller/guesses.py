@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from gpt_oss_server.stores.allowances import Allowance
-
 _MOST = 10_000  # addresses with wrong keys, and pairs of an address and a right key
 _NETWORK_BITS = 64  # of an IPv6 address: one client has all the others
 _Key = TypeVar("_Key")
@@ -27,7 +25,8 @@ _log = logging.getLogger(__name__)
 class _Guesser:
     """An address that sent wrong keys."""
 
-    allowance: Allowance
+    left: float  # of its allowance, at a moment
+    at: float
     is_reported: bool = False
 
 
@@ -35,6 +34,7 @@ class Guesses:
     def __init__(self, per_minute: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         """`per_minute`: wrong keys of one address; None: they are not counted."""
         self._per_minute = per_minute
+        self._per_second = (per_minute or 0) / 60
         self._clock = clock
         self._wrong: OrderedDict[str, _Guesser] = OrderedDict()  # the longest unused first
         self._right: OrderedDict[tuple[str, bytes], None] = OrderedDict()
@@ -45,9 +45,9 @@ class Guesses:
             return 0.0
         network = _network_of(address)
         guesser = self._grown(network)
-        if guesser is None or guesser.allowance.amount >= 1 or (network, digest) in self._right:
+        if guesser is None or guesser.left >= 1 or (network, digest) in self._right:
             return 0.0
-        return guesser.allowance.seconds_until(1)
+        return (1 - guesser.left) / self._per_second
 
     def right(self, address: str, digest: bytes) -> None:
         if self._per_minute is not None:
@@ -57,10 +57,10 @@ class Guesses:
         if self._per_minute is None:
             return
         network = _network_of(address)
-        guesser = self._grown(network) or _Guesser(Allowance.full(self._per_minute, self._clock()))
-        guesser.allowance.amount -= 1
+        guesser = self._grown(network) or _Guesser(self._per_minute, self._clock())
+        guesser.left -= 1
         _renew(self._wrong, network, guesser)
-        if guesser.allowance.amount < 1 and not guesser.is_reported:
+        if guesser.left < 1 and not guesser.is_reported:
             guesser.is_reported = True
             problem = "Wrong API keys from %s: %d within a minute."
             effect = "Until it sends fewer, most of its keys get 429 and are not looked up."
@@ -70,8 +70,10 @@ class Guesses:
         """None if nothing of its allowance is used."""
         if (guesser := self._wrong.get(network)) is None:
             return None
-        guesser.allowance.grow(guesser.allowance.limit, self._clock())
-        if guesser.allowance.is_full:
+        now, most = self._clock(), self._per_second * 60
+        guesser.left = min(most, guesser.left + (now - guesser.at) * self._per_second)
+        guesser.at = now
+        if guesser.left >= most:
             del self._wrong[network]
             return None
         return guesser

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from gpt_oss_server.caller.access import Access
 from gpt_oss_server.errors import RateLimitExceeded, StoreUnavailable, TokenLimitExceeded
 from gpt_oss_server.settings import Settings
-from gpt_oss_server.stores.allowances import Charge, Left, Refused
-from gpt_oss_server.stores.sql.allowances import Allowances
+from gpt_oss_server.stores.sql.allowances import Allowances, Charge, Left, Refused
 
 _RETRY_SECONDS = 1.0  # after which a place among a key's requests at work may be free
 _WORDS = {"requests": "requests per minute (RPM)", "tokens": "tokens per minute (TPM)"}

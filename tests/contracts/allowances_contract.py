@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from gpt_oss_server.stores.allowances import Charge, Refused
-from gpt_oss_server.stores.sql.allowances import Allowances
+from gpt_oss_server.stores.sql.allowances import Allowances, Charge, Refused
 
 SLOW = 600  # a limit per minute: ten a second, so that growth during a test is small but not nothing
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import BadRequestError, OpenAI
+from openai import OpenAI
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.lints import check_stream
@@ -18,9 +18,6 @@ from tests.doubles.tools.echo_server import serving as serving_mcp
 from tests.tools.python.conftest import needs_bubblewrap
 
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"harbour depth"}<|call|>'
-OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
-FIND = '<|channel|>analysis to=browser.find code<|message|>{"cursor":1,"pattern":"metres"}<|call|>'
-CITED = "<|channel|>final<|message|>It is 40 metres deep【1†L0-L2】.<|return|>"
 ANSWER = "<|channel|>final<|message|>Done.<|return|>"
 WEB: Any = [{"type": "web_search"}]
 PYTHON: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
@@ -67,31 +64,6 @@ def sandboxed() -> None:
     needs_bubblewrap()
 
 
-def test_search_open_find_and_an_answer_with_a_citation(folder: Path) -> None:
-    with client_of(SEARCH, OPEN, FIND, CITED, browser=f"local:{folder}") as client:
-        response: Any = client.responses.create(
-            input="How deep is the harbour?", tools=WEB, include=["web_search_call.action.sources"]
-        )
-        assert [item["status"] for item in streamed(client, tools=WEB)["output"]] == ["completed"] * 4
-    search, opened, found, message = response.output
-    actions = [call.action.type for call in (search, opened, found)]
-    assert actions == ["search", "open_page", "find_in_page"]
-    assert search.action.sources
-    assert "harbour" in opened.action.url
-    assert (found.action.pattern, found.action.url) == ("metres", opened.action.url)
-    (part,) = message.content
-    (citation,) = part.annotations
-    assert (citation.type, citation.url) == ("url_citation", opened.action.url)
-    assert part.text[citation.start_index : citation.end_index] == f" ([{citation.title}]({citation.url}))"
-    assert "【" not in response.output_text
-
-
-def test_a_disabled_tool_names_its_setting() -> None:
-    with client_of(ANSWER) as client, pytest.raises(BadRequestError, match="--browser") as refused:
-        client.responses.create(input="Search!", tools=WEB)
-    assert refused.value.code == "tool_unavailable"
-
-
 PYTHON_FAILURES = {
     "an exception": ("1 / 0", "completed"),
     "an endless loop": ("while True: pass", "failed"),
@@ -123,42 +95,14 @@ def test_the_stream_is_well_formed_for_any_code(runs_any: OpenAI, case: str) -> 
     assert response["status"] == "completed"
 
 
-BROWSER_FAILURES = ["not json", '{"id": 99}', '{"cursor": -3, "loc": 1e300}', ""]
-
-
-@pytest.mark.parametrize("arguments", BROWSER_FAILURES)
-def test_the_stream_is_well_formed_for_any_browser_arguments(folder: Path, arguments: str) -> None:
-    call = f"<|channel|>analysis to=browser.open code<|message|>{arguments}<|call|>"
-    with client_of(call, ANSWER, browser=f"local:{folder}") as client:
-        response = streamed(client, tools=WEB)
-    assert [item["status"] for item in response["output"]] == ["failed", "completed"]
-
-
 @pytest.fixture(scope="module")
 def echoes() -> Iterator[str]:
     with serving_mcp(Seen()) as url:
         yield url
 
 
-def mcp(url: str | None = None) -> list[Any]:
-    place = {"server_url": url, "authorization": "tok_31415926535"} if url else {}
-    return [{"type": "mcp", "server_label": "echoes", "require_approval": "never", **place}]
-
-
-@pytest.mark.parametrize("own", [True, False], ids=["server_url", "--mcp"])
-def test_an_mcp_server_is_listed_and_called(echoes: str, own: bool) -> None:
-    settings: dict[str, Any] = {"allow_private_hosts": True} if own else {"mcp": (f"echoes={echoes}",)}
-    tools, turns = mcp(echoes if own else None), (echo("over there"), ANSWER)
-    with client_of(*turns, *turns, **settings) as client:
-        response: Any = client.responses.create(input="Echo.", tools=tools)
-        listing, call, _ = response.output
-        assert (listing.type, listing.error) == ("mcp_list_tools", None)
-        assert call.type == "mcp_call"
-        assert (call.output, call.error, call.status) == ("over there", None, "completed")
-        assert streamed(client, tools=tools)["output"][1]["output"] == "over there"
-        stored = client.responses.retrieve(response.id)
-        assert "tok_31415926535" not in stored.model_dump_json() + response.model_dump_json()
-        assert "authorization" not in stored.model_dump(exclude_none=True)["tools"][0]
+def mcp() -> list[Any]:
+    return [{"type": "mcp", "server_label": "echoes", "require_approval": "never"}]
 
 
 def test_three_kinds_of_tools_in_one_response(sandboxed: None, folder: Path, echoes: str) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.allowances import Charge
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.documents.files import Files
 from gpt_oss_server.stores.documents.folder import FileFolder
@@ -25,7 +24,7 @@ from gpt_oss_server.stores.kinds.table import open_store
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
-from gpt_oss_server.stores.sql.allowances import Allowances
+from gpt_oss_server.stores.sql.allowances import Allowances, Charge
 from gpt_oss_server.stores.sql.completions import Completions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import EventLogs

@@ -22,7 +22,7 @@ from gpt_oss_server.stores.documents.rows import (
 from gpt_oss_server.stores.documents.words import words_in
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction, Value
-from gpt_oss_server.stores.sql.owned import LIVE, Owned
+from gpt_oss_server.stores.sql.owned import LIVE, Owned, rows_after
 from gpt_oss_server.stores.vector_stores import (
     Attributes,
     Claimed,
@@ -75,17 +75,13 @@ class VectorStores(Owned):
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[VectorStore] | None:
         """At most `most` stores that follow the one with the id `after`; None: there is no such."""
-        order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
 
         def work(tx: Transaction) -> list[VectorStore] | None:
-            values: list[Value] = [self._owner]
-            where = f"owner = ? AND {LIVE}"
-            if after is not None:
-                if (position := self._position(tx, after)) is None:
-                    return None
-                where, values = f"{where} AND position {sign} ?", [*values, position]
-            sql = f"SELECT position, body FROM vector_stores WHERE {where} ORDER BY position {order} LIMIT ?"
-            return [_counted(tx, *row) for row in tx.rows(sql, *values, most)]
+            place = (self._owner, after, most)
+            rows = rows_after(
+                tx, "vector_stores", "position, body", *place, newest_first=newest_first, only=LIVE
+            )
+            return None if rows is None else [_counted(tx, *row) for row in rows]
 
         return await self.database.read(work)
 

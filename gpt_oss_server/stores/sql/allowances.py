@@ -1,14 +1,52 @@
 """Limits per minute in a table, for all servers that share it. All times are the database's.
 
-`tests/contracts/allowances_contract.py` checks it.
+An allowance is a limit per minute: it may be used up in one moment, and grows again by its sixtieth part a
+second. `tests/contracts/allowances_contract.py` checks it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from gpt_oss_server.stores.allowances import Charge, Left, Refused
 from gpt_oss_server.stores.sql.database import Database, Transaction
 
 _GROWN = "CASE WHEN amount + ({now} - counted_at) * ? > ? THEN ? ELSE amount + ({now} - counted_at) * ? END"
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    name: str
+    amount: float
+    limit: int  # per minute
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of an allowance after a charge."""
+
+    charge: Charge
+    amount: float  # below 0 where more was used than had been charged before
+
+    @property
+    def seconds_until_full(self) -> float:
+        return _seconds_to_grow(max(0.0, self.charge.limit - self.amount), self.charge.limit)
+
+
+class Refused(Exception):
+    """The allowance has less left than the charge. Nothing was charged."""
+
+    def __init__(self, charge: Charge, left: Left) -> None:
+        super().__init__(charge.name)
+        self.charge = charge
+        self.left = left
+
+    @property
+    def seconds(self) -> float:
+        """Until there is enough, if nothing else is charged."""
+        return _seconds_to_grow(self.charge.amount - self.left.amount, self.charge.limit)
+
+
+def _seconds_to_grow(amount: float, limit: int) -> float:
+    return amount * 60 / limit
 
 
 class Allowances:
