@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.stores.pages import UnknownItem, Wanted
 
 T = TypeVar("T")
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
@@ -12,10 +13,15 @@ DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 
 def page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
     """One page of `items`, which are sorted oldest first; the newest come first unless `order` is "asc"."""
-    limit = limit_of(query)
-    ordered = list(items)[::-1] if newest_first(query) else list(items)
-    start = _start(ordered, query.get("after"))
-    return list_of(ordered[start : start + limit], has_more=start + limit < len(ordered))
+    try:
+        found = wanted_of(query).of(items)
+    except UnknownItem as error:
+        raise not_in_list(str(error)) from error
+    return list_of(found.items, has_more=found.has_more)
+
+
+def wanted_of(query: Mapping[str, str]) -> Wanted:
+    return Wanted(limit_of(query), query.get("after"), newest_first=newest_first(query))
 
 
 def list_of(shown: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
@@ -53,15 +59,6 @@ def limit_of(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT, most: in
     if limit is None or not 1 <= limit <= most:
         raise InvalidRequest(f"`limit` must be a whole number from 1 to {most:,}.", param="limit")
     return limit
-
-
-def _start(ordered: Sequence[dict[str, Any]], after: str | None) -> int:
-    if after is None:
-        return 0
-    for index, item in enumerate(ordered):
-        if item["id"] == after:
-            return index + 1
-    raise not_in_list(after)
 
 
 def not_in_list(after: str) -> InvalidRequest:

@@ -15,8 +15,7 @@ from gpt_oss_server.items.builder import (
     ShapedCall,
     json_object,
 )
-from gpt_oss_server.items.conversation import read_action, read_json_output
-from gpt_oss_server.items.kind import ItemKind, ToolType, call_output, client_call, emptied
+from gpt_oss_server.items.kind import shaped_kind
 
 
 class ApplyPatchBuilder(ShapedCall):
@@ -93,15 +92,4 @@ def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
     tools.declare(shaped_tool(tool, where, _DESCRIPTION, _ARGUMENTS, enforced=_ENFORCED))
 
 
-APPLY_PATCH = ItemKind(
-    items=(
-        client_call(
-            "apply_patch_call",
-            read_action("apply_patch", "operation"),
-            ApplyPatchBuilder.prefix,
-            emptied(operation={}),
-        ),
-        call_output("apply_patch_call_output", read_json_output, "apco"),
-    ),
-    tools=(ToolType("apply_patch", _read_tool, ApplyPatchBuilder),),
-)
+APPLY_PATCH = shaped_kind("apply_patch", "operation", ApplyPatchBuilder, "apco", _read_tool)

@@ -13,8 +13,8 @@ from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.items.builder import Item, ItemBuilder
-from gpt_oss_server.items.conversation import ReadItem
+from gpt_oss_server.items.builder import Item, ItemBuilder, ShapedCall
+from gpt_oss_server.items.conversation import ReadItem, read_action, read_json_output
 
 ReadTool = Callable[[Tool, str, RequestTools, Dialect], None]
 """Adds a tool at this place of the body to the request's tools, or raises a 400."""
@@ -100,3 +100,20 @@ def client_call(
 
 def call_output(name: str, read: ReadItem, prefix: str, *, listed: Change = completed) -> ItemType:
     return ItemType(name, read, prefix, listed, emptied(output=""))
+
+
+def shaped_kind(
+    tool: str,
+    action: str,
+    build: type[ShapedCall],
+    output_prefix: str,
+    read_tool: ReadTool,
+    *,
+    listed: Change = completed,
+    listed_output: Change = completed,
+) -> ItemKind:
+    """A tool that the client runs, whose shape the API fixes; `action` is the key of a call's arguments."""
+    read, outline = read_action(tool, action), emptied(**{action: {}})
+    call = client_call(f"{tool}_call", read, build.prefix, outline, listed=listed)
+    output = call_output(f"{tool}_call_output", read_json_output, output_prefix, listed=listed_output)
+    return ItemKind((call, output), (ToolType(tool, read_tool, build),))

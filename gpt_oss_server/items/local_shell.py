@@ -12,8 +12,7 @@ from gpt_oss_server.items.builder import (
     strings,
     typed,
 )
-from gpt_oss_server.items.conversation import read_action, read_json_output
-from gpt_oss_server.items.kind import ItemKind, ToolType, call_output, client_call, emptied
+from gpt_oss_server.items.kind import shaped_kind
 
 
 class LocalShellBuilder(ShapedCall):
@@ -57,15 +56,4 @@ def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
     tools.declare(shaped_tool(tool, where, _DESCRIPTION, _ARGUMENTS))
 
 
-LOCAL_SHELL = ItemKind(
-    items=(
-        client_call(
-            "local_shell_call",
-            read_action("local_shell", "action"),
-            LocalShellBuilder.prefix,
-            emptied(action={}),
-        ),
-        call_output("local_shell_call_output", read_json_output, "lsho"),
-    ),
-    tools=(ToolType("local_shell", _read_tool, LocalShellBuilder),),
-)
+LOCAL_SHELL = shaped_kind("local_shell", "action", LocalShellBuilder, "lsho", _read_tool)

@@ -17,8 +17,7 @@ from gpt_oss_server.items.builder import (
     strings,
     typed,
 )
-from gpt_oss_server.items.conversation import read_action, read_json_output
-from gpt_oss_server.items.kind import ItemKind, ToolType, call_output, client_call, completed, emptied
+from gpt_oss_server.items.kind import completed, shaped_kind
 
 _LIMITS: Item = {"timeout_ms": None, "max_output_length": None}
 
@@ -111,21 +110,12 @@ def _listed_call(item: Item) -> Item:
     return {**item, "action": {**_LIMITS, **item["action"]}}
 
 
-SHELL = ItemKind(
-    items=(
-        client_call(
-            "shell_call",
-            read_action("shell", "action"),
-            ShellBuilder.prefix,
-            emptied(action={}),
-            listed=_listed_call,
-        ),
-        call_output(
-            "shell_call_output",
-            read_json_output,
-            "sho",
-            listed=lambda item: completed({"max_output_length": None, **item}),
-        ),
-    ),
-    tools=(ToolType("shell", _read_tool, ShellBuilder),),
+SHELL = shaped_kind(
+    "shell",
+    "action",
+    ShellBuilder,
+    "sho",
+    _read_tool,
+    listed=_listed_call,
+    listed_output=lambda item: completed({"max_output_length": None, **item}),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from gpt_oss_server.apis.responses.continuing import Continuing
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import EventsForgotten, InvalidRequest, ResponseNotFound
-from gpt_oss_server.http.paging import limit_of, list_of, newest_first, not_in_list, page
+from gpt_oss_server.http.paging import list_of, not_in_list, page, wanted_of
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import past_the_end
@@ -111,9 +111,8 @@ async def listed(
     read: Callable[[Wanted], Awaitable[ItemPage | None]], query: Mapping[str, str]
 ) -> dict[str, Any] | None:
     """The API's list of a page of stored items; None where `read` returns no page."""
-    wanted = Wanted(limit_of(query), query.get("after"), newest_first=newest_first(query))
     try:
-        shown = await read(wanted)
+        shown = await read(wanted_of(query))
     except UnknownItem as error:
         raise not_in_list(str(error)) from error
     return None if shown is None else list_of(shown.items, has_more=shown.has_more)
