@@ -24,7 +24,8 @@ from gpt_oss_server.observe.metrics import vllm_names
 from gpt_oss_server.observe.metrics.table import PREFIX, TABLE
 from gpt_oss_server.settings import OPTIONS
 from gpt_oss_server.settings.options import Option
-from inference.bench.roofline import kept_bytes, weight_bytes
+from inference.bench.roofline import Widths, decode_bytes, kept_bytes
+from inference.config import ModelConfig
 from inference.shapes import SHAPES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,13 +109,18 @@ def cli_page() -> str:
     return "\n".join(pages)
 
 
+def _weight_bytes(shape: ModelConfig) -> float:
+    """Of all but biases and norms: what a step reads in which every expert is used, and the embedding."""
+    return decode_bytes(shape, 10_000, 0, Widths(BF16, BF16, BF16)) + shape.vocab_size * shape.hidden * BF16
+
+
 def hardware_page() -> str:
     """Sizes are computed, so that they hold for machines on which it has not run."""
     head = ("model", "weights", "keys and values of 10,000 tokens", "of a whole context of 131,072")
     rows = [
         (
             f"gpt-oss-{name}",
-            f"{weight_bytes(shape, BF16) / 1e9:.1f} GB",
+            f"{_weight_bytes(shape) / 1e9:.1f} GB",
             f"{kept_bytes(shape, 10_000, BF16) / 1e9:.2f} GB",
             f"{kept_bytes(shape, shape.context_length, BF16) / 1e9:.1f} GB",
         )

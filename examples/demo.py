@@ -25,7 +25,8 @@ PARTS = (
 def main() -> int:
     print("Starting the embedded model, and a scripted one for what it is too small for …")
     with ThreadPoolExecutor() as both:
-        embedded, scripted = both.map(lambda flags: tour.serve(*flags), [("--model", "tiny"), tour.SCRIPTED])
+        flags = ("--model", "tiny", *tour.TOOLS), tour.SCRIPTED
+        embedded, scripted = both.map(lambda each: tour.serve(*each), flags)
     os.environ |= {"OPENAI_BASE_URL": embedded, "TOUR_BASE_URL": scripted}
     failed = []
     with tempfile.TemporaryDirectory() as folder:

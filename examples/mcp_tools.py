@@ -3,14 +3,20 @@
 Start the server with: gpt-oss-server serve --mcp units="python examples/mcp_server.py"
 """
 
-import tour
+import sys
 
-client = tour.client("to use a tool that it was not trained on")
+import tour
+from openai import BadRequestError
+
+client = tour.client()
 
 # Name a server that the operator did not configure by its `server_url`, plus `authorization` if it needs one.
 TOOLS = [{"type": "mcp", "server_label": "units", "require_approval": "always"}]
 
-response = client.responses.create(input="How many nautical miles are 44 kilometres?", tools=TOOLS)
+try:
+    response = client.responses.create(input="How many nautical miles are 44 kilometres?", tools=TOOLS)
+except BadRequestError as error:
+    sys.exit(f"{error.body['message']} The first lines of this program have the command.")
 
 for _ in range(5):
     approvals = []

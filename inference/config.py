@@ -1,23 +1,20 @@
 """The shape of a gpt-oss model, read from either kind of config.json: original/'s or Hugging Face's.
 
-It logs and ignores unknown keys: checkpoints gain keys all the time, and none has yet changed the arithmetic.
+It ignores unknown keys: checkpoints gain keys all the time, and none has yet changed the arithmetic.
 It must not know tensors or weight files.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from inference.engine import CheckpointError
 from inference.foreign import foreign_config
-
-logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
@@ -144,10 +141,7 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     fields = Fields(raw)
     _check_known(fields)
     is_hugging_face = any(key in raw for key in ("model_type", "architectures", "num_local_experts"))
-    config = _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
-    for key in fields.unread():
-        logger.warning("config.json has the unknown key %r, which is ignored.", key)
-    return config
+    return _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
 
 
 def check_vocabulary(size: int) -> None:
@@ -159,13 +153,12 @@ def check_vocabulary(size: int) -> None:
 
 
 def _check_known(fields: Fields) -> None:
-    quantization = fields.mapping("quantization_config")
-    stated = {
-        "hidden_act": fields.get("hidden_act"),
-        "quantization_config.quant_method": quantization.get("quant_method"),
-    }
-    # They would change the arithmetic.
-    for (key, value), known in zip(stated.items(), ("silu", "mxfp4"), strict=True):
+    """What would change the arithmetic."""
+    quantization = fields.mapping("quantization_config").get("quant_method")
+    for key, value, known in (
+        ("hidden_act", fields.get("hidden_act"), "silu"),
+        ("quantization_config.quant_method", quantization, "mxfp4"),
+    ):
         if value not in (None, known):
             raise CheckpointError(f"{key!r} is {value!r}; only {known!r} is supported.")
 
@@ -192,14 +185,16 @@ def _from_original(fields: Fields) -> ModelConfig:
 
 def _from_hugging_face(fields: Fields) -> ModelConfig:
     layers = fields.whole("num_hidden_layers")
-    rope, trained_context = _hugging_face_rope(fields)
-    fields.ignore(*_HUGGING_FACE_BOOKKEEPING)
+    rope = RopeConfig(theta=fields.number("rope_theta", 150_000.0))
+    if fields.mapping("rope_scaling") or fields.mapping("rope_parameters"):
+        initial = fields.whole("initial_context_length", 4096)
+        rope = read_rope(fields, theta=150_000.0, kinds=("yarn",), factor=32.0, context=initial)
     return ModelConfig(
         layers=layers,
         experts=fields.whole("num_local_experts", fields.whole("num_experts", 0)),
         experts_per_token=fields.whole("num_experts_per_tok", fields.whole("experts_per_token", 4)),
         sliding_layers=_layer_types(fields, layers),
-        context_length=fields.whole("max_position_embeddings", trained_context),
+        context_length=fields.whole("max_position_embeddings", int(rope.original_context * rope.factor)),
         rope=rope,
         swiglu_alpha=fields.number("swiglu_alpha", 1.702),
         attention_bias=bool(fields.get("attention_bias", True)),
@@ -224,34 +219,36 @@ def _common(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _hugging_face_rope(fields: Fields) -> tuple[RopeConfig, int]:
-    """The rope, and the context that it extends to. Older files have `rope_scaling` and `rope_theta`, newer
-    ones `rope_parameters`."""
-    older, newer = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
-    raw = {**newer, **older}
-    theta = Fields(raw).number("rope_theta", fields.number("rope_theta", 150_000.0))
-    if not older and not newer:
-        return RopeConfig(theta=theta), 131_072
-    kind = raw.get("rope_type", raw.get("type", "default"))
+def read_rope(
+    fields: Fields, *, theta: float, kinds: Sequence[str], factor: float | None, context: int | None
+) -> RopeConfig:
+    """Older files have `rope_scaling` and `rope_theta`, newer ones `rope_parameters`. `kinds` are
+    those of scaling; the others are the values of what the file omits, None where it must not."""
+    scaling = Fields({**fields.mapping("rope_parameters"), **fields.mapping("rope_scaling")})
+    theta = scaling.number("rope_theta", fields.number("rope_theta", theta))
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "default":
-        return RopeConfig(theta=theta, factor=1.0), 4096
-    if kind != "yarn":
-        raise CheckpointError(f'the rope type is {kind!r}; gpt-oss models have "yarn" or "default".')
-    initial = fields.whole("initial_context_length", 4096)
-    scaled = Fields(raw)
+        return RopeConfig(theta=theta, factor=1.0)
+    if kind not in kinds:
+        raise CheckpointError(f"the rope type is {kind!r}; known are {', '.join(('default', *kinds))}.")
+    by_turns = kind == "llama3"
+    fast, slow = ("high_freq_factor", "low_freq_factor") if by_turns else ("beta_fast", "beta_slow")
+    share = scaling.get("attention_factor")
     rope = RopeConfig(
         theta=theta,
-        factor=scaled.number("factor", 32.0),
-        beta_fast=scaled.number("beta_fast", 32.0),
-        beta_slow=scaled.number("beta_slow", 1.0),
-        original_context=scaled.whole("original_max_position_embeddings", initial),
-        truncate=bool(scaled.get("truncate", True)),
-        concentration=None if scaled.get("attention_factor") is None else scaled.number("attention_factor"),
+        factor=scaling.number("factor", factor),
+        beta_fast=scaling.number(fast, 4.0 if by_turns else 32.0),
+        beta_slow=scaling.number(slow, 1.0),
+        original_context=scaling.whole("original_max_position_embeddings", context),
+        truncate=bool(scaling.get("truncate", True)),
+        concentration=None if share is None else scaling.number("attention_factor"),
+        by_turns=by_turns,
     )
-    scaled.ignore("rope_type", "type", "rope_theta")
-    for key in scaled.unread():
-        logger.warning("The rope scaling has the unknown key %r, which is ignored.", key)
-    return rope, int(rope.original_context * rope.factor)
+    if not (theta > 0 and rope.factor >= 1 and rope.beta_fast > rope.beta_slow and rope.original_context > 0):
+        raise CheckpointError(
+            "the rope's scaling does not fit: its factors or its original context are wrong."
+        )
+    return rope
 
 
 def _layer_types(fields: Fields, layers: int) -> tuple[bool, ...]:
@@ -272,14 +269,12 @@ def _alternating(layers: int) -> tuple[bool, ...]:
 
 
 class Fields:
-    """A config's fields; remembers which were read."""
+    """A config's fields, checked as they are read."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self._raw = raw
-        self._read: set[str] = set()
 
     def get(self, key: str, default: Any = None) -> Any:
-        self._read.add(key)
         value = self._raw.get(key)
         return default if value is None else value
 
@@ -301,12 +296,6 @@ class Fields:
             raise CheckpointError(f"{key!r} must be an object, not {value!r}.")
         return value
 
-    def ignore(self, *keys: str) -> None:
-        self._read.update(keys)
-
-    def unread(self) -> list[str]:
-        return sorted(set(self._raw) - self._read)
-
     def _converted(self, key: str, default: Value | None, kind: Callable[[Any], Value], what: str) -> Value:
         value = self.get(key, default)
         if value is None:
@@ -315,12 +304,3 @@ class Fields:
             return kind(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{key!r} must be {what}, not {value!r}.") from error
-
-
-# Keys of Hugging Face's config.json that do not affect the arithmetic of a forward pass.
-_HUGGING_FACE_BOOKKEEPING = (
-    "architectures", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "experts_per_token",
-    "initial_context_length", "initializer_range", "model_type", "num_experts", "output_router_logits",
-    "pad_token_id", "router_aux_loss_coef", "rope_theta", "torch_dtype", "transformers_version",
-    "use_cache",
-)  # fmt: skip

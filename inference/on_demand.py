@@ -239,6 +239,9 @@ class OnDemand:
         engine = self._ready
         return engine.measures() if engine is not None and isinstance(engine, Shared) else {}
 
+    def recent_steps(self) -> list[dict[str, int]]:
+        return list(getattr(self._ready, "recent_steps", list)())
+
     async def close(self) -> None:
         self._closed = True
         if self._timer is not None:

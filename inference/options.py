@@ -19,14 +19,15 @@ class Values:
 
 def option(
     default: T,
-    values: Values,
+    values: Any,
     help: str,
     *,
     also: tuple[str, ...] = (),
     common: bool = False,
     secret: str = "no",
 ) -> T:
-    """`also`: what other programs call it. `common`: it is among the first that a help shows."""
+    """`values`: as above, or such a kind. `also`: what other programs call it. `common`: among the first
+    that a help shows."""
     row = {"kind": values, "help": help, "also": also, "common": common, "secret": secret}
     return field(default=default, metadata=row)
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -12,12 +13,12 @@ class UnknownHome(ValueError):
     """A path begins with the home of a user that does not exist. The message names the path."""
 
 
-def expanded_path(name: str, what: str = "folder") -> Path:
-    """Expands `~`. Raises UnknownHome for an unknown `~user`."""
+def expanded_path(name: str, what: str = "folder", failure: Callable[[str], Exception] = UnknownHome) -> Path:
+    """Expands `~`. Raises a failure for an unknown `~user`."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
-        raise UnknownHome(f"{name} names no {what}: {error}") from error
+        raise failure(f"{name} names no {what}: {error}") from error
 
 
 def from_hub(word: str) -> str | None:

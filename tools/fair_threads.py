@@ -34,7 +34,11 @@ class FairThreads:
 
     def _start(self) -> None:
         """Starts work while there are threads. The caller holds the lock."""
-        while self._free and (owner := self._next_owner()) is not None:
+        while self._free:
+            ready = (owner for owner in self._waiting if self._at_work[owner] < self._most)
+            owner = min(ready, key=self._at_work.__getitem__, default=None)
+            if owner is None:
+                return
             jobs = self._waiting.pop(owner)
             work, future = jobs.popleft()
             if jobs:
@@ -43,10 +47,6 @@ class FairThreads:
                 self._free -= 1
                 self._at_work[owner] += 1
                 self._executor.submit(self._work, owner, work, future)
-
-    def _next_owner(self) -> str | None:
-        ready = (owner for owner in self._waiting if self._at_work[owner] < self._most)
-        return min(ready, key=self._at_work.__getitem__, default=None)
 
     def _work(self, owner: str, work: Callable[[], Any], future: Future[Any]) -> None:
         try:

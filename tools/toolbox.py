@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -52,7 +52,7 @@ def offer_of(
     return Offer(tool, timeout + _MARGIN, sessions or SessionLimits(), counted_as)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolCounters:
     """The outcomes of one tool's calls. Time-outs count as failures too, cancelled calls as neither."""
 
@@ -65,18 +65,6 @@ class ToolCounters:
 
 OnCall = Callable[[str, str, float], None]
 """Takes the tool, the outcome (`done`, `failed`, `timeout` or `cancelled`), and the seconds."""
-
-
-class _TimedOut(Exception):
-    """The work took too long and was stopped; `abandoned` if it did not stop."""
-
-    def __init__(self, *, abandoned: bool) -> None:
-        super().__init__()
-        self.abandoned = abandoned
-
-
-class _Closed(Exception):
-    """The toolbox closed while the call ran."""
 
 
 class Toolbox:
@@ -100,7 +88,7 @@ class Toolbox:
         self._parent = parent
         self._counters: dict[str, ToolCounters] = parent._counters if parent is not None else {}
         self._on_call: OnCall | None = on_call or (parent._on_call if parent is not None else None)
-        self._running: set[asyncio.Task[ToolOutput]] = set()
+        self._running: set[asyncio.Task[object]] = set()
         self._closed = False
 
     @property
@@ -222,18 +210,13 @@ class Toolbox:
             return _failed(wrong), "failed"
         try:
             async with pool.use(conversation, call.client) as session:
-                try:
-                    output = await self._bounded(_checked_run(session, call), offer.timeout)
-                except _TimedOut as stopped:
-                    if stopped.abandoned:
-                        pool.discard(conversation)
-                    raise
-            return output, "failed" if output.failed else "done"
-        except _TimedOut:
-            message = f"The call to {recipient} took longer than {offer.timeout:g} seconds and was stopped."
-            return _failed(message), "timeout"
-        except _Closed:
-            return _failed("The server is shutting down; the call was stopped."), "failed"
+                answered, is_stopped = await self._bounded(session.run(call), offer.timeout)
+                if answered is None and not is_stopped:
+                    pool.discard(conversation)
+            if answered is None:
+                late = f"The call to {recipient} took longer than {offer.timeout:g} seconds and was stopped."
+                return _failed(late), "timeout"
+            return answered, "failed" if answered.failed else "done"
         except TooManySessions:
             busy = f"Too many conversations use {namespace} at the moment. "
             return _failed(f"{busy}Try again later, or go on without it."), "failed"
@@ -242,8 +225,13 @@ class Toolbox:
             message = f"The tool {recipient} broke down over this call. Go on without its result."
             return _failed(message), "failed"
 
-    async def _bounded(self, work: Coroutine[Any, Any, ToolOutput], seconds: float) -> ToolOutput:
-        """Runs the work in a task of its own, so that it can be stopped, or abandoned if it does not stop."""
+    async def _bounded(
+        self, work: Coroutine[Any, Any, object], seconds: float
+    ) -> tuple[ToolOutput | None, bool]:
+        """Runs the work in a task of its own, so that it can be stopped, or abandoned if it does not stop.
+
+        Returns its output; None if it took too long, and whether it then stopped.
+        """
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -253,23 +241,23 @@ class Toolbox:
             await _stop(task)
             raise
         if not done:
-            raise _TimedOut(abandoned=not await _stop(task))
+            return None, await _stop(task)
         if task.cancelled() and self._closed:
-            raise _Closed
+            return _failed("The server is shutting down; the call was stopped."), True
         if task.cancelled():
             raise RuntimeError("the tool cancelled itself")
-        return task.result()
+        output = task.result()
+        if not isinstance(output, ToolOutput):
+            raise TypeError(f"a tool's session returned {type(output).__name__}, not a ToolOutput")
+        return output, True
 
     def _count(self, name: str, outcome: str, seconds: float) -> None:
-        so_far = self._counters.get(name, ToolCounters())
-        self._counters[name] = replace(
-            so_far,
-            calls=so_far.calls + 1,
-            failures=so_far.failures + (outcome in ("failed", "timeout")),
-            timeouts=so_far.timeouts + (outcome == "timeout"),
-            cancelled=so_far.cancelled + (outcome == "cancelled"),
-            seconds=so_far.seconds + seconds,
-        )
+        counted = self._counters.setdefault(name, ToolCounters())
+        counted.calls += 1
+        counted.failures += outcome in ("failed", "timeout")
+        counted.timeouts += outcome == "timeout"
+        counted.cancelled += outcome == "cancelled"
+        counted.seconds += seconds
         if self._on_call is not None:
             self._on_call(name, outcome, seconds)
 
@@ -282,14 +270,7 @@ async def _end(name: str, offer: Offer, pool: SessionPool) -> None:
         _log.exception("The tool %s did not close cleanly", name)
 
 
-async def _checked_run(session: Session, call: ToolCall) -> ToolOutput:
-    output: object = await session.run(call)
-    if not isinstance(output, ToolOutput):
-        raise TypeError(f"a tool's session returned {type(output).__name__}, not a ToolOutput")
-    return output
-
-
-async def _stop(task: asyncio.Task[ToolOutput]) -> bool:
+async def _stop(task: asyncio.Task[object]) -> bool:
     """Cancels and waits. The shield is for callers in a cancelled anyio scope, where no wait would last."""
     task.cancel()
     with anyio.CancelScope(shield=True):
@@ -302,7 +283,7 @@ async def _stop(task: asyncio.Task[ToolOutput]) -> bool:
     return True
 
 
-def _read_outcome(task: asyncio.Task[ToolOutput]) -> None:
+def _read_outcome(task: asyncio.Task[object]) -> None:
     """Retrieves the result of stopped work, which asyncio would otherwise report as never retrieved."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("A tool's call raised while it was being stopped", exc_info=error)

@@ -54,12 +54,12 @@ def _guide(grammars: Grammars, text: str) -> JsonBody:
         return ANY_OBJECT
     if clean.setdefault("type", "object") != "object":
         return ANY_OBJECT
-    outlined = _outline(clean, closes=not _merges(clean))
+    outlined = outline(clean, closes=not _merges(clean))
     is_legal = grammars.problem(f"start: %json {schema_json(outlined)}\n") is None
     return JsonBody(outlined) if is_legal and has_finite_value(outlined, outlined) else ANY_OBJECT
 
 
-def _outline(schema: Any, *, closes: bool) -> Any:
+def outline(schema: Any, *, closes: bool) -> Any:
     """The schema with nothing but what a guide has.
 
     With `closes`, an object that names properties has no others, unless its schema allows them by a word:
@@ -67,15 +67,15 @@ def _outline(schema: Any, *, closes: bool) -> Any:
     """
     if not isinstance(schema, dict):
         return schema
-    outline = partial(_outline, closes=closes)
+    inside = partial(outline, closes=closes)
     kept: dict[str, Any] = {word: schema[word] for word in _AS_THEY_ARE if word in schema}
-    kept |= {word: outline(schema[word]) for word in _SCHEMAS if word in schema}
-    kept |= {word: list(map(outline, schema[word])) for word in _LISTS_OF_SCHEMAS if word in schema}
+    kept |= {word: inside(schema[word]) for word in _SCHEMAS if word in schema}
+    kept |= {word: list(map(inside, schema[word])) for word in _LISTS_OF_SCHEMAS if word in schema}
     for word in _NAMED_SCHEMAS:
         if word in schema:
-            kept[word] = {name: outline(inner) for name, inner in schema[word].items()}
+            kept[word] = {name: inside(inner) for name, inner in schema[word].items()}
     if "oneOf" in schema and "anyOf" not in schema:
-        kept["anyOf"] = list(map(outline, schema["oneOf"]))
+        kept["anyOf"] = list(map(inside, schema["oneOf"]))
     if "prefixItems" in schema:
         kept.pop("items", None)  # what holds for the items after the first ones holds for no other
     if "patternProperties" in schema:

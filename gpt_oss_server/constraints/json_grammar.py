@@ -10,12 +10,12 @@ from typing import Any
 
 from gpt_oss_server.constraints.finite import has_finite_value
 from gpt_oss_server.constraints.grammar import schema_json
+from gpt_oss_server.constraints.guide import outline
 from gpt_oss_server.constraints.matcher import Grammars, first_line_and_cause
-from gpt_oss_server.constraints.schema_support import OF_THE_REST, SchemaMalformed, SchemaRefused, read_schema
+from gpt_oss_server.constraints.schema_support import SchemaMalformed, SchemaRefused, read_schema
 
 _SEARCH_SECONDS = 0.5  # an error without its place is better than a long search
 _HOME = "x-whole"
-_LOOSENING_SECONDS = 2.0
 
 
 def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
@@ -30,40 +30,17 @@ def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
 
 
 def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
-    """The same, without what cannot be enforced; raises `SchemaMalformed` if `given` is not a schema."""
+    """The same, without what cannot be enforced; raises `SchemaMalformed` if `given` is not a schema. Of one
+    with a part that only llguidance refuses, names, types and listed values are left."""
     try:
         clean = read_schema(given, lenient=True)
-        loose = clean if _problem(grammars, clean) is None else _loosened(grammars, clean)
-        if loose is not None and has_finite_value(loose, loose):
-            return loose
+        for loose in (clean, outline(clean, closes=False)):
+            if _problem(grammars, loose) is None and has_finite_value(loose, loose):
+                return loose
     except SchemaRefused as refused:
         if isinstance(refused, SchemaMalformed):
             raise
     return {"type": "object"} if "properties" in given or given.get("type") == "object" else {}
-
-
-def _loosened(grammars: Grammars, clean: dict[str, Any]) -> dict[str, Any] | None:
-    """Removes the keywords that llguidance refuses, from the inside out; None if that takes too long."""
-    until = time.monotonic() + _LOOSENING_SECONDS
-    moved = _moved(clean)
-    for _, part in _parts(moved, ""):
-        while True:
-            if time.monotonic() > until:
-                return None
-            if _problem(grammars, {**part, _HOME: moved}) is None:
-                break
-            keyword = _keyword(grammars, part, moved)
-            if keyword == "oneOf" and "anyOf" not in part:
-                part["anyOf"] = part.pop("oneOf")
-            elif keyword:
-                del part[keyword]
-                part.pop(OF_THE_REST.get(keyword, ""), None)
-            elif part:
-                part.clear()
-            else:
-                return None
-    loose: dict[str, Any] = _moved(moved, back=True)
-    return loose if _problem(grammars, loose) is None else None
 
 
 def _problem(grammars: Grammars, schema: Mapping[str, Any]) -> str | None:
@@ -110,16 +87,15 @@ def _parts(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield at, schema
 
 
-def _moved(value: Any, *, back: bool = False) -> Any:
-    """A copy whose references hold when it stands under `_HOME`, or, with `back`, in its original place."""
+def _moved(value: Any) -> Any:
+    """A copy whose references hold when it stands under `_HOME`."""
     if isinstance(value, list):
-        return [_moved(each, back=back) for each in value]
+        return list(map(_moved, value))
     if not isinstance(value, dict):
         return value
-    moved = {key: _moved(each, back=back) for key, each in value.items()}
+    moved = {key: _moved(each) for key, each in value.items()}
     if isinstance(moved.get("$ref"), str):
-        here, there = (f"#/{_HOME}", "#") if back else ("#", f"#/{_HOME}")
-        moved["$ref"] = moved["$ref"].replace(here, there, 1)
+        moved["$ref"] = moved["$ref"].replace("#", f"#/{_HOME}", 1)
     return moved
 
 

@@ -33,7 +33,7 @@ class GrammarsMissing(Exception):
     """llguidance is not installed or does not load; the message explains what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CompiledGrammar:
     """Implements `inference.grammar.Grammar`."""
 

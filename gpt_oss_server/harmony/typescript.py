@@ -32,8 +32,9 @@ _SCALARS = {"string": "string", "number": "number", "integer": "number", "boolea
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _LIMITS = (*_BOUNDS, "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems")
 _IDENTIFIER = re.compile(r"[^\W\d][\w$]*", re.UNICODE)
-_MOST_TEXT = 400_000
-_LEAST = 400
+# How much text expanded references may add to a prompt. Chains of references double at each step; a reference
+# counts at least `_LEAST`, which bounds their number.
+_MOST_TEXT, _LEAST = 400_000, 400
 _LONGEST_CHAIN = 16
 _LINE_BREAK = re.compile("\r\n|[\n\r\u2028\u2029]")  # of TypeScript
 
@@ -72,7 +73,8 @@ class _Place:
 
 class _Translation:
     def __init__(self, root: Schema) -> None:
-        self._references = References(root)
+        self._root = root
+        self._left = _MOST_TEXT
 
     def translate(self, schema: Any, place: _Place) -> _Type:
         if not isinstance(schema, Mapping):
@@ -88,13 +90,33 @@ class _Translation:
         if reference in place.inside:
             name = one_line(reference.rsplit("/", 1)[-1])  # has no slash, which could end the comment
             return _Type(f"any /* recursive: {name} */")
-        target = self._references.follow(schema)
+        target = self._followed(schema)
         if target is None:
             return _ANY
         inside = place.inside | {reference}
         translated = self.translate(target, replace(place, depth=place.depth + 1, inside=inside))
-        self._references.spend(len(translated.text))
+        self._left -= max(len(translated.text), _LEAST)
         return translated
+
+    def _followed(self, schema: Schema) -> Schema | None:
+        """The target of `$ref`, merged with the keywords next to it; None if it leads nowhere."""
+        if self._left <= 0:
+            return None
+        reference = schema["$ref"]
+        target = resolve(self._root, reference) if reference.startswith("#") else None
+        if not isinstance(target, Mapping):
+            return None
+        return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+    def _shown(self, schema: Any) -> Schema:
+        """The schema with its references followed, for the comments above it."""
+        for _ in range(_LONGEST_CHAIN):
+            if not isinstance(schema, Mapping):
+                return {}
+            if not isinstance(schema.get("$ref"), str):
+                return schema
+            schema = self._followed(schema)
+        return {}
 
     def _combined(self, schema: Schema, place: _Place) -> _Type:
         """oneOf, anyOf and allOf, combined with the object next to them, if there is one."""
@@ -170,7 +192,7 @@ class _Translation:
         patterns = patterns if isinstance(patterns, Mapping) else {}
         unnamed = [(part, f"pattern: {compact_json(pattern)}") for pattern, part in patterns.items()]
         others = schema.get("additionalProperties")
-        names = self._references.shown(schema.get("propertyNames"))
+        names = self._shown(schema.get("propertyNames"))
         listed = _listed(names)
         keys = listed.text if listed is not None else ", ".join(_limits(names))
         if isinstance(others, Mapping) or (keys and others is not False):
@@ -178,7 +200,7 @@ class _Translation:
         return unnamed
 
     def _property(self, key: str, part: Any, required: bool, place: _Place) -> str:
-        schema = self._references.shown(part)
+        schema = self._shown(part)
         name = (key if _IDENTIFIER.fullmatch(key) else compact_json(key)) + ("" if required else "?")
         variants = _variants(schema, "oneOf") or _variants(schema, "anyOf")
         if variants and "properties" not in schema:
@@ -254,39 +276,6 @@ def _limits(schema: Any) -> list[str]:
 
 def _own_limits(schema: Schema) -> list[str]:
     return [f"{word}: {compact_json(schema[word])}" for word in _LIMITS if schema.get(word) is not None]
-
-
-# How much text expanded references may add to a prompt. Chains of references double at each step; a reference
-# counts at least `_LEAST`, which bounds their number.
-class References:
-    """Local references of one schema, expanded until the limit on text is reached."""
-
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        self._left = _MOST_TEXT
-
-    def spend(self, length: int) -> None:
-        self._left -= max(length, _LEAST)
-
-    def follow(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The target of `$ref`, merged with the keywords next to it; None if it leads nowhere."""
-        if self._left <= 0:
-            return None
-        reference = schema["$ref"]
-        target = resolve(self._root, reference) if reference.startswith("#") else None
-        if not isinstance(target, Mapping):
-            return None
-        return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
-
-    def shown(self, schema: Any) -> Mapping[str, Any]:
-        """The schema with its references followed, for the comments above it."""
-        for _ in range(_LONGEST_CHAIN):
-            if not isinstance(schema, Mapping):
-                return {}
-            if not isinstance(schema.get("$ref"), str):
-                return schema
-            schema = self.follow(schema)
-        return {}
 
 
 def above_property(schema: Mapping[str, Any], indent: str, *, describe: bool = True) -> str:

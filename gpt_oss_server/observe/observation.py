@@ -20,7 +20,7 @@ from gpt_oss_server.http.guards.keys import OnWrongKey
 from gpt_oss_server.observe.metrics import table
 from gpt_oss_server.observe.metrics.figures import Figures
 from gpt_oss_server.observe.metrics.metrics import Metrics
-from gpt_oss_server.observe.telemetry.telemetry import telemetry_of
+from gpt_oss_server.observe.telemetry.telemetry import Telemetry
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.completions import Completions
@@ -38,7 +38,7 @@ class Observation:
     ) -> None:
         """`tracers`, `meters`: where these go, instead of what the settings and the environment say."""
         self._metrics = None if settings.metrics_names == "off" else Metrics(settings.metrics_names)
-        self._telemetry = telemetry_of(settings, tracers, meters)
+        self._telemetry = Telemetry(settings, tracers, meters)
 
     def on_tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         if self._metrics is not None:

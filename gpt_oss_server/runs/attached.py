@@ -88,9 +88,8 @@ async def _text(part: Part, where: str, work: Work) -> Part | None:
         return None
     try:
         from tools.browser.network.fetch import Fetcher
-        from tools.browser.pages.convert import convert
+        from tools.browser.pages.convert import convert, read_named, without_links
         from tools.browser.pages.document import PageError
-        from tools.browser.pages.named import read_named, without_links
     except ImportError as error:
         raise ToolNotAvailable(f"`{where}`: files are not read here. {how_to_install(error)}") from error
     name, owner = part.get("filename"), work.caller.client

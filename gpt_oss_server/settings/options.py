@@ -7,12 +7,10 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import Field, dataclass, field
-from typing import Any, Final, Literal, TypeGuard, TypeVar
+from dataclasses import Field, dataclass
+from typing import Any, Final, Literal, TypeGuard
 
-from inference.options import Values
-
-T = TypeVar("T")
+from inference.options import Values, option
 
 ENV_PREFIX = "GPT_OSS_SERVER_"
 AUTO: Final = "auto"
@@ -88,18 +86,7 @@ class Option:
             raise SettingsError(f"{self.name} {self.kind.must}, not {value!r}.")
 
 
-def setting(
-    default: T,
-    kind: Kind,
-    help: str,
-    *,
-    also: tuple[str, ...] = (),
-    common: bool = False,
-    secret: Secrecy = "no",
-) -> T:
-    """A field of the table."""
-    row = {"kind": kind, "help": help, "also": also, "common": common, "secret": secret}
-    return field(default=default, metadata=row)
+setting = option  # a field of the table
 
 
 def option_of(row: Field[Any], section: str) -> Option:

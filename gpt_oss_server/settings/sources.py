@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_server.settings.options import Option, SettingsError
-from inference.paths import UnknownHome, expanded_path
+from inference.paths import expanded_path
 
 CONFIG = "config"
 MODELS = "models"
@@ -38,10 +38,7 @@ def read_values(
 
 def file_of(name: str, source: str) -> Path:
     """The file that a setting names. Raises `SettingsError` for the home of an unknown user."""
-    try:
-        return expanded_path(name, "file")
-    except UnknownHome as error:
-        raise SettingsError(f"{source}: {error}") from error
+    return expanded_path(name, "file", lambda why: SettingsError(f"{source}: {why}"))
 
 
 def reads_file(option: Option, options: Sequence[Option]) -> bool:

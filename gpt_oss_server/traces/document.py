@@ -17,14 +17,15 @@ from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.library import harmony_library
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.harmony.strict import StrictReading, read_strictly
-from gpt_oss_server.traces.records import TokenRecord, TraceRecord
-from gpt_oss_server.turns.transcript import ToolRun
+from gpt_oss_server.traces.records import TokenRecord, TraceRecord, tokens_of
+from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from gpt_oss_server.turns.watch import GenerationSpan
 from inference.backends.script_file import TRACE_FORMAT
-from inference.engine import EngineInfo
+from inference.engine import EngineInfo, InferenceError
 
 VERSION = 1
 _LEAST = -9999.0  # JSON has no infinity
+_NAMED = 40  # of the tokens that a grammar allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,15 @@ class Traced:
 
     record: TraceRecord
     history: Sequence[Segment] = ()
+    transcript: Transcript | None = None  # of a run that was in progress; it may end meanwhile
+
+    @property
+    def tokens(self) -> TokenRecord:
+        return self.record.tokens if self.transcript is None else tokens_of(self.transcript)
 
 
 def trace_of(traced: Sequence[Traced], encoding: Encoding, info: EngineInfo) -> dict[str, Any]:
-    responses = [_response(turn.record, turn.history, encoding) for turn in traced]
+    responses = [_response(turn, encoding) for turn in traced]
     head = {"format": TRACE_FORMAT, "version": VERSION, **(traced[-1].record.origin or origin_of(info))}
     return {**head, "responses": responses, "vocabulary": _vocabulary(responses, encoding)}
 
@@ -50,16 +56,20 @@ def origin_of(info: EngineInfo) -> dict[str, Any]:
     }
 
 
-def _response(record: TraceRecord, history: Sequence[Segment], encoding: Encoding) -> dict[str, Any]:
-    kept, known = record.tokens, record.recipients
+def _response(turn: Traced, encoding: Encoding) -> dict[str, Any]:
+    record, kept, known = turn.record, turn.tokens, turn.record.recipients
     spans = enumerate(kept.generations)
     generations = [_generation(record, kept, number, span, encoding) for number, span in spans]
-    _mark_dropped(generations)
+    # Harmony leaves some messages out of the next turn's prompt.
+    messages = [message for generation in generations for message in generation["messages"]]
+    segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
+    for message, is_kept in zip(messages, are_kept(segments), strict=True):
+        message["dropped_next_turn"] = not is_kept
     return {
         "request": dict(record.request),
         "response": dict(record.response),
         "recipients": {"functions": sorted(known.functions), "builtin": sorted(known.builtin)},
-        "prompt": kept.prompt.tokens(history),
+        "prompt": kept.prompt.tokens(turn.history),
         "generations": generations,
         "tools": [_tool(record, run) for run in kept.tool_runs],
         "warnings": [{"kind": kind, "detail": detail} for kind, detail in kept.warnings],
@@ -95,21 +105,33 @@ def _generation(
         "began": _since(record, span.began),
         "first_token": _since(record, span.first),
         "ended": _since(record, span.ended),
+        "queued": span.queued,
         "stopped": stopped,
         **reading_of(tokens, encoding, record.recipients, stopped=stopped),
     }
 
 
-def _mark_dropped(generations: Sequence[dict[str, Any]]) -> None:
-    """Marks the messages that Harmony leaves out of the next turn's prompt."""
-    messages = [message for generation in generations for message in generation["messages"]]
-    segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
-    for message, kept in zip(messages, are_kept(segments), strict=True):
-        message["dropped_next_turn"] = not kept
-
-
 def _since(record: TraceRecord, at: float | None) -> float | None:
     return None if at is None else round(at - record.began, 6)
+
+
+def allowed_at(kept: TokenRecord, place: int, encoding: Encoding) -> dict[str, Any] | None:
+    """What the grammar allowed at a place of the turn's tokens; None if there was none, or it is gone."""
+    began = max((at for at in kept.grammars if at <= place), default=0)
+    refers = kept.grammars.get(began)
+    if refers is None or (grammar := refers()) is None:
+        return None
+    state = grammar.start()
+    try:
+        for token in kept.tokens[began:place]:
+            state.accept(token)
+        bits = enumerate(state.mask())
+    except InferenceError:  # a tool's result, which no grammar binds
+        return None
+    ids = [8 * at + bit for at, byte in bits if byte for bit in range(8) if byte >> bit & 1]
+    forbidden = {token for token, _ in kept.alternatives.get(place, ())} - set(ids)
+    named = [[token, text_of(token, encoding)] for token in ids[:_NAMED]]
+    return {"count": len(ids), "tokens": named, "forbidden": sorted(forbidden)}
 
 
 def _finite(score: float | None) -> float | None:

@@ -9,12 +9,14 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.traces.prompts import TracedPrompt, traced
 from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from gpt_oss_server.turns.watch import GenerationSpan
+from inference.grammar import Grammar
 
 _RUNNING = 4096  # records whose runs have not ended; a run that is abandoned before it begins never does
 _OF_TOKEN = 4
@@ -33,6 +35,7 @@ class TokenRecord:
     scores: Mapping[int, float]
     alternatives: Mapping[int, tuple[tuple[int, float], ...]]
     warnings: tuple[tuple[str, str], ...]  # kinds and sentences: why the server ended the turn
+    grammars: Mapping[int, ref[Grammar]] = field(default_factory=dict)  # in this process, while they are kept
 
 
 def tokens_of(transcript: Transcript, history: Sequence[Segment] = (), cue: int = 0) -> TokenRecord:
@@ -40,16 +43,16 @@ def tokens_of(transcript: Transcript, history: Sequence[Segment] = (), cue: int 
     return TokenRecord(
         traced(transcript.prompt, history, cue),
         array("I", transcript.tokens),
-        tuple(_kept(span) for span in transcript.generations),
+        tuple(
+            GenerationSpan(span.start, span.began, span.first, span.ended, span.end, span.cached, span.queued)
+            for span in transcript.generations
+        ),
         tuple(transcript.tool_runs),
         dict(transcript.scores),
         dict(transcript.alternatives),
         tuple((str(warning.kind), warning.detail) for warning in transcript.warnings),
+        dict(transcript.grammars),
     )
-
-
-def _kept(span: GenerationSpan) -> GenerationSpan:
-    return GenerationSpan(span.start, span.began, span.first, span.ended, span.end, span.cached)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ engine again.
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from weakref import ref
 
 from gpt_oss_server.harmony.encoding import CALL, END
 from gpt_oss_server.harmony.events import MessageFinished
@@ -213,6 +214,8 @@ class Generation:
         grammar = self._grammar()
         if grammar is not None:
             sampling = replace(sampling, grammar=grammar)
+            if plan.engine.info.enforces_grammar:
+                self._transcript.grammars[len(self._transcript.tokens)] = ref(grammar)
         if sampling.max_tokens is None or not sampled:
             return sampling
         room = plan.engine.info.context_length - prompt

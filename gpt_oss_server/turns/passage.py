@@ -46,46 +46,30 @@ class Passage:
 
     def read(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
         """Return the events of the step's tokens from `at` on, and the position of the first unread token."""
-        if step.logprobs is not None:
-            return self._read_scored(step, at)
-        tokens, feed, budget, last = step.tokens[at:], self._decoder.feed, self._budget, self._last
+        tokens, scores = step.tokens[at:], None if step.logprobs is None else step.logprobs[at:]
+        feed, budget, last = self._decoder.feed, self._budget, self._last
         events: list[TurnEvent] = []
         taken = 0
         for token in tokens:
+            found, score = feed(token), None
+            if scores is not None and token < FIRST_SPECIAL and self._decoder.in_text:
+                score = TokenScored(scores[taken])
             taken += 1
-            for event in feed(token):
+            for event in found:
                 if type(event) is TextDelta:  # by far the most frequent
+                    if score is not None:
+                        events.append(score)
+                        score = None
                     events.append(event)
                     continue
                 self._record(event, events)
                 if self.is_over:
                     break
+            if score is not None:
+                events.append(score)
             if token == last or self.is_over or (budget is not None and self._exceeds(budget, token)):
                 break
-        self._transcript.sample(tokens[:taken])
-        self.is_complete = token == last and not self.is_over
-        return events, at + taken
-
-    def _read_scored(self, step: Step, at: int) -> tuple[list[TurnEvent], int]:
-        """Like `read`, with a score for each token of a text; separate, to keep `read` fast."""
-        assert step.logprobs is not None
-        tokens, budget, last = step.tokens[at:], self._budget, self._last
-        events: list[TurnEvent] = []
-        taken = 0
-        for token, score in zip(tokens, step.logprobs[at:], strict=True):
-            taken += 1
-            found = self._decoder.feed(token)
-            scored = [TokenScored(score)] if token < FIRST_SPECIAL and self._decoder.in_text else []
-            for event in found:
-                if scored and isinstance(event, TextDelta):
-                    events.append(scored.pop())
-                self._record(event, events)
-                if self.is_over:
-                    break
-            events += scored
-            if token == last or self.is_over or (budget is not None and self._exceeds(budget, token)):
-                break
-        self._transcript.sample(tokens[:taken], step.logprobs[at : at + taken])
+        self._transcript.sample(tokens[:taken], None if scores is None else scores[:taken])
         self.is_complete = token == last and not self.is_over
         return events, at + taken
 

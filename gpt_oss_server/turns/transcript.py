@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from weakref import ref
 
 from gpt_oss_server.harmony.events import MessageFinished, Slip
 from gpt_oss_server.harmony.history import Segment
@@ -16,6 +17,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.turns.repetition import TurnWarning, WarningKind
 from gpt_oss_server.turns.watch import UNWATCHED, MeasuredSpan, Watch, generating
 from inference.engine import Step, TokenLogprob
+from inference.grammar import Grammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Transcript:
     prefilled: int = 0  # the given beginning of the answer: input, not output
     scores: dict[int, float] = field(default_factory=dict)  # log-probabilities, by the place in `tokens`
     alternatives: dict[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # likewise
+    # By the place in `tokens` from which on each bound an engine that has masks.
+    grammars: dict[int, ref[Grammar]] = field(default_factory=dict)
     messages: list[MessageFinished] = field(default_factory=list)
     generations: list[MeasuredSpan] = field(default_factory=list)
     tool_runs: list[ToolRun] = field(default_factory=list)

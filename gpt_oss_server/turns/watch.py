@@ -30,6 +30,7 @@ class GenerationSpan:
     ended: float | None = None
     end: int | None = None  # None: the end of the tokens
     cached: int = 0  # of its prompt
+    queued: float | None = None  # seconds until the engine began to compute; None: the engine does not say
 
 
 @dataclass(slots=True)
@@ -39,7 +40,6 @@ class MeasuredSpan(GenerationSpan):
     prompt: int = 0  # tokens
     sampled: int = 0  # tokens; set by its end
     trace: str = ""  # its W3C trace context, for an engine that passes it on
-    queued: float | None = None  # seconds until the engine began to compute; None: the engine does not say
     last: float | None = None  # the newest step that `take_reads` has seen
     reads: array[float] = field(default_factory=_no_reads)  # when steps arrived, since `take_reads`
 

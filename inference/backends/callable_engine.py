@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import operator
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -183,16 +184,12 @@ def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float
 
 
 def _as_token(value: Any) -> int:
-    """An int, or a value with `__index__` such as numpy's and torch's scalars; a bool is a mistake."""
-    if isinstance(value, bool):
-        raise _no_token(value)
+    """An int, or a value such as numpy's and torch's scalars; a bool is a mistake. Clients read the error: it
+    names the type, not the value, which could be anything."""
     try:
-        return int(value.__index__())
-    except (AttributeError, TypeError, ValueError) as error:
-        raise _no_token(value) from error
-
-
-def _no_token(value: Any) -> EngineFailed:
-    """Names the type, not the value: the value could be anything, and clients read this."""
-    kind = "None" if value is None else f"a value of type {type(value).__name__}"
-    return EngineFailed(f"The function returned {kind}; it must return one token id, an int.")
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except (TypeError, ValueError) as error:
+        kind = "None" if value is None else f"a value of type {type(value).__name__}"
+        raise EngineFailed(f"The function returned {kind}; it must return one token id, an int.") from error

@@ -13,7 +13,7 @@ from inference.backends.table import CHECKPOINTS, EMBEDDED, backend_for, known_n
 from inference.engine import CheckpointError, Engine, EngineInfo, ModelNotFound
 from inference.foreign import foreign_file, foreign_folder
 from inference.options import EngineOptions
-from inference.paths import REPO_ID, UnknownHome, expanded_path, from_hub
+from inference.paths import REPO_ID, expanded_path, from_hub
 
 DEMO = "A 16M-parameter demo model that knows next to nothing: "
 
@@ -77,10 +77,7 @@ def checkpoint_folder(model: str) -> Path:
 
 
 def _path(model: str) -> Path:
-    try:
-        return expanded_path(model)
-    except UnknownHome as error:
-        raise ModelNotFound(str(error)) from error
+    return expanded_path(model, failure=ModelNotFound)
 
 
 def _holds(check: Callable[[], bool]) -> bool:

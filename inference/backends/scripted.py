@@ -28,7 +28,7 @@ from inference.engine import (
     output_limit,
 )
 from inference.options import EngineOptions
-from inference.paths import UnknownHome, expanded_path
+from inference.paths import expanded_path
 
 CONTEXT_LENGTH = 131_072
 VOCAB_SIZE = 201_088
@@ -175,10 +175,7 @@ def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
         raise CheckpointError(
             f"The requested context is {context} tokens; a scripted engine has at most {CONTEXT_LENGTH}."
         )
-    try:
-        file = expanded_path(path, "file")
-    except UnknownHome as error:
-        raise ModelNotFound(str(error)) from error
+    file = expanded_path(path, "file", ModelNotFound)
     engine = ScriptedEngine(read_script(file, VOCAB_SIZE), context=context)
     engine.prepare()
     return engine

@@ -75,7 +75,7 @@ def _compared(
     plain: GptOss, other: GptOss, text: Sequence[int]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """For each token but the last: the divergence, whether the best token is the same, both losses."""
-    caches = plain.new_cache(), other.new_cache()
+    caches = [model.new_cache(len(text)) for model in (plain, other)]
     for at in range(0, len(text) - 1, ROWS):
         part = text[at : min(at + ROWS, len(text) - 1)]
         after = torch.tensor(text[at + 1 : at + 1 + len(part)], device=plain.device).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""The bytes of a model, and the least bytes and operations of a step, from the model's shape alone.
+"""The bytes of keys and values, and the least bytes and operations of a step, from the model's shape alone.
 
 Divided by the machine's measured limits, those of a step give the fraction of the roofline.
 """
@@ -25,30 +25,17 @@ class Widths:
     kv: int  # keys and values
 
 
-def weight_bytes(config: ModelConfig, width: int) -> float:
-    """The bytes of all weights but biases and norms, which are less than a thousandth. `width`: bytes of a
-    float.
-    """
-    expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
-    ends = 2 * config.vocab_size * config.hidden * width
-    return ends + config.layers * (_attention_bytes(config, width, width) + config.experts * expert)
-
-
 def kept_bytes(config: ModelConfig, context: int, width: int) -> float:
     """The bytes of the keys and values of one sequence. `width`: bytes of a float."""
     keys = sum(min(context, config.window(layer) or context) for layer in range(config.layers))
     return keys * 2 * config.kv_heads * config.head_dim * width
 
 
-def _attention_bytes(config: ModelConfig, width: int, router: int) -> float:
-    """The bytes of one layer's projections and its router."""
-    heads = 2 * (config.heads + config.kv_heads)
-    return config.hidden * (config.head_dim * heads * width + config.experts * router)
-
-
 def decode_bytes(config: ModelConfig, batch: int, context: int, widths: Widths) -> float:
     """The bytes that a step reads: needed weights once, all keys and values."""
-    attention = _attention_bytes(config, widths.weights, widths.plain)
+    heads = 2 * (config.heads + config.kv_heads)
+    router = config.experts * widths.plain
+    attention = config.hidden * (config.head_dim * heads * widths.weights + router)
     expert = 3 * config.hidden * config.intermediate * MXFP4_BYTES
     return (
         config.layers * (attention + expected_experts(config, batch) * expert)

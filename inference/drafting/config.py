@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.config import Fields, RopeConfig, read_object
+from inference.config import Fields, RopeConfig, read_object, read_rope
 from inference.engine import CheckpointError
 
 LLAMA, SPECULATORS = "LlamaForCausalLMEagle3", "eagle3"
@@ -106,7 +106,7 @@ def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
         draft_vocab=own.whole("draft_vocab_size") if has_vocab else None,
         target_hidden=own.whole("target_hidden_size", hidden),
         states=_states(own, layers),
-        rope=_rope(layer),
+        rope=read_rope(layer, theta=10_000.0, kinds=("llama3", "yarn"), factor=None, context=None),
         norm_eps=layer.number("rms_norm_eps", 1e-5),
         window=layer.whole("sliding_window") if slides else None,
         attention_bias=bool(layer.get("attention_bias", False)),
@@ -127,32 +127,3 @@ def _states(own: Fields, layers: int) -> tuple[int, ...] | None:
     if not isinstance(stated, list) or not all(type(layer) is int for layer in stated):
         raise CheckpointError(f"eagle_aux_hidden_state_layer_ids must be a list of layers, not {stated!r}.")
     return tuple(stated)
-
-
-def _rope(layer: Fields) -> RopeConfig:
-    """Older files have `rope_scaling` and `rope_theta`, newer ones `rope_parameters`."""
-    scaling = Fields({**layer.mapping("rope_parameters"), **layer.mapping("rope_scaling")})
-    theta = scaling.number("rope_theta", layer.number("rope_theta", 10_000.0))
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind == "default":
-        return RopeConfig(theta=theta, factor=1.0)
-    if kind not in ("llama3", "yarn"):
-        raise CheckpointError(f'the rope type is {kind!r}; known are "default", "llama3" and "yarn".')
-    by_turns = kind == "llama3"
-    fast, slow = ("high_freq_factor", "low_freq_factor") if by_turns else ("beta_fast", "beta_slow")
-    share = scaling.get("attention_factor")
-    rope = RopeConfig(
-        theta=theta,
-        factor=scaling.number("factor"),
-        beta_fast=scaling.number(fast, 4.0 if by_turns else 32.0),
-        beta_slow=scaling.number(slow, 1.0),
-        original_context=scaling.whole("original_max_position_embeddings"),
-        truncate=bool(scaling.get("truncate", True)),
-        concentration=None if share is None else scaling.number("attention_factor"),
-        by_turns=by_turns,
-    )
-    if not (theta > 0 and rope.factor >= 1 and rope.beta_fast > rope.beta_slow and rope.original_context > 0):
-        raise CheckpointError(
-            "the rope's scaling does not fit: its factors or its original context are wrong."
-        )
-    return rope

@@ -18,7 +18,7 @@ from inference.models.gpt_oss import GptOss
 from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows, Matrix, linear
 from inference.ops.pages import Pages
-from inference.ops.rope import Rotations, apply_rope
+from inference.ops.rope import Rotations
 
 FIRST_PAIR = 1  # no feature comes before position 0
 
@@ -72,31 +72,14 @@ class DraftHead:
         return linear(joined, weights.fc)
 
     def layer(
-        self,
-        tokens: Tensor,
-        features: Tensor,
-        positions: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        pages: Pages,
-        asked: Tensor | None = None,
+        self, tokens: Tensor, features: Tensor, positions: Tensor, keys: Tensor, values: Tensor, pages: Pages
     ) -> Tensor:
-        """Writes the keys and values of T pairs; returns the outputs of those that are asked for (None: all).
-        `pages` has the slots of all pairs, and the sequences of those asked for."""
+        """Writes the keys and values of T pairs; returns their outputs."""
         config, weights = self.config, self._weights
         x, residual = self._joined(tokens, features)
-        cos, sin = self._rotations.at(positions)
-        kv = linear(x, weights.kv, weights.kv_bias)
-        if asked is None:
-            both = torch.cat((linear(x, weights.q, weights.q_bias), kv), -1)
-            query = self._ops.rotate_and_write(both, cos, sin, keys, values, pages)
-        else:
-            self._ops.rotate_and_write(kv, cos, sin, keys, values, pages)
-            x, residual, cos, sin = x[asked], residual[asked], cos[asked], sin[asked]
-            query = linear(x, weights.q, weights.q_bias).view(len(x), config.heads, config.head_dim)
-            query = apply_rope(query, cos, sin)
-        if not len(x):
-            return residual
+        parts = (linear(x, weights.q, weights.q_bias), linear(x, weights.kv, weights.kv_bias))
+        rotation = self._rotations.at(positions)
+        query = self._ops.rotate_and_write(torch.cat(parts, -1), *rotation, keys, values, pages)
         attended = self._ops.paged_attention(query, keys, values, self._no_sinks, pages)
         residual = residual + linear(attended, weights.out, weights.out_bias)
         inner = linear(self._ops.rms_norm(residual, weights.mlp_norm, config.norm_eps), weights.gate_up)

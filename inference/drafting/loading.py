@@ -16,7 +16,7 @@ from inference.models.gpt_oss import GptOss
 from inference.models.tensor_files import TensorFiles
 from inference.ops.device import runs_kernels
 from inference.ops.halves import Matrix, halves_where_exact
-from inference.paths import REPO_ID, UnknownHome, expanded_path
+from inference.paths import REPO_ID, expanded_path
 
 LAYERS = ("layers.0.", "midlayer.")
 TOPS = ("", "model.")
@@ -31,10 +31,7 @@ def load_draft_head(name: str, model: GptOss) -> DraftHead:
 
 
 def _folder(name: str) -> Path:
-    try:
-        folder = expanded_path(name)
-    except UnknownHome as error:
-        raise CheckpointError(str(error)) from error
+    folder = expanded_path(name, failure=CheckpointError)
     if not folder.is_dir():
         hint = f" Download it first: hf download {name} --local-dir FOLDER."
         is_repo = REPO_ID.fullmatch(name)

@@ -86,6 +86,9 @@ class LocalEngine:
         below = {} if self._tiers is None else self._tiers.measures()
         return {**self._scheduler.measures(), "kv_blocks_used": cache.used, "kv_usage": cache.usage, **below}
 
+    def recent_steps(self) -> list[dict[str, int]]:
+        return list(self._scheduler.recent)
+
     def check_room(self) -> None:
         """Raises `EngineBusy` if the engine would refuse a generation now."""
         self._loop.check_room()
@@ -260,7 +263,7 @@ def start_engine(
         max_waiting=options.max_waiting,
         drafts=GUESSED_TOKENS if options.draft_head else DRAFTED_TOKENS if options.speculation else 0,
         by_head=head is not None,
-        predicted=PREDICTED_ON_CPU,
+        predicted=0 if head is not None else PREDICTED_ON_CPU,  # a head has room for its own guesses
     )
     if on_gpu:
         limits = replace(
@@ -308,16 +311,18 @@ def _block_size(on_gpu: bool) -> int:
 def _runner(
     model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None, head: DraftHead | None
 ) -> TorchRunner | CudaRunner:
-    if model.device.type != "cuda":
+    on_gpu = model.device.type == "cuda"
+    if head is None and not on_gpu:
         from inference.local.torch_runner import TorchRunner
 
-        return TorchRunner(model, plan.blocks, plan.block_size, head)
+        return TorchRunner(model, plan.blocks, plan.block_size)
     from inference.local.cuda.runner import CudaRunner
 
     runner = CudaRunner(
         model, plan.blocks, limits.max_concurrent, plan.block_size, drafts=limits.drafts, head=head
     )
-    runner.prepare(progress)
+    if on_gpu:
+        runner.prepare(progress)
     return runner
 
 

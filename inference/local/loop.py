@@ -20,8 +20,6 @@ from inference.local.scheduling.step import Flight, Outcome, Runner, right_draft
 RETRY_AFTER = 2.0
 # Seconds of idleness before the blocks are checked: the next request must not wait for the check.
 BEFORE_CHECK = 0.05
-# Seconds of idleness before the runner improves itself, and between two times that it does.
-BEFORE_IMPROVING = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +35,6 @@ class Loop:
         self._news = False  # since the last plan: an arrival, or a reader that resumed or left
         self._broken: str | None = None  # why no step can succeed any more
         self._started = False
-        self._improves = True  # whether the runner may have something to improve
         self.failures = Failures()  # of whole steps
         # A daemon, so that a process that ends does not wait for a model.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -147,23 +144,12 @@ class Loop:
         return True
 
     def _rest(self) -> None:
-        """Waits until there is news. After a moment, checks the blocks, then improves the runner."""
+        """Waits until there is news. After a moment, checks the blocks."""
         if self._news_within(BEFORE_CHECK):
             return
         if not len(self._scheduler):
             self._check_blocks()
-            while self._improves:
-                if self._news_within(BEFORE_IMPROVING):
-                    return
-                self._improve()
         self._news_within(None)
-
-    def _improve(self) -> None:
-        try:
-            self._improves = self._runner.improve()
-        except Exception:  # such as a lack of memory, for something that is not necessary
-            self._improves = False
-            logger.warning("The engine could not prepare faster steps; it continues as it is.", exc_info=True)
 
     def _news_within(self, seconds: float | None) -> bool:
         with self._changed:

@@ -22,25 +22,21 @@ def machine_memory() -> int:
 
 
 def free_memory() -> int:
-    return min([_free(), *(max(0, most - used) for most, used in _groups())])
+    free = _of_machine("MemAvailable")
+    free = _physical_memory() // 2 if free is None else free  # assume that half of it is free
+    return min([free, *(max(0, most - used) for most, used in _groups())])
 
 
 def machine_share() -> int:
     """The same share of all the memory that the machine, or the container, has: it never varies."""
-    return int(min([_total(), *(most for most, _ in _groups())]) * SHARE)
+    total = _of_machine("MemTotal") or _physical_memory()
+    return int(min([total, *(most for most, _ in _groups())]) * SHARE)
 
 
-def _free() -> int:
-    numbers = _numbers(_PROC / "meminfo")
-    if "MemAvailable:" in numbers:
-        return numbers["MemAvailable:"] << 10
-    # Not Linux: assume that half of the memory is free.
-    return _physical_memory() // 2
-
-
-def _total() -> int:
-    numbers = _numbers(_PROC / "meminfo")
-    return numbers["MemTotal:"] << 10 if "MemTotal:" in numbers else _physical_memory()
+def _of_machine(name: str) -> int | None:
+    """None where the system is not Linux."""
+    kilobytes = _numbers(_PROC / "meminfo").get(f"{name}:")
+    return None if kilobytes is None else kilobytes << 10
 
 
 def _physical_memory() -> int:

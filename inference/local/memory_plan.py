@@ -56,9 +56,9 @@ def layer_kinds(model: GptOss, head: DraftHead | None = None, block_size: int = 
     counts = Counter(config.window(layer) for layer in range(config.layers))
     sizes = {window: per_layer * counts[window] for window in config.windows}
     if head is not None:
-        from inference.local.guesser import bytes_per_block
-
-        sizes[None] += -(-bytes_per_block(head, block_size, model.dtype) // block_size)
+        own = head.config  # a block has keys and values of its pairs, and the feature of its last position
+        numbers = 2 * own.kv_heads * own.head_dim * block_size + own.hidden
+        sizes[None] += -(-numbers * model.dtype.itemsize // block_size)
     return [LayerKind(window, size) for window, size in sizes.items()]
 
 

@@ -4,7 +4,6 @@ Takes the parts of a step and returns their outcomes; it owns the weights and th
 know requests: the scheduler decides which tokens go where.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,19 +12,15 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from inference.drafting.head import DraftHead
 from inference.engine import InferenceError, Sampling, TokenLogprob
 from inference.failures import as_failure
-from inference.local.guesser import Guesser
 from inference.local.sampling.sampler import Sampler, token_score
 from inference.local.scheduling.step import Outcome, Sampled, StepPart
-from inference.models.gpt_oss import GptOss, HiddenStates
+from inference.models.gpt_oss import GptOss
 from inference.models.kv_memory import PagedMemory
 from inference.ops.cores import on_cores
 from inference.ops.device import device_problem
 from inference.ops.pages import BLOCK_SIZE, Pages, Span, pages_from_spans, slot_range, span
-
-logger = logging.getLogger(__name__)
 
 # Rows whose logits exist together, 13 MB for 16. The head takes the same time for 16 rows twice as for 32.
 ROWS_AT_ONCE = 16
@@ -50,26 +45,16 @@ class TorchRunner:
 
     ahead = 0
 
-    def __init__(
-        self,
-        model: GptOss,
-        blocks: Sequence[int],
-        block_size: int = BLOCK_SIZE,
-        head: DraftHead | None = None,
-    ) -> None:
+    def __init__(self, model: GptOss, blocks: Sequence[int], block_size: int = BLOCK_SIZE) -> None:
         """`blocks`: the number for each of the model's windows, block 0 included."""
         _keep_freed_memory()
         self.block_size = block_size
         self._model = model
         self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, "masks")
         self.memory = PagedMemory(model.config, blocks, block_size, model.device, model.kv_dtype)
-        self._guesser = None if head is None else Guesser(head, model, blocks, block_size)
 
     def picker(self, sampling: Sampling, prompt: Sequence[int] = ()) -> Sampler:
         return Sampler(sampling, self._model.config.vocab_size, self._mask_workers, prompt)
-
-    def improve(self) -> bool:
-        return self._model.improve()
 
     def problem(self) -> str | None:
         return device_problem(self._model.device)
@@ -83,28 +68,11 @@ class TorchRunner:
         for part in parts:
             if part.samples and isinstance(part.picker, Sampler):
                 part.picker.prepare()
-        if self._guesser is not None:
-            hidden = self._guesser.hidden()
-            outcomes = self._outcomes(parts, self._rows(parts, hidden))
-            return Landed(self._with_guesses(parts, outcomes, hidden))
         shares = _shares(parts)
         # All rows before any sample: after an error here, the engine runs each sequence again.
-        rows = on_cores(lambda share: self._rows(share, None), shares)
+        rows = on_cores(self._rows, shares)
         found = on_cores(lambda pair: self._outcomes(*pair), list(zip(shares, rows, strict=True)))
         return Landed([outcome for some in found for outcome in some])
-
-    def _with_guesses(
-        self, parts: Sequence[StepPart], outcomes: list[Outcome], hidden: HiddenStates
-    ) -> list[Outcome]:
-        """The tokens are sampled: an error must not make the engine repeat the step."""
-        assert self._guesser is not None
-        try:
-            return self._guesser.extended(parts, outcomes, hidden)
-        except Exception:
-            # Any exception: the model's tokens are right without the head.
-            logger.exception("The draft head failed; from here on no drafts are made.")
-            self._guesser = None
-            return outcomes
 
     def _outcomes(self, parts: Sequence[StepPart], x: Tensor) -> list[Outcome]:
         """Samples from the last layer's rows."""
@@ -129,13 +97,13 @@ class TorchRunner:
             yield from map(_outcome, parts[begin:end], logits)
             begin = end
 
-    def _rows(self, parts: Sequence[StepPart], hidden: HiddenStates | None) -> Tensor:
+    def _rows(self, parts: Sequence[StepPart]) -> Tensor:
         """All parts' tokens through the layers."""
         device = self._model.device
         tokens = torch.tensor([token for part in parts for token in part.tokens], device=device)
         places = [position for part in parts for position in range(part.start, part.start + len(part.tokens))]
         pages = [self._pages(parts, kind) for kind in range(len(self._model.config.windows))]
-        return self._model.forward(tokens, torch.tensor(places, device=device), self.memory, pages, hidden)
+        return self._model.forward(tokens, torch.tensor(places, device=device), self.memory, pages)
 
     def _pages(self, parts: Sequence[StepPart], kind: int) -> Pages:
         window, size = self._model.config.windows[kind], self.block_size

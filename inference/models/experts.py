@@ -1,10 +1,10 @@
 """One layer's experts, converted to floats when a token needs them; takes tokens, returns the weighted sums.
 
 The weights stay as stored (MXFP4 or bf16). If the floats of all layers together are small (the embedded
-model), they are kept from the first use on, and packed in 16 bits when there is time.
+model), the first token has them made, and they are kept, in 16 bits where that is exact.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -31,41 +31,24 @@ class Experts:
         """`as_floats`: one expert's rows in the compute type."""
         self._as_floats = as_floats
         self._limit, self._alpha = config.swiglu_limit, config.swiglu_alpha
+        self._count = config.experts
         per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize
         self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
-        self._count = config.experts
-        self._kept: dict[int, Floats] = {}
-        self._joint: Rows | None = None  # w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H
-        self._packed: list[Rows] = []
+        self._kept: list[Rows] = []
+        self._joint: Rows | None = None
 
     def rows(self, expert: int) -> Rows:
-        return self._packed[expert] if self._packed else self._floats(expert)
-
-    def _floats(self, expert: int) -> Floats:
-        floats = self._kept.get(expert)
-        if floats is None:
-            floats = self._as_floats(expert)
-            if self._keeps:
-                self._kept[expert] = floats
-        return floats
-
-    def pack(self) -> bool:
-        """Packs the kept experts in 16 bits where that is exact; returns whether there was anything to do. A
-        token reads half as much then. Packing them all takes too long for the first tokens to wait for it."""
-        if self._packed or not self._keeps:
-            return False
-        self._join()
-        floats = [self._floats(expert) for expert in range(self._count)]
-        self._packed = [(halves_where_exact(w1), b1, halves_where_exact(w2), b2) for w1, b1, w2, b2 in floats]
-        self._kept.clear()
-        return True
+        return self._kept[expert] if self._kept else self._as_floats(expert)
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """x T×H, chosen and shares T×k; returns T×H."""
+        if self._keeps and not self._kept:
+            floats = [self._as_floats(expert) for expert in range(self._count)]
+            self._joint, self._kept = _joined(floats), [_packed(*each) for each in floats]
         if len(x) == 1:
             return self._one_token(x, chosen, shares)
-        if self._keeps and len(x) * self._count <= DENSE_ROWS:
-            return self._all(x, chosen, shares)
+        if self._joint is not None and len(x) * self._count <= DENSE_ROWS:
+            return self._all(self._joint, x, chosen, shares)
         return self._many(x, chosen, shares)
 
     def _one_token(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
@@ -75,23 +58,14 @@ class Experts:
         outs = [linear(own, w2, b2) for own, (_, _, w2, b2) in zip(inner, rows, strict=True)]
         return torch.mm(shares, torch.cat(outs))
 
-    def _all(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+    def _all(self, joint: Rows, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """Runs every expert on every token: for few tokens, two large products take less time than many. The
         shares scale what enters the second product, so that its sum is over the experts too."""
-        first, b1, second, b2 = self._join()
+        first, b1, second, b2 = joint
         weights = torch.zeros(len(x), self._count, dtype=x.dtype, device=x.device).scatter_(1, chosen, shares)
         inner = ops.swiglu(linear(x, first, b1), self._limit, self._alpha)
         scaled = inner.view(len(x), self._count, -1) * weights.unsqueeze(2)
         return torch.addmm(linear(scaled.flatten(1), second), weights, b2)
-
-    def _join(self) -> Rows:
-        """All kept experts as one matrix for each product, in 16 bits where that is exact."""
-        if self._joint is None:
-            rows = [self._floats(expert) for expert in range(self._count)]
-            w1, b1, w2, b2 = zip(*rows, strict=True)
-            first, second = (halves_where_exact(joined) for joined in (torch.cat(w1), torch.cat(w2, 1)))
-            self._joint = (first, torch.cat(b1), second, torch.stack(b2))
-        return self._joint
 
     def _many(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """Sorts tokens by expert, so that each expert becomes floats once and multiplies all its tokens."""
@@ -104,6 +78,17 @@ class Experts:
         result = torch.cat([ops.expert(own, *self.rows(at), *limits) for at, own in parts if len(own)])
         result *= shares.flatten().index_select(0, order).unsqueeze(1)
         return torch.zeros_like(x).index_add_(0, owners, result)
+
+
+def _packed(w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Rows:
+    """In 16 bits where that is exact: a token reads half as much."""
+    return halves_where_exact(w1), b1, halves_where_exact(w2), b2
+
+
+def _joined(floats: Sequence[Floats]) -> Rows:
+    """All experts as one matrix for each product: w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H."""
+    w1, b1, w2, b2 = zip(*floats, strict=True)
+    return _packed(torch.cat(w1), torch.cat(b1), torch.cat(w2, 1), torch.stack(b2))
 
 
 def packed_experts(

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from inference.config import ModelConfig, read_config
-from inference.models.experts import Experts
 from inference.models.kv_memory import KVCache, PagedMemory
 from inference.models.tensor_files import TensorFiles, TensorSource
-from inference.models.weights import AS_COMPUTED, PackedHead, Weights, find_checkpoint, load_weights
+from inference.models.weights import AS_COMPUTED, Weights, find_checkpoint, load_weights
 from inference.ops import reference
 from inference.ops.device import ops_for
 from inference.ops.halves import HalfRows
@@ -111,34 +110,19 @@ class GptOss:
         logits: Tensor = self._ops.head_logits(x, norm, eps, head)
         return logits
 
-    def improve(self) -> bool:
-        """Spends a fraction of a second on faster steps; returns whether that is worth repeating."""
-        head = self._weights.head
-        if isinstance(head, PackedHead) and head.merge():
-            return True
-        experts = [layer.experts for layer in self._weights.layers]
-        return any(isinstance(own, Experts) and own.pack() for own in experts)
-
     # One sequence alone -------------------------------------------------------------------------------
 
-    def new_cache(self) -> KVCache:
-        return KVCache(self.config, self.device, self.kv_dtype)
+    def new_cache(self, most: int = 1024) -> KVCache:
+        """`most`: of its positions."""
+        return KVCache(self.config, self.device, self.kv_dtype, most)
 
-    def extend(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """Reads further tokens; returns their rows as `forward` does."""
+    def all_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
+        """Reads further tokens; returns T × V, float32."""
         pages = cache.pages(len(tokens))
         positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
         x = self.forward(torch.tensor(tokens, device=self.device), positions, cache.memory, pages)
         cache.length += len(tokens)
-        return x
-
-    def next_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """The logits (V, float32) after the last of these tokens."""
-        return self.logits(self.extend(tokens, cache)[-1:])[0]
-
-    def all_logits(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
-        """T × V, float32."""
-        return self.logits(self.extend(tokens, cache))
+        return self.logits(x)
 
 
 def build_model(

@@ -12,8 +12,6 @@ from torch import Tensor
 from inference.config import ModelConfig
 from inference.ops.pages import BLOCK_SIZE, Pages, alone
 
-FIRST_BLOCKS = 17
-
 
 class PagedMemory:
     """Keys and values of each layer, blocks × size × K × D (inference/ops/pages.py)."""
@@ -76,10 +74,6 @@ class PagedMemory:
         if self._stream is not None:
             self._stream.synchronize()
 
-    @property
-    def byte_size(self) -> int:
-        return sum(part.nbytes for layer in self.layers for part in layer)
-
 
 def empty_blocks(shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Blocks × size × K × D for a shape of K × blocks × size × D. A head's keys are adjacent, as one matrix.
@@ -90,28 +84,14 @@ def empty_blocks(shape: tuple[int, int, int, int], device: torch.device, dtype: 
 class KVCache:
     """The memory of one sequence, which keeps everything. It holds `length` positions."""
 
-    def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype, most: int) -> None:
         self.length = 0
-        self._config, self._device, self._dtype = config, device, dtype
-        self._blocks = FIRST_BLOCKS
-        self.memory = self._new_memory()
+        self._config, self._device = config, device
+        blocks = [1 - (-most // BLOCK_SIZE)] * len(config.windows)
+        self.memory = PagedMemory(config, blocks, BLOCK_SIZE, device, dtype)
 
     def pages(self, count: int) -> tuple[Pages, ...]:
         """The pages for `count` new tokens, one for each kind of layer."""
         size, length = self.memory.block_size, self.length + count
-        if length > (self._blocks - 1) * size:
-            self._grow(-(-length // size) + 1)
         table = torch.arange(1, -(-length // size) + 1, dtype=torch.int32, device=self._device)
         return tuple(alone(length, count, table, window, size) for window in self._config.windows)
-
-    def _grow(self, needed: int) -> None:
-        older, before = self.memory, self._blocks
-        self._blocks = max(needed, 2 * before)
-        self.memory = self._new_memory()
-        for layer, old in zip(self.memory.layers, older.layers, strict=True):
-            for mine, theirs in zip(layer, old, strict=True):
-                mine[:before] = theirs
-
-    def _new_memory(self) -> PagedMemory:
-        blocks = [self._blocks] * len(self._config.windows)
-        return PagedMemory(self._config, blocks, BLOCK_SIZE, self._device, self._dtype)

@@ -17,20 +17,14 @@ from inference.models.experts import packed_experts, plain_experts
 from inference.models.layouts import Layout, Packed
 from inference.models.tensor_files import TensorSource
 from inference.ops.device import runs_fp8, runs_kernels
-from inference.ops.halves import LARGEST_HALF, HalfRows, halves_where_exact, has_halves, packed
+from inference.ops.halves import LARGEST_HALF, HalfRows, halves_where_exact, has_halves
 from inference.ops.reference import MixtureWeights
-from inference.ops.scaled import Rounding, Rows, ScaledRows, scaled
+from inference.ops.scaled import Rows, ScaledRows, scaled, squares
 from inference.options import Precision
 from inference.progress import ProgressBar
 
 HEAD_ROWS_AT_ONCE = 4096
 AS_COMPUTED = Precision()
-# Rows packed together at first. FBGEMM packs column by column: more rows leave the processor's second cache
-# between two columns, and packing takes three times as long (201,088 × 320: 4,096 rows 0.3 s, 65,536 0.9).
-PACKED_ROWS = 4096
-# Weights of the parts that replace these when there is time: each call costs 10 to 30 µs, which is much for
-# small parts. With 65,536 rows of 320 a step of one row takes 5 to 20 % less.
-MERGED_WEIGHTS = 21_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,8 @@ def load_weights(
         for layer in range(config.layers):
             layers.append(reader.layer(layer))
             bar.advance()
-    rounding = None if reader.rounding is None else reader.rounding.relative_error()
+    off = reader.squares
+    rounding = None if off is None else float((off[0] / off[1]).sqrt())
     return Weights(embedding=embedding, layers=tuple(layers), norm=norm, head=head, rounding=rounding)
 
 
@@ -103,14 +98,14 @@ class _Reader:
         self._layout = Layout(files, config)
         self._repacks = runs_kernels(device)
         self._keeps_fp8 = runs_fp8(device)
-        self.rounding = Rounding() if precision.weights == "fp8" else None
+        self.squares = torch.zeros(2) if precision.weights == "fp8" else None  # of FP8's errors, and of all
 
     def _rows(self, rows: Tensor) -> Rows:
         """In FP8 if requested; where no kernel reads FP8, the floats that it stands for."""
-        if self.rounding is None:
+        if self.squares is None:
             return rows
         rounded = scaled(rows)
-        self.rounding.count(rows, rounded)
+        self.squares += squares(rows, rounded).cpu()
         return rounded if self._keeps_fp8 else rounded.floats(rows.dtype)
 
     def _product_rows(self, rows: Tensor) -> Rows | HalfRows:
@@ -163,7 +158,7 @@ class _Reader:
     def _head(self, stored: Tensor) -> Tensor | ScaledRows | HalfRows:
         """H × V, V × H in FP8. On the CPU, if not packed, it is stored in this order, which reads at memory
         speed: 201,088 × 128 in float32 with one thread take 3.7 ms, against 13.5 ms for V × H."""
-        rows = self._rows(stored.to(self._device)) if self.rounding is not None else stored
+        rows = self._rows(stored.to(self._device)) if self.squares is not None else stored
         if isinstance(rows, ScaledRows):
             return rows
         stored = rows
@@ -191,34 +186,14 @@ def _repacked(config: ModelConfig, packed: Sequence[Packed], biases: Sequence[Te
     return Mixture(first, biases[0], second, biases[1], limit=config.swiglu_limit, alpha=config.swiglu_alpha)
 
 
-class PackedHead(HalfRows):
-    """The head on a CPU: by far the largest matrix of a small model, read in full for every token.
+def pack_head(stored: Tensor, dtype: torch.dtype) -> HalfRows | None:
+    """The head on a CPU: by far the largest matrix of a small model, read in full for every token. On a core
+    a row of 201,088 × 128 takes 2.8 ms and eight take 4.5; in float32, at least 5 and 15.
 
-    It stays in 16 bits. For 201,088 × 128 on one core a row takes 2.8 ms and eight take 4.5; in float32, at
-    least 5 and 15. It is packed in small parts at the start, and again in large ones when there is time.
+    `stored` is V×H. None if packing would lose precision, or if PyTorch cannot multiply by halves.
     """
-
-    def __init__(self, stored: Tensor) -> None:
-        """`stored`: V×H."""
-        super().__init__(stored, PACKED_ROWS)
-        together = max(1, MERGED_WEIGHTS // self.columns // PACKED_ROWS)  # parts
-        is_final = together == 1 or len(self._packed) == 1
-        self._to_merge = [] if is_final else [*torch.split(stored, together * PACKED_ROWS)]
-        self._together, self._merged = together, 0
-
-    def merge(self) -> bool:
-        """Packs some parts again as one, for the same results in less time; returns whether more are left."""
-        if self._to_merge:
-            rows = self._to_merge.pop(0)
-            self._packed[self._merged : self._merged + self._together] = [packed(rows.float())]
-            self._merged += 1
-        return bool(self._to_merge)
-
-
-def pack_head(stored: Tensor, dtype: torch.dtype) -> PackedHead | None:
-    """`stored` is V×H. None if packing would lose precision, or if PyTorch cannot multiply by halves."""
     is_half = stored.dtype in (torch.bfloat16, torch.float16)
     if dtype != torch.float32 or not is_half or not has_halves(stored.device):
         return None
     least, largest = stored.aminmax()
-    return None if max(-float(least), float(largest)) > LARGEST_HALF else PackedHead(stored)
+    return None if max(-float(least), float(largest)) > LARGEST_HALF else HalfRows(stored)

@@ -7,6 +7,7 @@ for the device: the shapes give an upper bound for the number of tiles, and surp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import triton
@@ -124,15 +125,14 @@ def tiled(chosen: Tensor, experts: int) -> Tiles:
     return _sorted(chosen, experts, size, count)
 
 
-_places: dict[tuple[torch.device, int], Tensor] = {}
+@cache
+def _places(count: int, device: torch.device) -> Tensor:
+    return torch.arange(count, dtype=torch.int32, device=device)
 
 
 def _one_token(chosen: Tensor, size: int) -> Tiles:
     """A token's experts all differ: nothing needs sorting."""
-    key = (chosen.device, chosen.numel())
-    if key not in _places:
-        _places[key] = torch.arange(chosen.numel() + 1, dtype=torch.int32, device=chosen.device)
-    places = _places[key]
+    places = _places(chosen.numel() + 1, chosen.device)
     return Tiles(places[:-1], chosen.view(-1), places[:-1], places[1:], size, alone=True)
 
 

@@ -7,6 +7,8 @@ same bits.
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import triton
 from torch import Tensor
@@ -310,14 +312,10 @@ def _choice_sizes(experts: int, experts_per_token: int) -> dict[str, int]:
     }
 
 
-_zeros: dict[torch.device, Tensor] = {}
-
-
+@cache
 def _counters(device: torch.device) -> Tensor:
     """ROUTED_TOKENS zeros; kernels reset them."""
-    if device not in _zeros:
-        _zeros[device] = torch.zeros(ROUTED_TOKENS, dtype=torch.int32, device=device)
-    return _zeros[device]
+    return torch.zeros(ROUTED_TOKENS, dtype=torch.int32, device=device)
 
 
 def columns_per_turn(columns: int, most: int = 128) -> int:

@@ -8,6 +8,7 @@ project_out and experts_block; a step ends with head_logits, on the rows that ar
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -117,16 +118,11 @@ def dequantise_mxfp4(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tens
     return torch.ldexp(pairs, exponents).flatten(-3).to(dtype)
 
 
-_pairs: dict[torch.device, Tensor] = {}
-
-
+@cache
 def _pairs_by_byte(device: torch.device) -> Tensor:
     """256 × 2: both values of every byte. One lookup of a pair costs half as much as two of nibbles."""
-    if device not in _pairs:
-        values = torch.tensor(FP4_VALUES)
-        byte = torch.arange(256)
-        _pairs[device] = torch.stack((values[byte & 15], values[byte >> 4]), -1).to(device)
-    return _pairs[device]
+    values, byte = torch.tensor(FP4_VALUES), torch.arange(256)
+    return torch.stack((values[byte & 15], values[byte >> 4]), -1).to(device)
 
 
 def expert(x: Tensor, w1: Matrix, b1: Tensor, w2: Matrix, b2: Tensor, limit: float, alpha: float) -> Tensor:

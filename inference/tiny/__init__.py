@@ -13,10 +13,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from inference.engine import CheckpointError
-from inference.paths import UnknownHome, expanded_path, open_to_others
+from inference.paths import expanded_path, open_to_others
 
 LAYOUT = "1"  # of the expanded files: raise it when the same compact file expands differently
 MANIFEST = "made.json"
@@ -29,10 +28,7 @@ def cache_folder() -> Path:
     """$GPT_OSS_SERVER_CACHE, else gpt-oss-server in the user's cache folder."""
     chosen = os.environ.get("GPT_OSS_SERVER_CACHE")
     if chosen:
-        try:
-            return expanded_path(chosen)
-        except UnknownHome as error:
-            raise CheckpointError(f"GPT_OSS_SERVER_CACHE: {error}") from error
+        return expanded_path(chosen, failure=lambda why: CheckpointError(f"GPT_OSS_SERVER_CACHE: {why}"))
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "gpt-oss-server"
@@ -69,7 +65,8 @@ def _make(folder: Path) -> None:
         new = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
         try:
             _write(new)
-            (new / MANIFEST).write_text(json.dumps({"files": _facts(new)}), encoding="utf-8")
+            files = {path.name: {"size": path.stat().st_size} for path in sorted(new.iterdir())}
+            (new / MANIFEST).write_text(json.dumps({"files": files}), encoding="utf-8")
             open_to_others(new, *new.iterdir())
             _put(new, folder)
         finally:
@@ -99,26 +96,12 @@ def _put(new: Path, folder: Path) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether the files are those that were written: by size and time or, if the time differs, by hash."""
+    """Whether the files have the sizes that were written."""
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return all(_is_unchanged(folder / name, fact) for name, fact in files.items())
+        return all((folder / name).stat().st_size == fact["size"] for name, fact in files.items())
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _is_unchanged(path: Path, fact: dict[str, Any]) -> bool:
-    stat = path.stat()
-    if stat.st_size != fact["size"]:
-        return False
-    return bool(stat.st_mtime_ns == fact["mtime_ns"] or _sha256(path) == fact["sha256"])
-
-
-def _facts(folder: Path) -> dict[str, dict[str, Any]]:
-    return {
-        path.name: {"size": path.stat().st_size, "mtime_ns": path.stat().st_mtime_ns, "sha256": _sha256(path)}
-        for path in sorted(folder.iterdir())
-    }
 
 
 def _sha256(path: Path) -> str:

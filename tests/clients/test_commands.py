@@ -1,4 +1,4 @@
-"""Unmodified terminal commands: `llm` and the coding agents opencode, Qwen Code, pi and aider."""
+"""Unmodified terminal commands: `llm` and the coding agents opencode, pi and aider."""
 
 import json
 from pathlib import Path
@@ -74,21 +74,6 @@ def test_opencode_writes_a_file(package: str, path: str, tmp_path: Path) -> None
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["part"]["text"] for event in events if event["type"] == "text"] == ["Hello!"]
     assert len(recorder.of(path)) == 3
-    recorder.check()
-
-
-def test_qwen_code_writes_a_file(tmp_path: Path) -> None:
-    qwen = command("qwen")
-    made = tmp_path / "made.txt"
-    write = call("write_file", {"file_path": str(made), "content": "hi\n"})
-    with recorded(scripted(write, HELLO, loop=False)) as (url, recorder):
-        where = ["--auth-type", "openai", "--openai-base-url", url, "--openai-api-key", "any"]
-        done = run([qwen, *where, "--model", "scripted", "--yolo", "Make made.txt"], tmp_path)
-    assert made.read_text() == "hi\n"
-    assert done.stdout.strip() == "Hello!"
-    messages = recorder.of("/v1/chat/completions")[-1].body["messages"]
-    [result] = [each for each in messages if each["role"] == "tool"]
-    assert "made.txt" in str(result["content"])
     recorder.check()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import inference
 from gpt_oss_server.cli.server.greeting import greeting
+from gpt_oss_server.harmony.encoding import MESSAGE
 from gpt_oss_server.settings import Settings
 from inference.options import EngineOptions
 from tests.doubles.inference.heads import write_repeating_model, write_right_head
@@ -51,6 +52,25 @@ def test_both_apis_report_cached_tokens(url: str) -> None:
     chat = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 20, "n": 2}
     usage = post(url, "/chat/completions", chat)["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] == cached  # the same prompt
+
+
+def test_what_the_grammar_allowed_and_the_batch_of_each_step_can_be_read() -> None:
+    form = {"format": {"type": "json_schema", "name": "f", "schema": {"enum": ["red", "green"]}}}
+    with serving(inference.load("tiny")) as url:
+        id_ = post(url, "/responses", {"input": "Hi", "text": form, "top_logprobs": 5})["id"]
+        (found,) = httpx.get(f"{url}/responses/{id_}/trace").json()["responses"]
+        (generation,) = found["generations"]
+        tokens = generation["tokens"]
+        place = len(tokens) - tokens[::-1].index(MESSAGE) + 1  # after the first quotation mark
+        allowed = httpx.get(f"{url}/responses/{id_}/trace?allowed={place}").json()["allowed"]
+        steps = httpx.get(f"{url.removesuffix('/v1')}/health?steps=true").json()["steps"]
+    assert {text for _, text in allowed["tokens"]} >= {"red", "green"}
+    likeliest = {token for token, _ in generation["alternatives"][str(place)]}
+    assert likeliest - set(allowed["forbidden"]) <= {token for token, _ in allowed["tokens"]}
+    assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
+    assert sum(step["prompt_tokens"] for step in steps) == len(found["prompt"])
+    assert sum(step["decoded_tokens"] for step in steps) == len(tokens) - 1
+    assert 0 <= generation["queued"] <= generation["first_token"]
 
 
 def test_concurrent_choices_share_their_prompt_without_reporting_it_as_cached(url: str) -> None:

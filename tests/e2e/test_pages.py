@@ -1,7 +1,7 @@
 """The pages' blocks that need a server, typed as they stand, and every example.
 
-README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md and background.md
-are typed from the top: each block prints what is shown.
+README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md, background.md
+and mcp.md are typed from the top: each block prints what is shown.
 """
 
 import json
@@ -42,6 +42,8 @@ PYTHON = [each for each in RUN if each.language == "python" and not each.page.st
 OF_THE_SDK = [each for each in RUN if str(each).startswith("docs/clients/openai-sdk.md")]
 CALLS = ("curl ", "gpt-oss-server trace ", "gpt-oss-server config")
 ID = "resp_123"  # as the pages write it
+EXAMPLES = ROOT / "examples"
+MCP = ("--mcp", f"units={sys.executable} {EXAMPLES / 'mcp_server.py'}")
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +140,7 @@ def typed(block: Block, served: Served, scripted: Served, names: dict[str, objec
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving("--python", "auto") as served:
+    with serving("--python", "auto", *MCP) as served:
         yield served
 
 
@@ -146,7 +148,7 @@ def served() -> Iterator[Served]:
     ("page", "checked"),
     [
         pytest.param("tutorial", 9, marks=pytest.mark.slow),
-        *(("structured-output", 3), ("python-tool", 1), ("background", 2)),
+        *(("structured-output", 3), ("python-tool", 1), ("background", 2), ("mcp", 1)),
     ],
 )
 def test_each_block_prints_what_its_page_shows(
@@ -179,12 +181,10 @@ def test_the_readme_uses_a_command_that_the_makefile_has() -> None:
     assert re.search(r"^serve:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-EXAMPLES = ROOT / "examples"
 SERVERS = ("own_model.py", "mcp_server.py", "tour.py", "demo.py", "ray_serve.py")
-TOURS = ("browser_citations.py", "python_plot.py", "mcp_tools.py")  # too hard for the embedded model
+TOURS = ("browser_citations.py", "python_plot.py")  # too hard for the embedded model
 CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in SERVERS)
-TOOLS: tuple[str, ...] = ("--python", "auto", "--browser", f"local:{EXAMPLES / 'documents'}")
-TOOLS += ("--mcp", f"units={sys.executable} {EXAMPLES / 'mcp_server.py'}")
+TOOLS: tuple[str, ...] = ("--python", "auto", "--browser", f"local:{EXAMPLES / 'documents'}", *MCP)
 
 PRINTED = {
     "quickstart.py": ["Reasoning: A greeting.", "Answer: Hello! I am a script"],
@@ -209,7 +209,7 @@ PRINTED = {
         "/mnt/data/squares.csv: b'1,4,9,16,25,36,",
     ],
     "mcp_tools.py": [
-        *("Offered: convert", 'Approved: convert({"amount": 44000,', "-> 23.76 nautical mile"),
+        *("Offered: nautical_miles", 'Approved: nautical_miles({"kilometres": 44})', "-> 23.76 "),
         "Answer: 44 kilometres are 23.76 nautical miles.",
     ],
     "background.py": [
@@ -230,7 +230,7 @@ def scripted() -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def tiny() -> Iterator[Served]:
     # The test does not check the default model's text; the limit keeps it short.
-    with serving("--default-max-output-tokens", "48", *TOOLS) as served:
+    with serving("--default-max-output-tokens", "64", *TOOLS) as served:
         yield served
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.settings import Settings
+from inference.backends.script_file import parse_script
+from inference.backends.scripted import VOCAB_SIZE, ScriptedEngine
 from tests.doubles.serving import serving
 from tests.tools.python.conftest import bubblewrap
 
@@ -28,6 +30,28 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
+
+
+class Held(ScriptedEngine):
+    """Waits in the middle of every long answer until it is released, however long the page takes."""
+
+    released = False
+
+    async def _due(self, began: float, sent: int, count: int) -> int:
+        while sent >= _HELD_AT and not self.released:
+            await self._wait(0.01)
+        return min(await super()._due(began, sent, count), count if self.released else _HELD_AT)
+
+
+_HELD_AT = 60  # tokens
+
+
+def held(*turns: str) -> Held:
+    return Held(parse_script({"turns": list(turns)}, VOCAB_SIZE))
+
+
+def says(text: str) -> str:
+    return f"<|channel|>final<|message|>{text}<|return|>"
 
 
 _NEWEST = """async () => {

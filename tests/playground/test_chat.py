@@ -14,7 +14,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visit, Visiting, answers_over, choose_file, press
+from tests.playground.conftest import Opened, Visit, Visiting, answers_over, choose_file, held, press
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
@@ -119,12 +119,15 @@ def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
 
 
 def test_a_reload_in_mid_answer_reads_on_and_stop_stops(opened: Opened) -> None:
-    page = (found := opened(scripted(NUMBERS, tokens_per_second=40))).page
+    page = (found := opened(engine := held(NUMBERS))).page
     found.ask("Count.")
     page.locator(".answer", has_text="10 11 12").wait_for()
     page.reload()
+    page.locator('.message.assistant[aria-busy="true"]', has_text="10 11 12").wait_for()
+    engine.released = True
     page.locator(".answer", has_text="117 118 119").wait_for()
     assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
+    engine.released = False
     found.ask("Count again.")
     page.locator(".answer", has_text="5 6 7").nth(1).wait_for()
     page.get_by_label("Stop").click()
@@ -132,12 +135,13 @@ def test_a_reload_in_mid_answer_reads_on_and_stop_stops(opened: Opened) -> None:
 
 
 def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened) -> None:
-    page = (found := opened(scripted(NUMBERS, tokens_per_second=40))).page
+    page = (found := opened(engine := held(NUMBERS))).page
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     found.context.set_offline(True)
-    page.wait_for_timeout(700)
+    page.get_by_text("The server cannot be reached").wait_for()
     found.context.set_offline(False)
+    engine.released = True
     page.locator(".answer", has_text="117 118 119").wait_for()
     assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
     found.ignore("ERR_")  # the browser's own
@@ -293,7 +297,7 @@ def test_one_connection_carries_all_turns_of_a_conversation(opened: Opened) -> N
 
 
 def test_stop_and_reload_end_an_answer_and_the_conversation_continues(opened: Opened) -> None:
-    page = (found := over_socket(opened(scripted(NUMBERS, NUMBERS, HELLO, tokens_per_second=40)))).page
+    page = (found := over_socket(opened(held(NUMBERS, NUMBERS, HELLO)))).page
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     page.get_by_label("Stop").click()

@@ -8,14 +8,10 @@ import httpx
 import pytest
 
 from tests.doubles.serving import scripted
-from tests.playground.conftest import Opened, choose_file, press
+from tests.playground.conftest import Opened, choose_file, held, press, says
 from tests.playground.test_views import DROP
 
 pytestmark = pytest.mark.browser
-
-
-def says(text: str) -> str:
-    return f"<|channel|>final<|message|>{text}<|return|>"
 
 
 def test_two_answers_stand_side_by_side(opened: Opened) -> None:
@@ -45,7 +41,7 @@ def test_two_answers_stand_side_by_side(opened: Opened) -> None:
 
 def test_escape_stops_both(opened: Opened) -> None:
     numbers = says(" ".join(map(str, range(200))))
-    page = (found := opened(scripted(says("Short."), numbers, tokens_per_second=20))).page
+    page = (found := opened(held(says("Short."), numbers))).page
     found.asked("Count")
     press(page, "Compare with another answer")
     press(page, "Answer beside it")
@@ -87,9 +83,12 @@ MESSAGES = [
 )
 def test_conversations_of_other_programs_are_opened(opened: Opened, name: str, text: str, count: int) -> None:
     page = (found := opened(scripted(says("And more.")))).page
-    page.evaluate(DROP, [name, text])
+    page.evaluate(DROP, [[name, text]])
+    if count > 1:
+        page.get_by_role("status").get_by_text(str(count), exact=True).wait_for()
+        page.locator(".grid button").last.click()
     page.locator(".answer", has_text="It is 18.").wait_for()
-    assert page.locator(".list li").count() == count
+    assert page.locator(".list li").count() == 1
     assert page.locator(".bubble").last.inner_text() == "How warm is it?"
     page.get_by_text("Called weather").wait_for()
     page.locator(".given", has_text="18").wait_for()
@@ -97,6 +96,35 @@ def test_conversations_of_other_programs_are_opened(opened: Opened, name: str, t
     page.get_by_text("A tool knows.").wait_for()
     found.ask("Go on")  # the server learns all of it
     page.locator(".answer", has_text="And more.").wait_for()
+
+
+def test_many_of_them_are_a_grid_with_filters(opened: Opened) -> None:
+    page = (found := opened(scripted(says("Hello.")))).page
+    response = httpx.post(f"{found.url}/responses", json={"input": "Greet the pilot"}).json()
+    trace = httpx.get(f"{found.url}/responses/{response['id']}/trace").text
+    starts = [{"role": "user", "content": f"Question {n}?"} for n in range(200)]
+    rows = [[start, *MESSAGES[1 : 5 if n % 2 else 3]] for n, start in enumerate(starts)]
+    page.evaluate(DROP, [["many.jsonl", "\n".join(map(json.dumps, rows))], ["kept.json", trace]])
+    count, cards = page.get_by_role("status"), page.locator(".grid button")
+    count.get_by_text("201", exact=True).wait_for()
+    assert cards.count() == 120  # the others are drawn when they are asked for
+    page.get_by_label("Kind").select_option("Without an answer")
+    count.get_by_text("100 of 201").wait_for()
+    page.get_by_label("Search the opened files").fill("question 4")
+    count.get_by_text("6 of 201").wait_for()
+    cards.first.click()
+    page.locator(".bubble", has_text="Question 4?").wait_for()
+    press(page, "The next one")  # of those that the filter leaves
+    page.locator(".bubble", has_text="Question 40?").wait_for()
+    page.go_back()
+    page.go_back()
+    press(page, "Show all")
+    page.get_by_label("Tool", exact=True).select_option("weather")
+    count.get_by_text("200 of 201").wait_for()
+    press(page, "Show all")
+    page.get_by_label("Search the opened files").fill("pilot")
+    cards.click()
+    page.locator(".row.response", has_text=response["id"]).wait_for()
 
 
 PASTE = """([name, bytes]) => {
@@ -112,7 +140,7 @@ def test_files_are_pasted_and_documents_uploaded(opened: Opened) -> None:
     page.evaluate(PASTE, ["notes.md", list(b"The albatross sleeps.")])
     page.locator(".composer .files", has_text="notes.md").wait_for()
     found.asked("Read it")
-    page.evaluate(DROP, ["rows.txt", "[INFO] no conversation\n[INFO] at all"])  # some other text is attached
+    page.evaluate(DROP, [["rows.txt", "[INFO] no conversation\n[INFO] at all"]])  # some text
     page.locator(".composer .files", has_text="rows.txt").wait_for()
     page.get_by_label("Remove rows.txt").click()
     page.evaluate(PASTE, ["tides.pdf", list(b"%PDF-1.4 damaged")])

@@ -9,17 +9,13 @@ import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
-from tests.playground.conftest import Opened, Visiting, press
+from tests.playground.conftest import Opened, Visiting, held, press, says
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
 
 NUMBERS = "<|channel|>final<|message|>" + " ".join(map(str, range(120))) + "<|return|>"
 CALL = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>'
-
-
-def says(text: str) -> str:
-    return f"<|channel|>final<|message|>{text}<|return|>"
 
 
 def chip(page: Any, name: str) -> Any:
@@ -92,7 +88,7 @@ def test_a_call_that_waits_does_not_block_the_conversation(opened: Opened) -> No
 
 
 def test_escape_stops_from_anywhere_and_one_key_opens_each_panel(opened: Opened) -> None:
-    page = (found := opened(scripted(NUMBERS, tokens_per_second=20))).page
+    page = (found := opened(held(NUMBERS))).page
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     page.get_by_label("Search conversations").focus()
@@ -129,13 +125,13 @@ class Cable:
 
 def test_a_connection_that_hangs_is_seen_and_the_answer_read_on(opened: Opened) -> None:
     cable = Cable()
-    page = (found := opened(scripted(NUMBERS, tokens_per_second=40), wrap=cable)).page
+    page = (found := opened(engine := held(NUMBERS), wrap=cable)).page
     press(page, "Close the panel")
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     cable.cut = True
     page.get_by_role("status").get_by_text("The server cannot be reached").wait_for()
-    cable.cut = False
+    cable.cut, engine.released = False, True
     page.get_by_text("The server cannot be reached").wait_for(state="detached")
     page.locator(".answer", has_text="117 118 119").wait_for()
     assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
@@ -144,7 +140,7 @@ def test_a_connection_that_hangs_is_seen_and_the_answer_read_on(opened: Opened) 
 
 def test_after_a_restart_the_page_states_what_is_gone(visit: Visiting) -> None:
     address: dict[str, Any] = {}
-    with serving(scripted(NUMBERS, tokens_per_second=20)) as url:
+    with serving(held(NUMBERS)) as url:
         found = visit(url)
         page = found.open()
         press(page, "Close the panel")

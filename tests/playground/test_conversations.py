@@ -6,14 +6,10 @@ import pytest
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, press
+from tests.playground.conftest import Opened, Visiting, press, says
 from tests.playground.test_surroundings import behind_prefix, give_key
 
 pytestmark = pytest.mark.browser
-
-
-def says(text: str) -> str:
-    return f"<|channel|>final<|message|>{text}<|return|>"
 
 
 def send(page: Any, text: str) -> None:
@@ -127,6 +123,22 @@ def test_an_address_of_the_server_s_store_opens_in_another_browser(visit: Visiti
         assert "Two." in other.asked("Go on", 2).inner_text()
         for each in (found, other):
             each.ignore("401")
+
+
+def test_a_message_has_a_link(visit: Visiting, opened: Opened) -> None:
+    page = (found := opened(scripted(*map(says, ("One.", "Two.", "Three."))))).page
+    found.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    found.asked("First")
+    found.asked("Second", 2)
+    page.get_by_label("Copy a link to this message").nth(1).click()
+    page.get_by_text("The link is copied").wait_for()
+    link = page.evaluate("navigator.clipboard.readText()")
+    page.get_by_label("Regenerate").last.click()  # the link's branch is left
+    page.get_by_text("Three.", exact=True).wait_for()
+    for each in (visit(found.url), found):
+        each.page.goto(link)
+        each.page.locator(".message.linked", has_text="One.").wait_for()
+        each.page.get_by_text("Two.", exact=True).wait_for()
 
 
 def test_addresses_work_behind_a_prefix(visit: Visiting) -> None:

@@ -17,7 +17,8 @@ from websockets.sync.client import ClientConnection, connect
 
 import inference
 from tests.doubles.server_process import await_ready
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import serving
+from tests.playground.conftest import held
 
 pytestmark = pytest.mark.browser
 
@@ -176,7 +177,7 @@ def test_a_question_is_answered_and_its_tokens_are_shown(page: FirefoxPage) -> N
 
 @pytest.mark.parametrize("transport", ["http", "socket"])
 def test_an_answer_streams_and_stops(page: FirefoxPage, transport: str) -> None:
-    with serving(scripted(NUMBERS, tokens_per_second=10)) as url:
+    with serving(held(NUMBERS)) as url:
         start(page, url)
         choose = f"import('/web/chat/options.js').then(m => m.options.set({{ transport: '{transport}' }}))"
         page.evaluate(choose)
@@ -191,11 +192,13 @@ def test_an_answer_streams_and_stops(page: FirefoxPage, transport: str) -> None:
 
 
 def test_a_reload_in_mid_answer_reads_on(page: FirefoxPage) -> None:
-    with serving(scripted(NUMBERS, tokens_per_second=40)) as url:
+    with serving(engine := held(NUMBERS)) as url:
         start(page, url)
         ask(page, "Count.")
         page.wait(f"({LAST}).includes('5 6 7')")
         page.reload()
+        page.wait(f"({LAST}).includes('5 6 7')")
+        engine.released = True
         page.wait(f"({LAST}).includes('117 118 119')")
         assert page.evaluate(LAST).split() == [str(number) for number in range(120)]
     assert not page.problems

@@ -102,6 +102,17 @@ def test_footnotes_are_numbered_in_the_order_of_the_text(opened: Opened) -> None
     assert text.page.url == address
 
 
+def test_what_cannot_be_loaded_is_shown_as_it_was_written(opened: Opened) -> None:
+    found = opened(scripted(f"<|channel|>final<|message|>{FORMULAS}\n\n{DIAGRAM}<|return|>"))
+    found.page.route("**/vendor/katex/**", lambda route: route.abort())
+    found.page.route("**/vendor/mermaid/**", lambda route: route.abort())
+    text = found.asked("Show me").locator(".markdown")
+    text.get_by_text(r"Let \(e^{i\pi} = -1\) and").wait_for()
+    text.get_by_text("Mermaid could not be loaded").first.wait_for()
+    assert "Moon -- draws --> Water" in text.locator(".code").first.inner_text()
+    found.ignore("ERR_FAILED")  # the browser's own
+
+
 DIAGRAM = """```mermaid
 flowchart LR
   Moon -- draws --> Water

@@ -90,6 +90,12 @@ def test_confidence_is_a_colour_and_another_word_can_be_tried(opened: Opened) ->
     bars.first.wait_for()
     other = answer.locator(".bars li:not(.chosen) .alternative").first
     word = other.inner_text()
+    answer.get_by_text("The grammar allowed").wait_for()
+    press(page, "Times")
+    page.get_by_label("The way of the request").get_by_text("Queue 1").wait_for()
+    press(page, "Health")
+    page.get_by_label("Prompt tokens of the last").wait_for()
+    page.locator(".steps p", has_text="1 token decoded for 1 request").wait_for()
     other.click()
     page.get_by_text("Run A:").wait_for()
     kept = page.get_by_label("Tokens of the prompt").inner_text()

@@ -10,7 +10,7 @@ import pytest
 import inference
 from inference.backends.table import load
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, choose_file, press
+from tests.playground.conftest import Opened, Visiting, choose_file, held, press
 
 pytestmark = pytest.mark.browser
 
@@ -228,10 +228,10 @@ MORE = "<|channel|>final<|message|>And more.<|return|>"
 NUMBERS = "<|channel|>final<|message|>" + " ".join(map(str, range(60))) + "<|return|>"
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 
-# Drops a text file on the page, as a file manager does.
-DROP = """([name, text]) => {
+# Drops text files on the page, as a file manager does.
+DROP = """(files) => {
   const data = new DataTransfer();
-  data.items.add(new File([text], name));
+  for (const [name, text] of files) data.items.add(new File([text], name));
   document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
 }"""
 
@@ -287,10 +287,10 @@ def test_dropped_files_are_traces_conversations_or_attachments(opened: Opened) -
     page = (found := opened(scripted(GREETING, GREETING, GREETING))).page
     id_ = answered(found.url)
     trace = httpx.get(f"{found.url}/responses/{id_}/trace").text
-    page.evaluate(DROP, ["kept.json", trace])
+    page.evaluate(DROP, [["kept.json", trace]])
     page.locator(".row.response", has_text=id_).wait_for()
     press(page, "Close it")
-    page.evaluate(DROP, ["notes.txt", "The albatross sleeps on the wing."])
+    page.evaluate(DROP, [["notes.txt", "The albatross sleeps on the wing."]])
     page.locator(".files", has_text="notes.txt").wait_for()
     found.asked("Where does it sleep?")
     assert "albatross" in page.locator(".whole").inner_text()
@@ -299,11 +299,11 @@ def test_dropped_files_are_traces_conversations_or_attachments(opened: Opened) -
         page.get_by_label("Export").click()
     conversation = json.loads(saved.value.path().read_text())
     conversation["conversation"] |= {"id": "imported", "title": "Imported"}
-    page.evaluate(DROP, ["conversation.json", json.dumps(conversation)])
+    page.evaluate(DROP, [["conversation.json", json.dumps(conversation)]])
     page.get_by_role("heading", name="Imported").wait_for()
-    page.evaluate(DROP, ["data.json", '{"a": 1}'])  # some other JSON is a text
+    page.evaluate(DROP, [["data.json", '{"a": 1}']])  # some other JSON is a text
     page.locator(".files", has_text="data.json").wait_for()
-    page.evaluate(DROP, ["image.bin", "\0\1"])
+    page.evaluate(DROP, [["image.bin", "\0\1"]])
     page.get_by_role("alert").get_by_text("image.bin is not a text file").wait_for()
 
 
@@ -337,10 +337,12 @@ def test_a_response_opens_with_all_before_it_and_continues(opened: Opened) -> No
 
 
 def test_a_running_response_is_read_on(opened: Opened) -> None:
-    page = (found := opened(scripted(NUMBERS, tokens_per_second=40))).page
+    page = (found := opened(engine := held(NUMBERS))).page
     body = {"input": "Count", "background": True}
     id_ = httpx.post(f"{found.url}/responses", json=body).json()["id"]
     open_stored(page, id_)
+    page.locator('.message.assistant[aria-busy="true"]', has_text="10 11 12").wait_for()
+    engine.released = True
     page.locator(".answer", has_text="57 58 59").wait_for()
     assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(60)]
 

@@ -243,7 +243,7 @@ sys.meta_path.insert(0, Hidden())
 """
 CORE = """
 from gpt_oss_server.app import create_app
-from gpt_oss_server.observe.telemetry.telemetry import telemetry_of
+from gpt_oss_server.observe.telemetry.telemetry import Telemetry
 from gpt_oss_server.settings import Settings, SettingsError
 from inference.backends.script_file import parse_script
 from inference.backends.scripted import ScriptedEngine
@@ -312,7 +312,7 @@ async def test_a_python_without_a_kernel_names_what_to_install(
     [
         ("app(browser='local:docs')", "browser"),
         ("app(mcp=('a=http://127.0.0.1:9/mcp',))", "mcp"),
-        ("telemetry_of(Settings(otel_endpoint='http://127.0.0.1:4318'))", "otel"),
+        ("Telemetry(Settings(otel_endpoint='http://127.0.0.1:4318'))", "otel"),
     ],
 )
 def test_a_setting_that_needs_an_extra_is_told_which(made: str, extra: str) -> None:

@@ -23,7 +23,7 @@ from gpt_oss_server.stores.sql.sizes import trace_bytes
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from gpt_oss_server.traces.document import reading_of
+from gpt_oss_server.traces.document import Traced, reading_of
 from gpt_oss_server.traces.packed import packed, unpacked
 from gpt_oss_server.traces.prompts import traced
 from gpt_oss_server.traces.records import TraceRecord, Traces
@@ -271,6 +271,16 @@ def test_a_packed_record_loses_nothing() -> None:
         assert getattr(again.tokens, name) == getattr(record.tokens, name)
     assert again.tokens.prompt.tokens(()) == record.tokens.prompt.tokens(()) == list(range(100))
     assert list(again.tokens.tokens) == list(record.tokens.tokens)
+
+
+def test_a_run_that_ends_while_its_trace_is_made_keeps_its_prompt() -> None:
+    transcript = Transcript(range(100), tokens=[7, 8])
+    record = TraceRecord({"input": "Hi"}, {"id": "resp_1"}, Recipients(), transcript)
+    found = Traced(record, transcript=transcript)
+    record.finish([Segment("user", tuple(range(99)))], 1)
+    record.end()
+    assert record.tokens.prompt.needs_history
+    assert found.tokens.prompt.tokens(()) == list(range(100))
 
 
 def test_a_trace_of_the_first_form_is_read() -> None:

@@ -17,8 +17,11 @@ from tools.apply_patch.plan import FileChange
 
 def apply(changes: Sequence[FileChange], root: Path) -> str:
     """Applies the changes and returns a summary. Raises `PatchError` if nothing was changed."""
-    for change in changes:
-        _check_unchanged(change, root)
+    for change in changes:  # again, because the user has spent time reading the plan
+        if content(root, change.path) != change.before:
+            raise PatchError(f"{change.path} has been changed by someone else. Nothing was changed.")
+        if change.moved_to is not None and checked(root, change.moved_to) is not None:
+            raise PatchError(f"{change.moved_to} has been created by someone else. Nothing was changed.")
     work = _Work()
     try:
         for change in changes:
@@ -27,26 +30,16 @@ def apply(changes: Sequence[FileChange], root: Path) -> str:
     except BaseException as error:
         left = work.undo()
         if isinstance(error, OSError):
-            raise PatchError(_failed(error, left)) from error
+            failed, reason = "The patch could not be applied", error.strerror or error
+            if left:
+                failed = f"{failed} ({reason}), and could not be undone in {', '.join(left)}."
+            else:
+                failed = f"{failed}: {reason}. Nothing was changed."
+            raise PatchError(failed) from error
         raise
     finally:
         work.clean()
     return ". ".join(change.summary for change in changes) + "."
-
-
-def _check_unchanged(change: FileChange, root: Path) -> None:
-    """Checks the files again, because the user has spent time reading the plan."""
-    if content(root, change.path) != change.before:
-        raise PatchError(f"{change.path} has been changed by someone else. Nothing was changed.")
-    if change.moved_to is not None and checked(root, change.moved_to) is not None:
-        raise PatchError(f"{change.moved_to} has been created by someone else. Nothing was changed.")
-
-
-def _failed(error: OSError, left: list[str]) -> str:
-    reason = error.strerror or str(error)
-    if left:
-        return f"The patch could not be applied ({reason}), and could not be undone in {', '.join(left)}."
-    return f"The patch could not be applied: {reason}. Nothing was changed."
 
 
 class _Work:

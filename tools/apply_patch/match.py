@@ -10,14 +10,14 @@ from itertools import accumulate
 
 from tools.apply_patch.parse import Hunk, PatchError
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")  # not str.splitlines, which also breaks at form feeds and the like
+_LINE = re.compile(r"([^\n]*?)(\r?\n|\Z)")  # not str.splitlines, which also breaks at form feeds and the like
 Line = tuple[str, str]  # text and line end
 Spelling = Callable[[str], str]
 _SPELLINGS: tuple[Spelling, ...] = (str, str.rstrip, str.strip)
 
 
 def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
-    lines = [_split(match) for match in _LINE.findall(text)]
+    lines: list[Line] = _LINE.findall(text)[:-1]  # the last match is the empty one at the end
     ending = "\r\n" if 2 * sum(end == "\r\n" for _, end in lines) > len(lines) else "\n"
     result: list[Line] = []
     done = 0  # lines of the file that are already handled
@@ -34,22 +34,10 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
                 result.append(lines[done])
             done += 1
     result += lines[done:]
-    return _joined(result, ending, ends_line=not lines or lines[-1][1] != "")
-
-
-def _split(line: str) -> Line:
-    for end in ("\r\n", "\n"):
-        if line.endswith(end):
-            return line[: -len(end)], end
-    return line, ""
-
-
-def _joined(lines: Sequence[Line], ending: str, *, ends_line: bool) -> str:
-    if not lines:
-        return ""
-    body = "".join(text + (end or ending) for text, end in lines[:-1])
-    text, end = lines[-1]
-    return body + text + ((end or ending) if ends_line else "")
+    joined = "".join(line + (end or ending) for line, end in result)
+    if not result or not lines or lines[-1][1]:
+        return joined
+    return joined.removesuffix(result[-1][1] or ending)  # as the file, whose last line has no end
 
 
 class _Lines:

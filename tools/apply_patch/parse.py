@@ -127,7 +127,9 @@ def _hunks(body: Numbered) -> list[Hunk]:
         if line.startswith("@@"):
             if fresh or hunks[-1].steps:
                 hunks.append(Hunk())
-            if header := _header(line):
+            header = line[2:].removeprefix(" ").rstrip()
+            # Line numbers, as of other formats of patches, are unreliable.
+            if header and not _LINE_NUMBERS.match(header.strip()):
                 hunks[-1].headers.append(header)
             fresh = False
             continue
@@ -142,12 +144,6 @@ def _hunks(body: Numbered) -> list[Hunk]:
             where = f" after '@@ {hunk.headers[-1]}'" if hunk.headers else ""
             raise PatchError(f"A change{where} has no line that begins with '+' or '-'.")
     return hunks
-
-
-def _header(line: str) -> str:
-    """The line to find, or nothing for the line numbers of other patch formats, which are unreliable."""
-    rest = line[2:].strip()
-    return "" if _LINE_NUMBERS.match(rest) else line[2:].removeprefix(" ").rstrip()
 
 
 def _take(hunk: Hunk, number: int, line: str) -> None:

@@ -7,7 +7,7 @@ Numbers may be strings or floats; null or a missing field means the default. Unr
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,10 +49,19 @@ Request = Search | Open | Find
 
 
 def read_call(function: str, arguments: str) -> Request:
-    if function not in _READERS:
-        known = ", ".join(f"browser.{name}" for name in _READERS)
-        raise UsageError(f"There is no function browser.{function[:64]}. The browser has {known}.")
-    return _READERS[function](_read_object(arguments))
+    match function:
+        case "search":
+            values = _read_object(arguments)
+            query = _text(values, "query", MAX_QUERY_CHARS)
+            return Search(query, _natural(values, "topn", "top_n") or None)
+        case "open":
+            return _read_open(_read_object(arguments))
+        case "find":
+            values = _read_object(arguments)
+            return Find(_text(values, "pattern", MAX_PATTERN_CHARS), _natural(values, "cursor"))
+        case _:
+            known = "browser.search, browser.open, browser.find"
+            raise UsageError(f"There is no function browser.{function[:64]}. The browser has {known}.")
 
 
 def _read_object(arguments: str) -> Mapping[str, Any]:
@@ -70,12 +79,6 @@ def _read_object(arguments: str) -> Mapping[str, Any]:
     return value
 
 
-def _read_search(values: Mapping[str, Any]) -> Search:
-    query = _text(values, "query", MAX_QUERY_CHARS)
-    topn = _natural(values, "topn", "top_n")
-    return Search(query, topn or None)
-
-
 def _read_open(values: Mapping[str, Any]) -> Open:
     link, url = _read_id(values.get("id"))
     if link is None and url is None:
@@ -89,17 +92,6 @@ def _read_open(values: Mapping[str, Any]) -> Open:
         num_lines=_natural(values, "num_lines") or None,
         view_source=_flag(values, "view_source"),
     )
-
-
-def _read_find(values: Mapping[str, Any]) -> Find:
-    return Find(_text(values, "pattern", MAX_PATTERN_CHARS), _natural(values, "cursor"))
-
-
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Request]]] = {
-    "search": _read_search,
-    "open": _read_open,
-    "find": _read_find,
-}
 
 
 def _read_id(value: object) -> tuple[int | None, str | None]:

@@ -76,7 +76,8 @@ class CitationRewriter:
                 position = start + 1
                 continue
             position = marker.end()
-            source = self._source(marker)
+            line = _FIRST_LINE.match(marker[2])
+            source = self._resolve(int(marker[1]), int(line[1]) if line else None)
             if source is None:
                 plain.append(marker.group())
             else:
@@ -88,10 +89,6 @@ class CitationRewriter:
         self._held = text[position:]
         self._flush(plain, pieces)
         return pieces
-
-    def _source(self, marker: re.Match[str]) -> tuple[str, str] | None:
-        line = _FIRST_LINE.match(marker[2])
-        return self._resolve(int(marker[1]), int(line[1]) if line else None)
 
     def _cite(self, marker: str, url: str, title: str) -> Citation:
         named = (

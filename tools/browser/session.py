@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from tools.browser.arguments import Find, Open, Search, read_call
@@ -128,31 +128,25 @@ class BrowserSession:
     def __init__(self, tool: BrowserTool) -> None:
         self._tool = tool
         self._history = PageHistory()
-        self._owner = ""  # of the current call
+        self._owner, self._details = "", Details()  # of the current call
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        self._owner = call.client.name
-        options = read_options(call.options)
+        """Turns failures into text; no other place does."""
+        self._owner, seconds = call.client.name, self._tool.timeout
+        self._details = unread_details(call.function)
         try:
-            request = read_call(call.function, call.arguments)
-        except UsageError as error:
-            return _failure(error, unread_details(call.function))
-        self._history.continue_from(options.first_cursor, options.pages)
-        if (failure := await self._read_again(request, options)) is not None:
-            return failure
-        match request:
-            case Search():
-                return await self._guard(self._search(request, options), search_details(request.query))
-            case Open():
-                try:
-                    link, page = self._target(request)
-                except UsageError as error:
-                    return _failure(error, open_details(request.url))
-                return await self._guard(self._open(link, page, request, options), open_details(link.url))
-            case Find():
-                return await self._guard(self._find(request, options), self._find_details(request))
-            case _:
-                assert_never(request)
+            async with asyncio.timeout(seconds) as limit:
+                request = read_call(call.function, call.arguments)
+                text = await self._run(request, read_options(call.options))
+        except BrowserError as error:
+            return self._failure(str(error))
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                return self._failure(f"This took longer than {seconds:g} seconds and was stopped.")
+            # The model learns only the kind of error: the message may hold private details.
+            log.warning("the browser failed", exc_info=error)
+            return self._failure(f"The browser failed ({type(error).__name__}). Try another way.")
+        return ToolOutput(text, details=self._details)
 
     def resolve(self, cursor: int, line: int | None = None) -> tuple[str, str] | None:
         """The (url, title) that a citation names; for search results, those of the result on the line."""
@@ -165,59 +159,61 @@ class BrowserSession:
     async def close(self) -> None:
         self._history = PageHistory()
 
-    async def _guard(self, work: Awaitable[ToolOutput], details: Details) -> ToolOutput:
-        """Turns failures into text; no other place does."""
-        seconds = self._tool.timeout
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                return await work
-        except BrowserError as error:
-            return _failure(error, details)
-        except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
-                return _failure(f"This took longer than {seconds:g} seconds and was stopped.", details)
-            # The model learns only the kind of error: the message may hold private details.
-            log.warning("the browser failed", exc_info=error)
-            return _failure(f"The browser failed ({type(error).__name__}). Try another way.", details)
+    def _failure(self, words: str) -> ToolOutput:
+        return ToolOutput(f"Error: {words}", failed=True, details=self._details)
 
-    async def _read_again(self, request: Search | Open | Find, options: BrowseOptions) -> ToolOutput | None:
-        """Reads the page of an earlier session that the call needs; returns the output of a failure."""
-        if isinstance(request, Search) or (isinstance(request, Open) and request.url is not None):
-            return None
+    async def _run(self, request: Search | Open | Find, options: BrowseOptions) -> str:
+        self._history.continue_from(options.first_cursor, options.pages)
+        match request:
+            case Search():
+                self._details = search_details(request.query)
+                return await self._search(request, options)
+            case Open():
+                self._details = open_details(request.url)
+                if request.url is None:
+                    await self._read_again(request, options)
+                link, page = self._target(request)
+                self._details = open_details(link.url)
+                return await self._open(link, page, request, options)
+            case Find():
+                self._details = find_details(request.pattern, "")
+                await self._read_again(request, options)
+                return await self._find(request, options)
+            case _:
+                assert_never(request)
+
+    async def _read_again(self, request: Open | Find, options: BrowseOptions) -> None:
+        """Reads the page of an earlier session that the call needs."""
         if (unread := self._history.unread(request.cursor)) is None:
-            return None
+            return
         cursor, page = unread
-
-        async def read() -> ToolOutput:
-            link = Link(page.url, source=page.source)
-            self._history.read_again(cursor, await self._read(link, options, again=False))
-            return ToolOutput("")
-
         if isinstance(request, Find):
-            details = find_details(request.pattern, page.url)
+            self._details = find_details(request.pattern, page.url)
         else:
-            details = open_details(page.url)
-        output = await self._guard(read(), details)
-        return output if output.failed else None
+            self._details = open_details(page.url)
+        read = await self._read(Link(page.url, source=page.source), options, again=False)
+        self._history.read_again(cursor, read)
 
-    async def _search(self, request: Search, options: BrowseOptions) -> ToolOutput:
+    async def _search(self, request: Search, options: BrowseOptions) -> str:
         size = options.size
         limit = min(request.topn or size.results, size.most_results)
         wanted = (request.query, limit, size.snippet_chars, options.domains, options.country, options.given)
         hits = await self._tool.backend.search(SearchRequest(*wanted))
         hits = [hit for hit in hits if options.permits(hit.url)][:limit]
-        text = self._show(results_page(request.query, hits), 0, None, options)
-        return ToolOutput(text, details=search_details(request.query, hits))
+        self._details = search_details(request.query, hits)
+        return self._show(results_page(request.query, hits), 0, None, options)
 
-    async def _open(self, link: Link, page: Page | None, request: Open, options: BrowseOptions) -> ToolOutput:
+    async def _open(self, link: Link, page: Page | None, request: Open, options: BrowseOptions) -> str:
         if page is None or not options.permits(page.url):
             page = await self._read(link, options, again=request.url is not None)
         start = request.loc if request.loc is not None else self._start(page, link, options)
         text = self._show(page, start, request.num_lines, options)
-        return ToolOutput(text, details=open_details(page.url))
+        self._details = open_details(page.url)
+        return text
 
-    async def _find(self, request: Find, options: BrowseOptions) -> ToolOutput:
+    async def _find(self, request: Find, options: BrowseOptions) -> str:
         page = self._history.page(request.cursor)
+        self._details = find_details(request.pattern, page.url)
         if page.kind == "results":
             raise UsageError("`find` works on pages, not on search results: open one of them first.")
         if page.kind == "matches":  # a second find without a cursor means the page, not the matches
@@ -225,8 +221,7 @@ class BrowserSession:
         if not options.permits(page.url):
             raise PageError("This page is not in one of the domains that this request allows.")
         matches = await asyncio.to_thread(matches_page, page, request.pattern)
-        text = self._show(matches, 0, None, options)
-        return ToolOutput(text, details=find_details(request.pattern, page.url))
+        return self._show(matches, 0, None, options)
 
     def _target(self, request: Open) -> tuple[Link, Page | None]:
         """What to open: a link to read, or a page that is already held."""
@@ -236,19 +231,16 @@ class BrowserSession:
             return Link(_with_scheme(url), source=source), None
         page = self._history.page(request.cursor)
         if request.link is not None:
-            return self._linked(page, request.link, source=request.view_source), None
+            if request.link >= len(page.links):
+                there = f"its links are 0 to {len(page.links) - 1}" if page.links else "it has no links"
+                raise UsageError(f"The page has no link {request.link}: {there}.")
+            link = page.links[request.link]
+            return (Link(link.url, source=True) if request.view_source else link), None
         if page.kind == "results" and request.view_source:
             raise UsageError("Search results have no source to view: open one of them.")
         if request.view_source and not page.source:
             return Link(page.url, source=True), None
         return Link(page.url), page
-
-    def _linked(self, page: Page, number: int, *, source: bool) -> Link:
-        if number >= len(page.links):
-            there = f"its links are 0 to {len(page.links) - 1}" if page.links else "it has no links"
-            raise UsageError(f"The page has no link {number}: {there}.")
-        link = page.links[number]
-        return Link(link.url, source=True) if source else link
 
     async def _read(self, link: Link, options: BrowseOptions, *, again: bool) -> Page:
         if not link.url:
@@ -284,13 +276,6 @@ class BrowserSession:
     def _budget(self, options: BrowseOptions) -> int:
         return self._tool.view_tokens * options.size.view_factor
 
-    def _find_details(self, request: Find) -> Details:
-        try:
-            url = self._history.page(request.cursor).url
-        except UsageError:  # the find itself reports this
-            url = ""
-        return find_details(request.pattern, url)
-
 
 def _with_scheme(url: str) -> str:
     """Reads `example.com/page` as a web address."""
@@ -299,11 +284,7 @@ def _with_scheme(url: str) -> str:
     return url if named else f"https://{url.lstrip('/')}"
 
 
-def _failure(error: BrowserError | str, details: Details) -> ToolOutput:
-    return ToolOutput(f"Error: {error}", failed=True, details=details)
-
-
-Details = Mapping[str, Any]
+Details = dict[str, Any]
 
 
 def search_details(query: str, hits: Sequence[SearchHit] = ()) -> Details:

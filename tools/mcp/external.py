@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.mcp.calls import own_output
 from tools.mcp.client import McpTool
-from tools.mcp.endpoints import Credentials, Endpoint, McpSettingsError, http_endpoint
+from tools.mcp.endpoints import Credentials, McpSettingsError, http_endpoint
 from tools.mcp.failures import McpFailure
 from tools.mcp.listing import ListedTool, McpListing
 from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
@@ -67,12 +67,7 @@ def tool_server(url: str, *, timeout: float = 300.0) -> McpTool:
             )
         url = f"http://{url}"
     endpoint, authorization = http_endpoint(url, trusted=True, param="--tool-server")
-    return server_at(endpoint, Credentials(authorization=authorization), timeout=timeout)
-
-
-def server_at(
-    endpoint: Endpoint, credentials: Credentials | None = None, *, timeout: float = 300.0
-) -> McpTool:
+    credentials = Credentials(authorization=authorization)
     return McpTool("tool server", endpoint, credentials, timeout=timeout)
 
 

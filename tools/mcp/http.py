@@ -10,7 +10,6 @@ import httpx2
 
 from tools.addresses import Resolver, resolve_allowed, system_resolver
 
-_CONNECT_SECONDS = 15.0
 _ADDRESSES_TRIED = 4
 MAX_BODY_BYTES = 32_000_000
 
@@ -75,19 +74,6 @@ class _Capped(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def http_client(
-    transport: PinnedTransport, headers: dict[str, str], read_seconds: float
-) -> httpx2.AsyncClient:
-    """A client without the environment's proxies. The limit on bytes is for uncompressed bodies."""
-    return httpx2.AsyncClient(
-        transport=transport,
-        headers={"Accept-Encoding": "identity", **headers},
-        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=read_seconds),
-        trust_env=False,
-        follow_redirects=False,
-    )
 
 
 def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:

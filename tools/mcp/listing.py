@@ -13,6 +13,7 @@ from typing import Any
 
 from mcp.client import Client
 from mcp_types import PaginatedRequestParams, Tool
+from pydantic import ValidationError
 
 from tools.mcp.names import safe_names
 from tools.mcp.permissions import Permissions
@@ -96,31 +97,13 @@ def listed_again(tools: Any, instructions: Any) -> McpListing | None:
     """The listing in the `tools` of an mcp_list_tools item; None if they are malformed or too many."""
     if not isinstance(tools, list) or not 0 < len(tools) <= _TOOLS:
         return None
-    if not all(isinstance(tool, Mapping) and _is_listed(tool) for tool in tools):
+    try:
+        known = [Tool.model_validate(tool) for tool in tools]
+    except ValidationError:
         return None
-    words = safe_names(tool["name"] for tool in tools)
-    return McpListing(
-        tuple(
-            ListedTool(
-                tool["name"],
-                words[tool["name"]],
-                _short(tool.get("description")),
-                _schema(tool["input_schema"]),
-                tool.get("annotations"),
-            )
-            for tool in tools
-        ),
-        instructions=_short(instructions) if isinstance(instructions, str) else None,
-    )
-
-
-def _is_listed(tool: Mapping[str, Any]) -> bool:
-    return (
-        isinstance(tool.get("name"), str)
-        and isinstance(tool.get("description"), str | None)
-        and isinstance(tool.get("input_schema"), Mapping)
-        and isinstance(tool.get("annotations"), Mapping | None)
-    )
+    words = safe_names(tool.name for tool in known)
+    listed = tuple(_listed(tool, words[tool.name]) for tool in known)
+    return McpListing(listed, _short(instructions) if isinstance(instructions, str) else None)
 
 
 def _listed(tool: Tool, word: str) -> ListedTool:

@@ -20,8 +20,12 @@ def safe_names(names: Iterable[str], *, taken: Collection[str] = ()) -> dict[str
     used = {*words, *taken}
     for name in different:
         if name not in words:
-            words[name] = _free(_word(name), used)
-            used.add(words[name])
+            word, number = _word(name), 1
+            while word in used:
+                number += 1
+                word = f"{_word(name)[: _LONGEST - 8]}_{number}"
+            words[name] = word
+            used.add(word)
     return words
 
 
@@ -33,12 +37,3 @@ def safe_namespace(label: str) -> str:
 
 def _word(name: str) -> str:
     return _UNFIT.sub("_", name)[:_LONGEST] or "_"
-
-
-def _free(word: str, used: Collection[str]) -> str:
-    if word not in used:
-        return word
-    number = 2
-    while (numbered := f"{word[: _LONGEST - 8]}_{number}") in used:
-        number += 1
-    return numbered

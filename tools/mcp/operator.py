@@ -38,7 +38,11 @@ def parse_mcp_flag(text: str) -> OperatorServer:
     if not target:
         raise McpSettingsError(f"The MCP server {label!r} has neither URL nor command. {_HOW}", param="--mcp")
     if "://" in target.split()[0]:
-        return _http(label, target)
+        try:
+            endpoint, authorization = http_endpoint(target, trusted=True, param="--mcp")
+        except McpSettingsError as error:
+            raise McpSettingsError(f"The MCP server {label!r}: {error}", param="--mcp") from error
+        return OperatorServer(label, endpoint, Credentials(authorization=authorization))
     return OperatorServer(label, _stdio(label, target))
 
 
@@ -51,14 +55,6 @@ def parse_mcp_flags(texts: Iterable[str]) -> tuple[OperatorServer, ...]:
             raise McpSettingsError(f"Two MCP servers are named {server.label!r}.", param="--mcp")
         servers[server.label] = server
     return tuple(servers.values())
-
-
-def _http(label: str, url: str) -> OperatorServer:
-    try:
-        endpoint, authorization = http_endpoint(url, trusted=True, param="--mcp")
-    except McpSettingsError as error:
-        raise McpSettingsError(f"The MCP server {label!r}: {error}", param="--mcp") from error
-    return OperatorServer(label, endpoint, Credentials(authorization=authorization))
 
 
 def _stdio(label: str, command: str) -> StdioEndpoint:

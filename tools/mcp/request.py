@@ -41,10 +41,13 @@ def request_tool(
     if not isinstance(url, str):
         raise McpSettingsError("server_url must be a string.", param="server_url")
     endpoint, from_url = http_endpoint(url)
+    headers = tool.get("headers") or {}
+    if not isinstance(headers, Mapping):
+        raise McpSettingsError("headers must be an object of names and strings.", param="headers")
     return McpTool(
         label,
         endpoint,
-        _credentials(tool, from_url),
+        Credentials(headers, _text(tool.get("authorization"), "authorization") or from_url),
         permissions=permissions,
         timeout=timeout,
         description=_text(tool.get("server_description"), "server_description"),
@@ -64,13 +67,6 @@ def _operators_server(label: str, operators: Mapping[str, McpTool], tool: Mappin
         message = f"The MCP server {label!r} is the operator's: {words} cannot be given to it."
         raise McpSettingsError(message, param=secrets[0])
     return server
-
-
-def _credentials(tool: Mapping[str, Any], from_url: str | None) -> Credentials:
-    headers = tool.get("headers") or {}
-    if not isinstance(headers, Mapping):
-        raise McpSettingsError("headers must be an object of names and strings.", param="headers")
-    return Credentials(headers, _text(tool.get("authorization"), "authorization") or from_url)
 
 
 def _text(value: object, param: str) -> str | None:

@@ -37,7 +37,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tools.mcp.calls import own_result
 from tools.sessions import SessionLimits
-from tools.tool import Declaration, Function, Tool, ToolOutput
+from tools.tool import Declaration, Function, Tool
 from tools.toolbox import Offer, Toolbox
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,11 @@ class ServedTool:
         self, context: ServerRequestContext[Any], params: CallToolRequestParams
     ) -> CallToolResult:
         recipient, arguments = _recipient(self._declaration, params.name, params.arguments or {})
-        return _result(await self._toolbox.run(_conversation(context), recipient, arguments))
+        output = await self._toolbox.run(_conversation(context), recipient, arguments)
+        content: list[ContentBlock] = [TextContent(type="text", text=output.text)]
+        content.extend(_pictures(output.details))
+        own = own_result(output)
+        return CallToolResult(content=content, structured_content=own, is_error=output.failed)
 
 
 class HandshakeOnly:
@@ -157,12 +161,6 @@ def _recipient(declaration: Declaration, name: str, arguments: Mapping[str, Any]
         return f"{declaration.namespace}.{name}", ""
     code = arguments.get("code")
     return name, code if isinstance(code, str) else json.dumps(dict(arguments), ensure_ascii=False)
-
-
-def _result(output: ToolOutput) -> CallToolResult:
-    content: list[ContentBlock] = [TextContent(type="text", text=output.text)]
-    content.extend(_pictures(output.details))
-    return CallToolResult(content=content, structured_content=own_result(output), is_error=output.failed)
 
 
 def _pictures(details: Mapping[str, Any]) -> Iterator[ImageContent]:

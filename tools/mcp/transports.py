@@ -9,7 +9,7 @@ import logging
 import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx2
@@ -23,7 +23,7 @@ from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, CallToolResult, Implementati
 from tools.addresses import Resolver, system_resolver
 from tools.mcp.endpoints import Credentials, Endpoint, HttpEndpoint, StdioEndpoint
 from tools.mcp.failures import causes
-from tools.mcp.http import PinnedTransport, http_client
+from tools.mcp.http import PinnedTransport
 
 # At lower levels these loggers show whole messages, URLs with their queries, and sessions: confidential data
 # of clients and servers; and the package's own logs each server that does not keep to the protocol with a
@@ -33,6 +33,7 @@ for _verbose in map(logging.getLogger, _LEVELS):
     if _verbose.level == logging.NOTSET:
         _verbose.setLevel(_LEVELS[_verbose.name])
 
+_CONNECT_SECONDS = 15.0
 _SILENCE_SECONDS = 900.0  # the longest silence of an event stream, unless a call may last longer
 _EVENT_BYTES = 16_000_000
 _CLIENT_INFO = Implementation(name="gpt-oss-server", version="1")
@@ -99,7 +100,13 @@ class Dialler:
         """Connects. Raises anything that the `mcp` package and its transports raise, also in groups."""
         kind, mode = attempt
         if isinstance(self.endpoint, StdioEndpoint):
-            return await self._entered(stack, stdio_client(_command(self.endpoint), _errors()), mode)
+            command = StdioServerParameters(
+                command=self.endpoint.command,
+                args=list(self.endpoint.arguments),
+                encoding_error_handler="replace",
+            )
+            # Its errors go to this process's, because the operator should read them.
+            return await self._entered(stack, stdio_client(command, sys.__stderr__ or sys.stderr), mode)
         if kind == "sse":
             url, silence = self.endpoint.url, self._silence
             streams = sse_client(url, sse_read_timeout=silence, httpx_client_factory=self._http)
@@ -128,18 +135,14 @@ class Dialler:
         trusted = isinstance(self.endpoint, HttpEndpoint) and self.endpoint.trusted
         private = trusted or self.reach.allow_private
         self._pinned = PinnedTransport(allow_private=private, resolver=self.reach.resolver)
-        return http_client(self._pinned, self.credentials.for_sending(), self._silence)
-
-
-def _command(endpoint: StdioEndpoint) -> StdioServerParameters:
-    return StdioServerParameters(
-        command=endpoint.command, args=list(endpoint.arguments), encoding_error_handler="replace"
-    )
-
-
-def _errors() -> TextIO:
-    """Where a command's errors go: to this process's, because the operator should read them."""
-    return sys.__stderr__ or sys.stderr
+        return httpx2.AsyncClient(  # without the environment's proxies
+            transport=self._pinned,
+            # The limit on bytes is for uncompressed bodies.
+            headers={"Accept-Encoding": "identity", **self.credentials.for_sending()},
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=self._silence),
+            trust_env=False,
+            follow_redirects=False,
+        )
 
 
 async def _as_it_came(name: str, result: CallToolResult) -> None:

@@ -114,8 +114,11 @@ class Outputs:
         if self._images >= self._limits.images:  # first, because decoding costs time
             self.note(f"[an image was left out: only {self._limits.images} are kept for each call]")
             return
-        image = _decoded(encoded)
-        if image is None or not image.startswith(_SIGNATURES[kind]):
+        try:
+            image = base64.b64decode(_text(encoded).replace("\n", ""), validate=True)
+        except (binascii.Error, ValueError):
+            image = b""
+        if not image.startswith(_SIGNATURES[kind]):
             self.note("[an image that cannot be read, or is too large, was left out]")
         elif len(image) > self._limits.image_bytes:
             self.note(f"[an image of more than {self._limits.image_bytes} bytes was left out]")
@@ -173,10 +176,3 @@ def _append(entries: list[dict[str, str]], text: str) -> None:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _decoded(encoded: object) -> bytes | None:
-    try:
-        return base64.b64decode(_text(encoded).replace("\n", ""), validate=True)
-    except (binascii.Error, ValueError):
-        return None

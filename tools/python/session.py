@@ -262,10 +262,14 @@ class PythonSession:
         self._data = box.data
         kernel = Kernel(box, connection)
         try:
-            await _meet(kernel)
-        except BaseException:
+            await kernel.connect()
+            if not await kernel.greet():
+                raise SandboxError("the kernel started but does not answer")
+        except BaseException as error:
             await kernel.end()
             shared.slots.give(self)
+            if isinstance(error, ChannelEnded):
+                raise SandboxError(f"the kernel started but cannot be reached: {error}") from error
             raise
         return kernel
 
@@ -292,15 +296,6 @@ class PythonSession:
         """The files, with a descriptor that stays valid whatever happens to the kernel."""
         data = self._kernel.box.data if self._kernel is not None else self._data
         return data.duplicate() if data is not None else None
-
-
-async def _meet(kernel: Kernel) -> None:
-    try:
-        await kernel.connect()
-    except ChannelEnded as error:
-        raise SandboxError(f"the kernel started but cannot be reached: {error}") from error
-    if not await kernel.greet():
-        raise SandboxError("the kernel started but does not answer")
 
 
 def _output(outputs: Outputs, *, failed: bool = False) -> ToolOutput:

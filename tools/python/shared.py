@@ -78,7 +78,9 @@ class Slots:
 
 class SharedMemory:
     def __init__(self, limit: int | None, sessions: Collection[Holder]) -> None:
-        self._limit = _quarter() if limit is None else limit
+        memory = host_memory()
+        quarter = max(_LEAST, memory.total // _OF_MACHINE if memory else 0)
+        self._limit = quarter if limit is None else limit
         self._sessions = sessions
         self._limits: dict[str, int] = {}  # by owner, as of the last call of `owner`
         self._starting: set[Holder] = set()  # their kernels hold no memory yet
@@ -169,8 +171,3 @@ def _longest_unused(sessions: Iterable[Holder]) -> Holder | None:
     """The session with an idle kernel that was unused for the longest time."""
     idle = (session for session in sessions if session.retirable)
     return min(idle, key=lambda session: session.last_used, default=None)
-
-
-def _quarter() -> int:
-    memory = host_memory()
-    return max(_LEAST, memory.total // _OF_MACHINE if memory else 0)

@@ -1,4 +1,7 @@
-"""GET /v1/responses/{id}/trace: the tokens of a response, where the operator allows debugging."""
+"""GET /v1/responses/{id}/trace: the tokens of a response, where the operator allows debugging.
+
+With `?allowed=PLACE`: what the grammar allowed at this place after the prompt.
+"""
 
 import asyncio
 
@@ -10,7 +13,7 @@ from gpt_oss_server.errors import DebuggingOff, TraceNotFound
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.traces.document import Traced, trace_of
+from gpt_oss_server.traces.document import Traced, allowed_at, trace_of
 from gpt_oss_server.traces.packed import unpacked
 from gpt_oss_server.traces.records import TraceRecord
 
@@ -27,12 +30,16 @@ def traces_router(served: Served) -> APIRouter:
                 "Traces are off. Start the server with --debug-api; by default they are on only where the "
                 "server listens on this machine alone."
             )
-        whole = request.query_params.get("conversation", "false").lower() in ("true", "1")
+        asked = request.query_params
+        whole = asked.get("conversation", "false").lower() in ("true", "1")
         work = served.stored_work(caller_of(request.scope))
         chain = await _found(served, work, response_id, whole=whole)
 
         def answer() -> Response:
-            model = served.models.named(chain[-1].record.response["model"])
+            model, place = served.models.named(chain[-1].record.response["model"]), asked.get("allowed", "")
+            if place.isdecimal():
+                found = allowed_at(chain[-1].tokens, int(place), model.encoding)
+                return JSONResponse({"allowed": found})
             return JSONResponse(trace_of(chain, model.encoding, model.info))
 
         return await asyncio.to_thread(answer)
@@ -62,10 +69,10 @@ async def _found(served: Served, work: Work, response_id: str, *, whole: bool) -
 async def _traced(served: Served, work: Work, response_id: str) -> Traced | None:
     """The record with its history, if both are kept."""
     record = await _record(served, work, response_id)
+    if record is not None and record.transcript is not None:  # the whole prompt is still in memory
+        return Traced(record, transcript=record.transcript)
     if record is None or record.ended is None or not record.ended.prompt.needs_history:
         return None if record is None else Traced(record)
-    if record.transcript is not None:  # the whole prompt is still in memory
-        return Traced(record)
     history = await work.keep.responses.history(response_id)
     return None if history is None else Traced(record, history.segments)
 

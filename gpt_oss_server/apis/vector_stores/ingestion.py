@@ -59,8 +59,8 @@ class Ingestion:
     async def _converted(self, claimed: Claimed) -> tuple[str, Error | None]:
         """The text of the file, or why it has none."""
         try:
+            from tools.browser.pages.convert import read_named
             from tools.browser.pages.document import PageError
-            from tools.browser.pages.named import read_named
         except ImportError as error:
             return "", ("server_error", f"Files are not read here. {how_to_install(error)}")
         try:

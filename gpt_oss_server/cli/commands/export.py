@@ -28,7 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     path = Path(args.path).expanduser()
-    _check_place(path, replaces=args.force)
+    if path.is_dir():
+        raise CommandLineError(f"{path} is a folder. Name the file: {path / 'model.gguf'}")
+    if not path.parent.is_dir():
+        raise CommandLineError(f"The folder {path.parent} does not exist. Make it first.")
+    if path.exists() and not args.force:
+        raise CommandLineError(f"{path} exists already. Name another file, or add --force to replace it.")
     from gpt_oss_server.cli.server.exported import harmony_vocabulary
     from inference.backends.checkpoints import checkpoint_folder
     from inference.export.gguf_file import write_gguf
@@ -37,12 +42,3 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     write_gguf(checkpoint_folder(settings.model), path, harmony_vocabulary(), name=name)
     console.out(f"{path} is written. Run it with: llama-server -m {path}")
     return 0
-
-
-def _check_place(path: Path, *, replaces: bool) -> None:
-    if path.is_dir():
-        raise CommandLineError(f"{path} is a folder. Name the file: {path / 'model.gguf'}")
-    if not path.parent.is_dir():
-        raise CommandLineError(f"The folder {path.parent} does not exist. Make it first.")
-    if path.exists() and not replaces:
-        raise CommandLineError(f"{path} exists already. Name another file, or add --force to replace it.")

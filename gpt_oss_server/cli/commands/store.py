@@ -1,6 +1,7 @@
 """Look at a store, shrink it, move it or delete from it. It may be in use by a server meanwhile."""
 
 import argparse
+import asyncio
 
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.settings import Settings
@@ -43,4 +44,4 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.cli.commands.store_actions import act
 
-    return act(args.action, args.names, settings)
+    return asyncio.run(act(args.action, args.names, settings))

@@ -21,13 +21,10 @@ from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sql.transfer import FORMAT, Export, import_records
 
 
-def act(action: str, names: list[str], settings: Settings) -> int:
-    return asyncio.run(_act(_ACTIONS[action], open_database(settings.store), names, settings))
-
-
-async def _act(action: Action, database: Database, names: list[str], settings: Settings) -> int:
+async def act(action: str, names: list[str], settings: Settings) -> int:
+    database = open_database(settings.store)
     try:
-        return await action(database, names, settings)
+        return await _ACTIONS[action](database, names, settings)
     finally:
         await database.close()
 

@@ -202,12 +202,6 @@ class Server(uvicorn.Server):
             return http_url(host, self._port)
         return http_url(self._tls.name_for(host), self._port, "https")
 
-    @property
-    def _ca(self) -> str:
-        """What curl needs to trust the certificate."""
-        needs = self._tls is not None and self._tls.is_self_signed
-        return f"--cacert {self._settings.tls_cert} " if needs else ""
-
     def _greet(self) -> None:
         """Logs or prints the greeting. A closed standard output does not matter to the server."""
         if self._start.engine is None:
@@ -218,8 +212,10 @@ class Server(uvicorn.Server):
             fields |= {"store": kept_where(settings.store), "url": self._url}
             _log.info("The server is ready.", extra={"event": "server ready", "fields": fields})
         elif sys.stdout is not None:
+            is_unknown = self._tls is not None and self._tls.is_self_signed
+            ca = f"--cacert {settings.tls_cert} " if is_unknown else ""  # what curl needs to trust it
             try:
-                console.out(greeting(settings, model, self._url, self._exposed, self._ca))
+                console.out(greeting(settings, model, self._url, self._exposed, ca))
             except OSError:
                 console.give_up_output()
 

@@ -94,11 +94,9 @@ def harmless(text: str) -> str:
 
 def visible(text: str) -> str:
     """The text with everything escaped that would control a terminal or reverse its writing direction."""
-    return "".join(_escape(sign) if _steers(sign) else sign for sign in text)
-
-
-def _steers(sign: str) -> bool:
-    return sign not in "\n\t" and unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    steering = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    shown = (sign in "\n\t" or unicodedata.category(sign) not in steering for sign in text)
+    return "".join(sign if plain else _escape(sign) for sign, plain in zip(text, shown, strict=True))
 
 
 def _escape(sign: str) -> str:

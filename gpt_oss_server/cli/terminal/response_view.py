@@ -75,7 +75,9 @@ class Terminal:
                 failed = " (failed)" if item["status"] == "failed" else ""
                 self.note(visible(_searched(item["action"]) + failed))
             case "code_interpreter_call":
-                self.quote("gives", "".join(_output(o) for o in item.get("outputs") or ()))
+                outputs = item.get("outputs") or ()
+                texts = (str(o["logs"]) if o["type"] == "logs" else f"({o['type']})\n" for o in outputs)
+                self.quote("gives", "".join(texts))
         if item["type"] != "reasoning" or self._reasoning:
             self._fresh_line()
 
@@ -114,7 +116,3 @@ def _searched(action: Event) -> str:
             return f"looks for {action.get('pattern')!r} in {action.get('url') or 'the page'}"
         case _:
             return f"searches {action.get('query')!r}"
-
-
-def _output(output: Event) -> str:
-    return str(output["logs"]) if output["type"] == "logs" else f"({output['type']})\n"

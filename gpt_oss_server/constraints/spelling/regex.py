@@ -1,9 +1,16 @@
 """A regular expression as a tree of nodes, as far as it can be one.
 
-None is for what a tree cannot express: a look at what surrounds the match, a reference to an earlier group,
-classes by name. Classes that have both signs with which the names of special tokens begin lose the first:
-engines would read such a name as text.
+Python's own parser reads it. None is for what a tree cannot express (a look at what surrounds the match, a
+reference to an earlier group) and for what other libraries read otherwise, such as classes within a class.
+Classes that have both signs with which the names of special tokens begin lose the first: engines would read
+such a name as text.
 """
+
+import re
+from collections.abc import Iterable
+from re import _constants as signs  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
 
 from gpt_oss_server.constraints.spelling.nodes import (
     LAST_CODE,
@@ -18,14 +25,12 @@ from gpt_oss_server.constraints.spelling.nodes import (
 
 _MOST_TIMES = 200  # of a repetition with a number; each is a state of the grammar
 _CLASSES = {
-    "d": ((48, 57),),
-    "s": ((9, 13), (32, 32)),
-    "w": ((48, 57), (65, 90), (95, 95), (97, 122), (0xAA, LAST_CODE)),  # the check knows the letters
+    "CATEGORY_DIGIT": ((48, 57),),
+    "CATEGORY_SPACE": ((9, 13), (32, 32)),
+    # The check knows the letters.
+    "CATEGORY_WORD": ((48, 57), (65, 90), (95, 95), (97, 122), (0xAA, LAST_CODE)),
 }
-_CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
-_HEX = {"x": 2, "u": 4}
-_WITHIN_CLASS = ("[", "&&", "--", "~~")  # classes within a class, such as `[:alpha:]`, and what joins them
-_TIMES: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+_OTHERWISE = ("<|", "[[", "&&", "--", "~~")  # a name of a special token, and what joins classes elsewhere
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -35,121 +40,57 @@ class _Unreadable(Exception):
 
 
 def node_of_pattern(pattern: str) -> Node | None:
-    if "<|" in pattern:
+    if any(sign in pattern for sign in _OTHERWISE):
         return None
-    reader = _PatternReader(pattern)
     try:
-        node = reader.options()
-    except (_Unreadable, IndexError, ValueError):
+        parsed = _parser.parse(pattern)
+        return None if parsed.state.flags != re.UNICODE else _sequence(parsed)
+    except (_Unreadable, re.error, OverflowError, RecursionError):
         return None
-    return node if reader.is_at_end else None
 
 
-class _PatternReader:
-    def __init__(self, pattern: str) -> None:
-        self._pattern, self._at = pattern, 0
+def _sequence(parsed: Iterable[Any]) -> Node:
+    return sequence(*map(_node, parsed))
 
-    @property
-    def is_at_end(self) -> bool:
-        return self._at == len(self._pattern)
 
-    def options(self) -> Node:
-        options = [self._sequence()]
-        while self._takes("|"):
-            options.append(self._sequence())
-        return choice(options)
-
-    def _sequence(self) -> Node:
-        parts = []
-        while not self.is_at_end and self._pattern[self._at] not in "|)":
-            parts.append(self._repeated(self._atom()))
-        return sequence(*parts)
-
-    def _takes(self, sign: str) -> bool:
-        if self._pattern.startswith(sign, self._at):
-            self._at += len(sign)
-            return True
-        return False
-
-    def _next(self) -> str:
-        self._at += 1
-        return self._pattern[self._at - 1]
-
-    def _atom(self) -> Node:
-        sign = self._next()
-        if sign == "(":
-            if self._takes("?") and not self._takes(":"):
+def _node(item: tuple[Any, Any]) -> Node:
+    match item:
+        case (signs.LITERAL, code):
+            return sequence(chr(code))
+        case (signs.NOT_LITERAL, code):
+            return _unspelt(_without(_only(code)))
+        case (signs.ANY, _):
+            return _unspelt(_without(_only(10)))
+        case (signs.IN, [(signs.NEGATE, _), *members]):
+            return _unspelt(_without(_members(members)))
+        case (signs.IN, members):
+            return _unspelt(_members(members))
+        case (signs.BRANCH, (_, options)):
+            return choice([_sequence(option) for option in options])
+        case (signs.SUBPATTERN, (_, 0, 0, inner)):  # without flags of its own
+            return _sequence(inner)
+        case (signs.MAX_REPEAT | signs.MIN_REPEAT, (least, most, inner)):  # a lazy one matches the same texts
+            limit = None if most is signs.MAXREPEAT else int(most)
+            node = _sequence(inner)
+            if max(least, limit or 0) > _MOST_TIMES or _may_be_empty(node):
                 raise _Unreadable
-            inner = self.options()
-            if not self._takes(")"):
-                raise _Unreadable
-            return inner
-        if sign == "[":
-            return _unspelt(self._class())
-        if sign == ".":
-            return _unspelt(_without(((10, 10),)))
-        if sign == "\\":
-            return _unspelt(self._escape())
-        if sign in "^$*+?{":
+            return Repeat(node, least, limit)
+        case _:
             raise _Unreadable
-        return sequence(sign)
 
-    def _repeated(self, node: Node) -> Node:
-        while not self.is_at_end and self._pattern[self._at] in "*+?{":
-            least, most = _TIMES.get(self._next()) or self._times()
-            self._takes("?")  # a lazy one matches the same texts
-            if _may_be_empty(node):
-                raise _Unreadable
-            node = Repeat(node, least, most)
-        return node
 
-    def _times(self) -> tuple[int, int | None]:
-        end = self._pattern.index("}", self._at)
-        least, comma, most = self._pattern[self._at : end].partition(",")
-        self._at = end + 1
-        low, high = int(least), None if comma and not most else int(most or least)
-        if max(low, high or 0) > _MOST_TIMES:
+def _members(members: Iterable[tuple[Any, Any]]) -> Ranges:
+    ranges: list[tuple[int, int]] = []
+    for kind, value in members:
+        if kind is signs.RANGE:
+            ranges.append(value)
+        elif kind is signs.LITERAL and value != ord("["):  # elsewhere, it begins a class within the class
+            ranges += _only(value)
+        elif (own := _CLASSES.get(str(value).replace("NOT_", ""))) is not None:
+            ranges += _without(own) if "NOT_" in str(value) else own
+        else:
             raise _Unreadable
-        return low, high
-
-    def _escape(self) -> Ranges:
-        sign = self._next()
-        if sign in _CLASSES:
-            return _CLASSES[sign]
-        if sign.lower() in _CLASSES:
-            return _without(_CLASSES[sign.lower()])
-        if sign in _HEX:
-            digits = self._pattern[self._at : self._at + _HEX[sign]]
-            self._at += _HEX[sign]
-            return _only(int(digits, 16))
-        if sign.isalnum() and sign not in _CONTROLS:
-            raise _Unreadable
-        return _only(_CONTROLS.get(sign, ord(sign)))
-
-    def _class(self) -> Ranges:
-        negates = self._takes("^")
-        ranges: list[tuple[int, int]] = []
-        while not self._takes("]"):
-            if self._pattern.startswith(_WITHIN_CLASS, self._at):
-                raise _Unreadable
-            first = self._member()
-            if first == _only(first[0][0]) and self._begins_range():
-                self._next()
-                last = self._member()
-                if len(last) != 1 or last[0][0] < first[0][0]:
-                    raise _Unreadable
-                ranges.append((first[0][0], last[0][0]))
-            else:
-                ranges += first
-        if not ranges:
-            raise _Unreadable
-        return _without(tuple(ranges)) if negates else tuple(ranges)
-
-    def _member(self) -> Ranges:
-        return self._escape() if self._takes("\\") else _only(ord(self._next()))
-
-    def _begins_range(self) -> bool:
-        return self._pattern.startswith("-", self._at) and self._pattern[self._at + 1] != "]"
+    return tuple(ranges)
 
 
 def _only(code: int) -> Ranges:

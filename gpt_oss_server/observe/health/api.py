@@ -1,6 +1,6 @@
 """GET /live, /ready and /health."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from gpt_oss_server import __version__
@@ -25,7 +25,7 @@ def health_router(served: Served, health: Health) -> APIRouter:
         return JSONResponse({"status": "ready", "model": served.models.first.name})
 
     @router.api_route("/health", methods=["GET", "HEAD"])
-    async def whole() -> Response:
+    async def whole(request: Request) -> Response:
         failing, counters, first = health.problem is not None, served.counters.snapshot(), served.models.first
         state: dict[str, object] = {
             "status": "failing" if failing else "draining" if health.draining else "ok",
@@ -35,6 +35,8 @@ def health_router(served: Served, health: Health) -> APIRouter:
             "models": {model.name: _state(model) for model in served.models.all},
             "counters": {**counters, "tools": served.tool_counters(), "engine": first.counters()},
         }
+        if request.query_params.get("steps") == "true":
+            state["steps"] = getattr(first.engine, "recent_steps", list)()  # only some engines plan them
         if failing:
             state["problem"] = health.problem
         return JSONResponse(state, status_code=503 if failing else 200)

@@ -60,7 +60,9 @@ def _family(name: str, figure: Figure, labels: Labels, values: Mapping[Labels, V
         histogram = HistogramMetricFamily(name, figure.help, labels=labels)
         for of, value in values.items():
             assert isinstance(value, Histogram)
-            histogram.add_metric(of, _buckets(figure, value), value.sum)
+            bounds = (*map(str, figure.bounds), "+Inf")  # each with the number of observations up to it
+            counts = map(float, accumulate(value.counts))
+            histogram.add_metric(of, list(zip(bounds, counts, strict=True)), value.sum)
         return histogram
     kind = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
     family = kind(name, figure.help, labels=labels)
@@ -68,9 +70,3 @@ def _family(name: str, figure: Figure, labels: Labels, values: Mapping[Labels, V
         assert not isinstance(value, Histogram)
         family.add_metric(of, value)
     return family
-
-
-def _buckets(figure: Figure, histogram: Histogram) -> list[tuple[str, float]]:
-    """The bounds, each with the number of observations up to it."""
-    bounds = (*map(str, figure.bounds), "+Inf")
-    return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))

@@ -52,13 +52,9 @@ class Figures:
         of_figure[labels] = of_figure.get(labels, 0) + amount
 
     def observe(self, figure: Figure, value: float, labels: Labels = ()) -> None:
-        histogram = self._histogram(figure, labels)
+        histogram = self.histogram(figure, labels)
         histogram.counts[bisect_left(figure.bounds, value)] += 1
         histogram.sum += value
-
-    def expect(self, figure: Figure, labels: Labels) -> None:
-        """A histogram that begins empty."""
-        self._histogram(figure, labels)
 
     def observe_gaps(self, figure: Figure, times: array[float], labels: Labels) -> None:
         """Observes the differences between neighbours: for times, of which there are many."""
@@ -66,13 +62,14 @@ class Figures:
             return
         import numpy as np  # not before it is used: it would lengthen every start
 
-        histogram = self._histogram(figure, labels)
+        histogram = self.histogram(figure, labels)
         places = np.searchsorted(figure.bounds, np.diff(np.frombuffer(times)))
         for place, count in enumerate(np.bincount(places).tolist()):
             histogram.counts[place] += count
         histogram.sum += times[-1] - times[0]
 
-    def _histogram(self, figure: Figure, labels: Labels) -> Histogram:
+    def histogram(self, figure: Figure, labels: Labels) -> Histogram:
+        """It begins empty."""
         return self._histograms.setdefault(figure, {}).setdefault(labels, figure.empty())
 
     def values(self, figure: Figure) -> Mapping[Labels, Value]:

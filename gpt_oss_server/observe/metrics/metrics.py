@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, get_args
 
 from starlette.types import Scope
@@ -56,8 +57,9 @@ class Metrics:
         """What Prometheus reads, and its media type."""
         await self._size_store(served)
         if self._exposition is None:
-            make = await asyncio.to_thread(_load_exposition)
-            self._exposition = make(lambda: self.values(served, background()), self._names)
+            # On a thread, and once something reads the figures: importing its package takes a while.
+            module = await asyncio.to_thread(import_module, "gpt_oss_server.observe.metrics.exposition")
+            self._exposition = module.Exposition(lambda: self.values(served, background()), self._names)
         return self._exposition.text(accept)
 
     def values(self, served: Served, background: int) -> Mapping[Figure, Mapping[Labels, Value]]:
@@ -116,13 +118,6 @@ class Metrics:
             self._size = None
             _log.warning("The size of the store is unknown: %s", error)
         self._sized_at = time.monotonic()
-
-
-def _load_exposition() -> type[Exposition]:
-    """On a thread, and once something reads the figures: importing its package takes a while."""
-    from gpt_oss_server.observe.metrics.exposition import Exposition
-
-    return Exposition
 
 
 _SLIPS = (*map(str, SlipKind), *map(str, WarningKind))

@@ -30,9 +30,9 @@ class RunFigures:
             for tokens in _TOKENS:
                 self._figures.add(tokens, 0, (api, model))
             for times in (table.DURATION, table.FIRST_TOKEN):
-                self._figures.expect(times, (api, model))
+                self._figures.histogram(times, (api, model))
         for of_model in (figure for figure in table.TABLE if figure.bounds and figure.labels == ("model",)):
-            self._figures.expect(of_model, (model,))
+            self._figures.histogram(of_model, (model,))
 
     def generating(self, model: str) -> int:
         """Generations of the model that have begun and have not ended."""

@@ -76,7 +76,9 @@ class TurnSpans:
         attributes[names.OPERATION] = _GENERATION
         started = self._tracer.start_span(name, self._within, kind=kind, attributes=attributes)
         self._generations[id(span)] = started
-        span.trace = _traceparent(started)
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(started))
+        span.trace = carrier.get("traceparent", "")
 
     def ended(self, span: MeasuredSpan, error: BaseException | None) -> None:
         started = self._generations.pop(id(span))
@@ -121,12 +123,6 @@ def fail(span: Span, kind: str) -> None:
     span.set_status(Status(StatusCode.ERROR))
 
 
-def _traceparent(span: Span) -> str:
-    carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
-    return carrier.get("traceparent", "")
-
-
 _API = "/v1/"
 _CARRIED = (b"traceparent", b"tracestate")
 _SERVER_FAILED = 500
@@ -141,7 +137,9 @@ class HttpSpans:
         if scope["type"] not in ("http", "websocket") or not scope["path"].startswith(_API):
             await self._app(scope, receive, send)
             return
-        within = _context_of(scope)
+        carried = (header for header in scope["headers"] if header[0] in _CARRIED)
+        carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in carried}
+        within = TraceContextTextMapPropagator().extract(carrier)
         if scope["type"] == "websocket":
             token = context.attach(within)
             try:
@@ -158,7 +156,9 @@ class HttpSpans:
 
         async def send_seen(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _begin(span, message["status"])
+                span.set_attribute("http.response.status_code", message["status"])
+                if message["status"] >= _SERVER_FAILED:
+                    fail(span, str(message["status"]))
             await send(message)
 
         token = context.attach(trace.set_span_in_context(span, within))
@@ -174,15 +174,3 @@ class HttpSpans:
                 span.update_name(f"{method} {route}")
                 span.set_attribute("http.route", route)
             span.end()
-
-
-def _context_of(scope: Scope) -> context.Context:
-    carried = (header for header in scope["headers"] if header[0] in _CARRIED)
-    carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in carried}
-    return TraceContextTextMapPropagator().extract(carrier)
-
-
-def _begin(span: Span, status: int) -> None:
-    span.set_attribute("http.response.status_code", status)
-    if status >= _SERVER_FAILED:
-        fail(span, str(status))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
-    from opentelemetry.trace import Tracer, TracerProvider
+    from opentelemetry.trace import TracerProvider
 
     from gpt_oss_server.observe.telemetry.measures import Measures
 
@@ -31,33 +31,30 @@ SERVICE = "gpt-oss-server"
 class Telemetry:
     """`close` sends what waits, with the providers that this object made."""
 
-    def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
-        self.tracer: Tracer | None = None
-        self._measures: Measures | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        tracers: TracerProvider | None = None,
+        meters: MeterProvider | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Signals without a provider go where the settings say. Raises `SettingsError` if that is nowhere."""
         self._own: list[SdkTracerProvider | SdkMeterProvider] = []
-        if tracers is not None:
-            self.trace_to(tracers)
+        self._measures: Measures | None = None
+        try:
+            if tracers is None and is_sent(TRACES, settings, environment):
+                tracers = own_tracers = _tracer_provider(url_of(TRACES, settings), _resource(environment))
+                self._own.append(own_tracers)
+            if meters is None and is_sent(METRICS, settings, environment):
+                meters = own_meters = _meter_provider(url_of(METRICS, settings), _resource(environment))
+                self._own.append(own_meters)
+        except ImportError as error:
+            raise SettingsError(f"OpenTelemetry: {how_to_install(error)}") from error
+        self.tracer = None if tracers is None else tracers.get_tracer(SERVICE, __version__)
         if meters is not None:
-            self.measure_to(meters)
+            from gpt_oss_server.observe.telemetry.measures import Measures
 
-    def trace_to(self, provider: TracerProvider) -> None:
-        self.tracer = provider.get_tracer(SERVICE, __version__)
-
-    def measure_to(self, provider: MeterProvider) -> None:
-        from gpt_oss_server.observe.telemetry.measures import Measures
-
-        self._measures = Measures(provider.get_meter(SERVICE, __version__))
-
-    def send(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
-        """Makes a provider for each signal that has a destination and no provider yet."""
-        if self.tracer is None and is_sent(TRACES, settings, environment):
-            tracers = _tracer_provider(url_of(TRACES, settings), _resource(environment))
-            self._own.append(tracers)
-            self.trace_to(tracers)
-        if self._measures is None and is_sent(METRICS, settings, environment):
-            meters = _meter_provider(url_of(METRICS, settings), _resource(environment))
-            self._own.append(meters)
-            self.measure_to(meters)
+            self._measures = Measures(meters.get_meter(SERVICE, __version__))
 
     def run_observers(self) -> list[RunObserver]:
         observers: list[RunObserver] = []
@@ -82,21 +79,6 @@ def check_telemetry(settings: Settings, environment: Mapping[str, str] = os.envi
     """Raises `SettingsError` if something is to be sent and cannot be; loads no package for it."""
     for signal in SIGNALS:
         is_sent(signal, settings, environment)
-
-
-def telemetry_of(
-    settings: Settings,
-    tracers: TracerProvider | None = None,
-    meters: MeterProvider | None = None,
-    environment: Mapping[str, str] = os.environ,
-) -> Telemetry:
-    """Signals without a provider go where the settings say. Raises `SettingsError` if that cannot work."""
-    telemetry = Telemetry(tracers, meters)
-    try:
-        telemetry.send(settings, environment)
-    except ImportError as error:
-        raise SettingsError(f"OpenTelemetry: {how_to_install(error)}") from error
-    return telemetry
 
 
 def _tracer_provider(url: str | None, resource: Resource) -> SdkTracerProvider:
@@ -142,12 +124,22 @@ def is_sent(signal: str, settings: Settings, environment: Mapping[str, str] = os
     url, exporter = settings.otel_endpoint, environment.get(f"OTEL_{signal.upper()}_EXPORTER")
     is_off = exporter == "none" or environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if url is not None:
-        _check(url)
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise SettingsError(
+                f"--otel-endpoint must be a URL such as http://127.0.0.1:4318, not {url!r}. Traces and "
+                "metrics are sent by OTLP over HTTP; a collector's port for that is usually 4318."
+            )
         is_of_another = any(url.endswith(f"/v1/{other}") for other in SIGNALS if other != signal)
         return not is_off and not is_of_another
     if is_off or not any(map(environment.get, _variables(signal, "ENDPOINT"))):
         return False
-    _check_protocol(signal, environment)
+    for name in _variables(signal, "PROTOCOL"):
+        if environment.get(name, _HTTP) != _HTTP:
+            raise SettingsError(
+                f"{name} is {environment[name]!r}, but this server sends {signal} by {_HTTP} alone. "
+                "Unset it, and name the collector's port for HTTP, usually 4318."
+            )
     return True
 
 
@@ -160,21 +152,3 @@ def url_of(signal: str, settings: Settings) -> str | None:
 def _variables(signal: str, what: str) -> tuple[str, str]:
     """The signal's own variable, and the one of all signals."""
     return f"{_BASE}_{signal.upper()}_{what}", f"{_BASE}_{what}"
-
-
-def _check(endpoint: str) -> None:
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise SettingsError(
-            f"--otel-endpoint must be a URL such as http://127.0.0.1:4318, not {endpoint!r}. Traces and "
-            "metrics are sent by OTLP over HTTP; a collector's port for that is usually 4318."
-        )
-
-
-def _check_protocol(signal: str, environment: Mapping[str, str]) -> None:
-    for name in _variables(signal, "PROTOCOL"):
-        if environment.get(name, _HTTP) != _HTTP:
-            raise SettingsError(
-                f"{name} is {environment[name]!r}, but this server sends {signal} by {_HTTP} alone. "
-                "Unset it, and name the collector's port for HTTP, usually 4318."
-            )

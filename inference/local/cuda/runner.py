@@ -1,7 +1,7 @@
 """Runs steps on a GPU, replaying a recorded step where one fits, and one step ahead of the host's reading.
 
-A token that the host does not know yet is read where the previous step left it on the device. Without a GPU
-it does the same in plain PyTorch and records nothing; the tests run it so.
+A token that the host does not know yet is read where the previous step left it on the device. On a CPU it
+does the same in plain PyTorch and records nothing: so a draft head runs there.
 """
 
 import itertools
@@ -97,9 +97,6 @@ class CudaRunner:
         for bias, mask in itertools.product(({}, {0: 1.0}), (None, every_token)):
             picker = self.picker(Sampling(logit_bias=bias))
             pick_rows(logits, [picker] * rows, [0.5] * rows, [mask] * rows)
-
-    def improve(self) -> bool:
-        return False  # `prepare` has done all of it
 
     def problem(self) -> str | None:
         return device_problem(self._device)

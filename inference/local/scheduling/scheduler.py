@@ -94,6 +94,7 @@ class Scheduler:
     def __init__(self, cache: PrefixCache, limits: SchedulerLimits) -> None:
         self.cache, self.limits = cache, limits
         self.counts = Counts()
+        self.recent: tuple[dict[str, int], ...] = ()  # 240 steps; replaced whole, as another thread reads it
         self.waiting: list[Sequence] = []  # by rank
         self.running: list[Sequence] = []
         self._turns = 0
@@ -153,8 +154,18 @@ class Scheduler:
         for share in shares:
             share.sequence.launched += len(share.part.tokens)
             share.sequence.in_flight += 1
-        self.counts.steps += bool(shares)
+        if shares:
+            self._note_step(shares, sum(share.sequence.slot != NO_SLOT for share in decoding))
         return sorted(shares, key=lambda share: len(share.part.tokens))
+
+    def _note_step(self, shares: list[Share], decoding: int) -> None:
+        """`decoding`: how many of the shares, which come first; the others read prompts."""
+        self.counts.steps += 1
+        sizes = [len(share.part.tokens) for share in shares]
+        step = {"step": self.counts.steps, "waiting": len(self.waiting)}
+        step |= {"decoding": decoding, "decoded_tokens": sum(sizes[:decoding])}  # drafts included
+        step |= {"prompts": len(shares) - decoding, "prompt_tokens": sum(sizes[decoding:])}
+        self.recent = (*self.recent[-239:], step)
 
     def _decoding(self) -> list[Share]:
         """Shares of sequences that can sample, those first that are preempted last."""

@@ -88,9 +88,6 @@ class Runner(Protocol):
     def launch(self, parts: Sequence[StepPart]) -> Flight:
         """Starts a step. If it raises, the whole step failed; the same parts may be launched again."""
 
-    def improve(self) -> bool:
-        """Spends a fraction of a second without steps on faster ones; returns whether to call it again."""
-
     def problem(self) -> str | None:
         """After a failed step: why no further step can succeed, as a sentence; None if one may."""
 

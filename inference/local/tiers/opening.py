@@ -21,7 +21,7 @@ from inference.local.tiers.tiers import BlockMemory, Tiers
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import find_checkpoint
 from inference.options import EngineOptions
-from inference.paths import UnknownHome, expanded_path
+from inference.paths import expanded_path
 
 LAYOUT = 1  # of packs and of the kernels' keys and values: raise it when the same tokens have other bytes
 HASHES = "weights.json"
@@ -51,20 +51,13 @@ def open_tiers(
             raise CheckpointError(
                 "--cache-dir needs the files of a checkpoint. Leave it out for random weights."
             )
-        folder = cache_folder(options.cache_dir)
+        folder = expanded_path(options.cache_dir, failure=lambda why: CheckpointError(f"--cache-dir: {why}"))
         identity = model_identity(model, runner.block_size, checkpoint, folder)
         packs = Packs(folder, identity, memory.block_bytes, options.cache_disk)
     costs = measured(runner, memory, len(kinds), chunk, folder)
     counted = kinds.index(None) if None in kinds else 0
     tokens = [runner.block_size if kind == counted else 0 for kind in range(len(kinds))]
     return Tiers(memory, packs, options.cache_memory or 0, costs, tokens)
-
-
-def cache_folder(name: str) -> Path:
-    try:
-        return expanded_path(name)
-    except UnknownHome as error:
-        raise CheckpointError(f"--cache-dir: {error}") from error
 
 
 def model_identity(model: GptOss, block_size: int, checkpoint: Path, remembered: Path) -> str:

@@ -9,7 +9,7 @@ def alone(model: GptOss, prompt: list[int], count: int) -> list[int]:
     """Greedy."""
     cache, last, found = model.new_cache(), prompt, []
     for _ in range(count):
-        last = [int(model.next_logits(last, cache).argmax())]
+        last = [int(model.all_logits(last, cache)[-1].argmax())]
         found += last
     return found
 

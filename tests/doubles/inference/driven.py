@@ -71,9 +71,6 @@ class MemoryRunner:
     def picker(self, sampling: Sampling, prompt: Listed[int] = ()) -> Picked:
         return Picked(sampling)
 
-    def improve(self) -> bool:
-        return False
-
     def problem(self) -> str | None:
         return None
 
@@ -159,6 +156,13 @@ class Client:
             self.tokens += step.tokens
             self.cached += step.cached_tokens
         self.end = end if end is not None else self.end
+
+
+def check(client: Client) -> None:
+    """Of a memory's model: it got every token."""
+    assert client.end is Finish.LENGTH
+    assert client.tokens == predicted(client.prompt, client.limit)
+    assert 0 <= client.cached < len(client.prompt)
 
 
 class Driven:

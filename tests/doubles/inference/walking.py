@@ -22,7 +22,6 @@ from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import RandomTensors
 from inference.models.weights import load_weights
-from inference.ops.pages import Pages
 
 LARGE = 4.0  # numbers of an embedding: larger than what the layers add
 
@@ -95,18 +94,9 @@ class KnowingHead(DraftHead):
         wrong = (self._following + 1) % len(self._table)
         self._table.copy_(torch.where(knows, self._following, wrong))
 
-    def layer(
-        self,
-        tokens: Tensor,
-        features: Tensor,
-        positions: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        pages: Pages,
-        asked: Tensor | None = None,
-    ) -> Tensor:
-        self._newest = tokens if asked is None else tokens[asked]
-        return super().layer(tokens, features, positions, keys, values, pages, asked)
+    def layer(self, tokens: Tensor, *places: Any) -> Tensor:
+        self._newest = tokens
+        return super().layer(tokens, *places)
 
     def guesses(self, outputs: Tensor) -> Tensor:
         super().guesses(outputs)

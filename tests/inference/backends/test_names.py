@@ -1,5 +1,6 @@
 """Models by name: folders, the hub's repos, random weights, errors of other names; `infer_next_token`."""
 
+import asyncio
 import json
 import os
 import re
@@ -135,45 +136,32 @@ def test_a_context_beyond_a_models_names_the_model_as_it_was_given(
 # infer_next_token -----------------------------------------------------------------------------------------
 
 
-def test_only_new_tokens_are_computed_with_the_same_result(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_token_is_that_of_the_engine_also_where_a_loop_runs(checkpoint: Path) -> None:
+    infer, text = inference.setup_model(str(checkpoint)), [1, 2, 3]
+
+    async def sampled() -> tuple[int, ...]:
+        engine = inference.load(str(checkpoint))
+        wanted = (
+            await generated(engine, replace(GREEDY, max_tokens=30, stop_token_ids=frozenset()), text)
+        ).tokens
+        await engine.close()
+        found = list(text)
+        while len(found) < 33:
+            found.append(infer(found, 0.0, len(found) == 3))
+        assert found[3:] == list(wanted)
+        return wanted
+
+    asyncio.run(sampled())
+
+
+def test_prompts_that_do_not_fit_are_errors(checkpoint: Path) -> None:
     infer = inference.setup_model(str(checkpoint))
-    texts = [[1, 2, 3], [1, 2, 3]]
-    for is_new, tokens in enumerate(texts):
-        while len(tokens) < 33:
-            tokens.append(infer(tokens, 0.0, new_request=bool(is_new)))
-    assert texts[0] == texts[1]
-    seen: list[int] = []
-    original = next_token._Continuation._take
-
-    def watched(self: Any, tokens: list[int], new_request: bool) -> Any:
-        found = original(self, tokens, new_request)
-        seen.append(found[0])
-        return found
-
-    monkeypatch.setattr(next_token._Continuation, "_take", watched)
-    for tokens in ([1, 2], [1, 2, 3, 4], [1, 2, 3], [1, 2, 3, 4, 5], [9]):
-        infer(tokens, 0.0, False)
-    infer([9, 1], 0.0, True)
-    assert seen == [0, 2, 0, 3, 0, 0]
-
-
-def test_long_prompts_start_over_and_those_that_do_not_fit_are_errors(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    infer = inference.setup_model(str(checkpoint))
-    long = [at % 500 for at in range(100)]
-    wanted = infer(long, 0.0, True)
-    monkeypatch.setattr(next_token, "PREFILL_CHUNK", 9)
-    infer([5, 6], 0.0, False)
-    assert infer(long, 0.0, False) == wanted
     with pytest.raises(InferenceError, match="at least one token"):
         infer([], 0.0, False)
     with pytest.raises(ContextOverflow):
         infer([1] * 1024, 0.0, False)
     for wrong in (-1, 500_000):
-        with pytest.raises(InferenceError, match=f"{wrong} is not a token"):
+        with pytest.raises(InferenceError, match=f"the token {wrong}"):
             infer([1, wrong], 0.0, False)
 
 

@@ -1,7 +1,6 @@
 """Both kinds of config.json, as published for the 20b model, and the errors of bad ones."""
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def config() -> ModelConfig:
 
 
 def test_both_kinds_agree_on_the_20b_model(config: ModelConfig) -> None:
-    assert parse_config(ORIGINAL) == config
+    assert parse_config(ORIGINAL) == parse_config(ORIGINAL | {"brand_new": 1}) == config
     assert (config.layers, config.experts, config.experts_per_token) == (24, 32, 4)
     assert config.context_length == 131_072
     assert [config.window(layer) for layer in range(4)] == [128, None, 128, None]
@@ -77,17 +76,6 @@ def test_rope_is_not_rounded_and_has_its_concentration(config: ModelConfig) -> N
     frequencies, concentration = rope_frequencies(parse_config(default).rope, 64)
     assert concentration == 1.0
     assert frequencies.tolist() == pytest.approx(plain, rel=1e-6)
-
-
-@pytest.mark.parametrize("raw", [ORIGINAL, HUGGING_FACE], ids=["original", "hf"])
-def test_unknown_keys_are_a_warning_that_names_them(
-    raw: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        parse_config(raw)
-        assert not caplog.records
-        parse_config(raw | {"brand_new": 1})
-    assert "brand_new" in caplog.text
 
 
 YARN = {"rope_type": "yarn"}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.models.gpt_oss import GptOss, load_model
-from inference.models.weights import PackedHead, pack_head
+from inference.models.weights import pack_head
 from inference.ops.rope import FIRST_POSITIONS, Rotations, rope_tables
 from tests.doubles.inference.drawn import relative_error
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
@@ -44,12 +44,12 @@ def test_logits_are_those_of_transformers(outsider: torch.nn.Module, model: GptO
     assert logits.std() > 0.3  # a model with nearly equal logits would prove nothing
     assert all(relative_error(row, other) < 1e-4 for row, other in zip(logits, wanted, strict=True))
     cache, past = model.new_cache(), None
-    model.extend(PROMPT[:40], cache)
+    model.all_logits(PROMPT[:40], cache)
     past = outsider(torch.tensor([PROMPT[:40]]), use_cache=True).past_key_values
     for token in PROMPT[40:]:
         step = outsider(torch.tensor([[token]]), past_key_values=past, use_cache=True)
         past = step.past_key_values
-        assert relative_error(model.next_logits([token], cache), step.logits[0, -1]) < 1e-4
+        assert relative_error(model.all_logits([token], cache)[-1], step.logits[0, -1]) < 1e-4
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 17, 33])
@@ -85,76 +85,24 @@ def test_other_ways_to_compute_give_the_same_logits(
     monkeypatch.setattr(f"inference.{room}.{limit}", value)
     other = load_model(checkpoint, device=CPU)
     assert relative_error(other.all_logits(PROMPT, other.new_cache()), logits) < 1e-5
-    assert not (limit.endswith("BYTES") and any(layer.experts._kept for layer in other._weights.layers))
-
-
-def test_a_cache_grows_past_its_first_capacity(model: GptOss) -> None:
-    long = (PROMPT * 5)[:300]
-    whole, stepwise = model.new_cache(), model.new_cache()
-    wanted = model.next_logits(long, whole)
-    model.extend(long[:250], stepwise)
-    for token in long[250:-1]:
-        model.extend([token], stepwise)
-    assert relative_error(model.next_logits(long[-1:], stepwise), wanted) < 1e-5
-
-
-@pytest.mark.parametrize("rows", [1, 2, 40])  # one token, all experts on all, tokens sorted by expert
-def test_packed_experts_give_the_logits_of_floats(checkpoint: Path, logits: Tensor, rows: int) -> None:
-    other = load_model(checkpoint, device=CPU)
-    assert other.improve()
-    while other.improve():
-        pass
-    cache = other.new_cache()
-    parts = [other.all_logits(PROMPT[at : at + rows], cache) for at in range(0, len(PROMPT), rows)]
-    assert relative_error(torch.cat(parts), logits) < 1e-5
-
-
-def drawn(rows: int, seed: int) -> Tensor:
-    return torch.randn(rows, 64, generator=torch.Generator().manual_seed(seed))
-
-
-def inputs() -> list[Tensor]:
-    return [drawn(rows, rows) for rows in (1, 2, 7, 40)]
-
-
-def packed_head(stored: Tensor) -> PackedHead:
-    packed = pack_head(stored, torch.float32)
-    if packed is None:
-        pytest.skip("this PyTorch has no FBGEMM")
-    return packed
+    kept = any(layer.experts._kept for layer in other._weights.layers)
+    assert kept != limit.endswith("BYTES")
 
 
 @pytest.mark.parametrize("rows_at_once", [10_000, 1024])  # in one part, and in three
 def test_a_packed_head_gives_the_logits_of_floats(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.ops.halves.ROWS_AT_ONCE", rows_at_once)
-    stored = drawn(3000, 1).bfloat16()
+    draw = torch.Generator().manual_seed(1)
+    stored = torch.randn(3000, 64, generator=draw).bfloat16()
     stored[0] *= 1e-6  # too small for half precision to hold exactly
-    packed = packed_head(stored)
-    for x in inputs():
+    packed = pack_head(stored, torch.float32)
+    if packed is None:
+        pytest.skip("this PyTorch has no FBGEMM")
+    for rows in (1, 2, 7, 40):
+        x = torch.randn(rows, 64, generator=draw)
         wanted = x @ stored.float().t()
         assert relative_error(packed.product(x), wanted) < 1e-6
         assert (packed.product(x) - wanted).abs().max() < 1e-4
-
-
-def test_a_head_whose_parts_are_merged_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.models.weights.PACKED_ROWS", 256)
-    monkeypatch.setattr("inference.models.weights.MERGED_WEIGHTS", 1024 * 64 + 100)
-    packed = packed_head(drawn(3000, 1).bfloat16())
-    before, parts = [packed.product(x) for x in inputs()], [len(packed._packed)]
-    while parts[-1] > 3:
-        assert packed.merge() == (parts[-1] > 6)
-        parts.append(len(packed._packed))
-        assert all(torch.equal(packed.product(x), wanted) for x, wanted in zip(inputs(), before, strict=True))
-    assert parts == [12, 9, 6, 3]
-    assert not packed.merge()
-
-
-def test_a_wide_head_keeps_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.models.weights.PACKED_ROWS", 16)
-    monkeypatch.setattr("inference.models.weights.MERGED_WEIGHTS", 1000)
-    packed = packed_head(drawn(64, 1).bfloat16())
-    assert not packed.merge()
-    assert len(packed._packed) == 4
 
 
 def test_rotations_are_made_as_sequences_grow_and_are_those_of_the_whole_table(config: ModelConfig) -> None:

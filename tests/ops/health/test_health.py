@@ -120,16 +120,6 @@ def test_no_stream_begins_while_the_engine_is_known_to_be_broken(path: str, stre
         assert client.post(path, json={**APIS[path], "stream": stream}).status_code == 200
 
 
-def test_an_engine_of_a_user_is_counted() -> None:
-    engine = ReplayEngine([200002], fails_after=0)
-    with serving(engine, CHECKS) as url, client_of(url) as client:
-        for _ in range(IN_A_ROW):
-            assert client.post("/v1/completions", json=REQUEST).status_code == 503
-        until(lambda: status(client) == 503)
-        engine.fails_after = None
-        until(lambda: status(client) == 200)
-
-
 def test_requests_that_are_wrong_do_not_count() -> None:
     with serving(ReplayEngine([200002], context_length=5), CHECKS) as url, client_of(url) as client:
         for _ in range(2 * IN_A_ROW):

@@ -20,12 +20,19 @@ Environment = Mapping[str, str]
 
 def parse_backend(text: str, environment: Environment = os.environ) -> Backend | None:
     name, _, value = text.strip().partition(":")
-    if name == "off" and not value:
-        return None
-    make = _MAKERS.get(name)
-    if make is None:
-        raise ToolUnavailable(f"There is no browser backend {text!r}: it must be {FORMS}.")
-    return make(value, environment)
+    match name:
+        case "off" if not value:
+            return None
+        case "exa":
+            return _exa(value, environment)
+        case "local":
+            return _local(value)
+        case "searxng":
+            from tools.browser.backends.searxng import SearxngBackend
+
+            return SearxngBackend(_web_address("searxng", value))
+        case _:
+            raise ToolUnavailable(f"There is no browser backend {text!r}: it must be {FORMS}.")
 
 
 def default_backend(environment: Environment = os.environ) -> str:
@@ -44,7 +51,7 @@ def _exa(url: str, environment: Environment) -> Backend:
     return ExaBackend(key, base_url=_web_address("exa", url or DEFAULT_URL))
 
 
-def _local(folder: str, _: Environment) -> Backend:
+def _local(folder: str) -> Backend:
     if not folder:
         raise ToolUnavailable("The browser backend local needs a folder: local:DIR.")
     try:
@@ -56,15 +63,6 @@ def _local(folder: str, _: Environment) -> Backend:
     from tools.browser.backends.local import LocalBackend
 
     return LocalBackend(path)
-
-
-def _searxng(url: str, _: Environment) -> Backend:
-    from tools.browser.backends.searxng import SearxngBackend
-
-    return SearxngBackend(_web_address("searxng", url))
-
-
-_MAKERS: Final = {"exa": _exa, "local": _local, "searxng": _searxng}
 
 
 def _web_address(name: str, url: str) -> str:

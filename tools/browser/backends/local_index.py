@@ -73,7 +73,8 @@ class FolderIndex:
 
     def search(self, query: str, limit: int) -> Sequence[IndexedFile]:
         """The best documents with any of the words, ranked by the words' rarity and frequency."""
-        expression = _expression(query)
+        # In FTS5's query language, quoted so that no word is an operator.
+        expression = " OR ".join(f'"{" ".join(_spaced(word).split())}"' for word in query_words(query))
         if not expression:
             return []
         rows = self._db.execute(
@@ -146,8 +147,3 @@ def _stamp(path: Path) -> str:
 
 def _spaced(text: str) -> str:
     return _UNSPACED.sub(r" \1 ", text)
-
-
-def _expression(query: str) -> str:
-    """Words in FTS5's query language, quoted so that none of them is an operator."""
-    return " OR ".join(f'"{" ".join(_spaced(word).split())}"' for word in query_words(query))

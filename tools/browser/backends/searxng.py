@@ -30,7 +30,8 @@ class SearxngBackend:
         results = answer.get("results")
         if not isinstance(results, list):
             raise SearchError("The search failed: the search service gave an answer that is not understood.")
-        hits = [_hit(result, request.snippet_chars) for result in results if _is_web(result)]
+        found = (result for result in results if isinstance(result, Mapping) and is_web(result.get("url")))
+        hits = [_hit(result, request.snippet_chars) for result in found]
         if not hits and answer.get("unresponsive_engines"):
             raise SearchError("The search failed: the search engines did not answer. Try again later.")
         return hits
@@ -83,10 +84,6 @@ def _with_sites(request: SearchRequest) -> str:
     if not sites or len(sites) > _MAX_SITES:
         return request.query
     return f"{request.query} {sites[0] if len(sites) == 1 else '(' + ' OR '.join(sites) + ')'}"
-
-
-def _is_web(result: object) -> bool:
-    return isinstance(result, Mapping) and is_web(result.get("url"))
 
 
 def _hit(result: Mapping[str, Any], snippet_chars: int) -> SearchHit:

@@ -11,7 +11,6 @@ import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http import HTTPStatus
 from typing import Final
 
 import httpx
@@ -103,15 +102,12 @@ class Fetcher:
                     return await self._read(url, response)
             finally:
                 await response.aclose()
-            url = self._redirected(url, target)
+            try:
+                joined = url.join(target)
+            except (httpx.InvalidURL, ValueError, UnicodeError) as error:
+                raise PageError("The page redirects to an address that is not valid.") from error
+            url = self.check(str(joined))
         raise PageError(f"The page redirects more than {MAX_REDIRECTS} times.")
-
-    def _redirected(self, url: httpx.URL, target: str) -> httpx.URL:
-        try:
-            joined = url.join(target)
-        except (httpx.InvalidURL, ValueError, UnicodeError) as error:
-            raise PageError("The page redirects to an address that is not valid.") from error
-        return self.check(str(joined))
 
     async def _send(
         self,
@@ -149,7 +145,8 @@ class Fetcher:
 
     async def _read(self, url: httpx.URL, response: httpx.Response) -> PageBody:
         if response.status_code != 200:
-            raise PageError(f"The server answered {_status(response.status_code)}.")
+            status = f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}"
+            raise PageError(f"The server answered {status.strip()}.")
         inflate = _inflater(response.headers.get("content-encoding", ""))
         body = bytearray()
         received = 0
@@ -199,13 +196,6 @@ class _Deflate:
             wrapped = bool(chunk) and chunk[0] & 0x0F == zlib.DEFLATED and chunk[0] >> 4 <= 7
             self._inflate = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS).decompress
         return self._inflate(chunk, most)
-
-
-def _status(code: int) -> str:
-    try:
-        return f"{code} {HTTPStatus(code).phrase}"
-    except ValueError:
-        return str(code)
 
 
 def _reason(error: Exception) -> str:

@@ -40,16 +40,9 @@ def _declared(content_type: str, body: bytes) -> str | None:
 
 
 def _looks_like(body: bytes) -> str:
-    if _is_utf8(body):
-        return "utf-8"
-    best = from_bytes(body[:_SAMPLE]).best()
-    return find_codec(best.encoding) or "cp1252" if best else "cp1252"
-
-
-def _is_utf8(body: bytes) -> bool:
-    """Whether all of it is UTF-8; a character cut off at the very end does not count against it."""
-    try:
+    try:  # a character cut off at the very end does not count against it
         codecs.getincrementaldecoder("utf-8")().decode(body)
+        return "utf-8"
     except UnicodeDecodeError:
-        return False
-    return True
+        best = from_bytes(body[:_SAMPLE]).best()
+        return find_codec(best.encoding) or "cp1252" if best else "cp1252"

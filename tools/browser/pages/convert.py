@@ -6,13 +6,15 @@ standard, as html2text, which made the pages in the model's training, is under t
 """
 
 import asyncio
+from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Final
 
 from tools.browser.pages.body import convert_body
 from tools.browser.pages.document import Document, Kind, PageBody, PageError
 from tools.browser.pages.office_text import OLE, ZIP
 from tools.browser.pages.processes import read_page, read_page_blocking
-from tools.browser.pages.text import clean
+from tools.browser.pages.text import clean, without_markers
 
 _HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
 _MARKDOWN_TYPES: Final = ("text/markdown", "text/x-markdown")
@@ -21,6 +23,10 @@ _TEXT_TYPES: Final = (
     "application/yaml", "application/x-yaml", "application/toml", "application/sql", "application/x-sh",
     "application/x-ndjson", "application/graphql", "message/rfc822",
 )  # fmt: skip
+_NAMED: Final = {
+    ".htm": "text/html", ".html": "text/html", ".xhtml": "application/xhtml+xml",
+    ".markdown": "text/markdown", ".md": "text/markdown",
+}  # fmt: skip
 _UNSPECIFIC: Final = ("", "application/octet-stream", "binary/octet-stream", "application/unknown")
 
 
@@ -39,6 +45,16 @@ def convert_blocking(body: PageBody, kind: Kind, *, view_source: bool = False) -
     return read_page_blocking(body, kind)
 
 
+async def read_named(filename: str, data: bytes, owner: str = "") -> Document:
+    """A file, as text without links. Its kind follows from the bytes, for text from the name's ending."""
+    kind = _NAMED.get(PurePosixPath(filename).suffix.lower(), "")
+    return without_links(await convert(PageBody("", kind, data), owner=owner))
+
+
+def without_links(document: Document) -> Document:
+    return replace(document, text="\n".join(without_markers(document.text.split("\n"))), links=())
+
+
 def find_kind(content_type: str, data: bytes) -> Kind:
     """Decides by the declared type, or by the bytes if that is unspecific or impossible."""
     kind = content_type.partition(";")[0].strip().lower()
@@ -53,7 +69,7 @@ def find_kind(content_type: str, data: bytes) -> Kind:
     textual = kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))
     if kind not in _UNSPECIFIC and not textual:
         raise PageError(f"This is not a page of text: its content is of type {clean(kind)[:80]}.")
-    if _is_binary(data):
+    if b"\x00" in data[:8_192] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):  # marks of UTF-16
         raise PageError("This is not a page of text: its content is binary.")
     start = data[:1_024].lstrip().lower()
     return "html" if kind in _UNSPECIFIC and start.startswith((b"<!doctype html", b"<html")) else "text"
@@ -69,8 +85,3 @@ def _takes_little_time(body: PageBody, kind: Kind, *, view_source: bool) -> bool
     if body.cut:
         raise PageError(f"This {what} is too large to be read.")
     return False
-
-
-def _is_binary(data: bytes) -> bool:
-    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return b"\x00" in data[:8_192] and not utf16

@@ -89,21 +89,11 @@ def _walk(root: LexborNode, writer: _Writer) -> None:
             continue
         if entered:
             writer.leave(node)
-        node = _onward(node, root, writer)
-
-
-def _onward(node: LexborNode, root: LexborNode, writer: _Writer) -> LexborNode | None:
-    """The next node after this one and its descendants. Leaves every ancestor that ends here."""
-    while node.mem_id != root.mem_id:
-        after = node.next
-        if after is not None:
-            return after
-        parent = node.parent
-        if parent is None:
-            return None
-        node = parent
-        writer.leave(node)
-    return None
+        while node is not None and node.mem_id != root.mem_id and node.next is None:
+            node = node.parent
+            if node is not None:
+                writer.leave(node)
+        node = None if node is None or node.mem_id == root.mem_id else node.next
 
 
 class _Writer:

@@ -84,7 +84,11 @@ class RunningBox(Box):
         with ExitStack() as opened:
             opened.callback(os.close, self._handle)
             view = f"/proc/{root}/root"
-            self._folders = [_open(view + path, opened) for path in (SOCKET_FOLDER, "/tmp", "/dev/shm")]
+            self._folders: list[int] = []
+            for path in (SOCKET_FOLDER, "/tmp", "/dev/shm"):
+                folder = os.open(view + path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                opened.callback(os.close, folder)
+                self._folders.append(folder)
             data = Folder.at(view + WORK_FOLDER)
             opened.pop_all()
         sockets = Path(f"/proc/self/fd/{self._folders[0]}")
@@ -124,14 +128,11 @@ class RunningBox(Box):
 
     def _over(self) -> str | None:
         """The exceeded limit. For lack of memory the kernel may kill one process while the code runs on."""
-        return self._over_memory() or self._too_many_files()
+        too_many = any(room.f_files - room.f_ffree > self._limits.data_files for room in self._rooms())
+        return self._over_memory() or (self._limits.over_files if too_many else None)
 
     def _over_memory(self) -> str | None:
         return self._limits.over_memory if self._groups.out_of_memory() else None
-
-    def _too_many_files(self) -> str | None:
-        too_many = any(room.f_files - room.f_ffree > self._limits.data_files for room in self._rooms())
-        return self._limits.over_files if too_many else None
 
     def _file_bytes(self) -> int:
         return sum(map(bytes_in, self._rooms()))
@@ -152,12 +153,6 @@ class RunningBox(Box):
         if lost:
             _log.warning("%d files of a session could not be kept over a restart", len(lost))
         data.close()
-
-
-def _open(path: str, opened: ExitStack) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    opened.callback(os.close, descriptor)
-    return descriptor
 
 
 def _close(descriptors: list[int]) -> None:

@@ -21,7 +21,6 @@ import platform
 import re
 import secrets
 import shutil
-import stat
 from functools import cache
 from pathlib import Path
 
@@ -97,10 +96,10 @@ class Docker(Sandbox):
         return box
 
     async def _box(self, name: str, connection: KernelConnection) -> DockerBox:
-        places = (launch.SOCKET_FOLDER, _HOME)
-        send = launch.first_line(
-            connection, *places, self._limits, count_processes=False, call_filter=_filter()
-        )
+        places, machine = (launch.SOCKET_FOLDER, _HOME), platform.machine()
+        # On other machines the engine's own filter must suffice.
+        rules = base64.b64encode(seccomp.program(machine)).decode() if seccomp.supported(machine) else ""
+        send = launch.first_line(connection, *places, self._limits, count_processes=False, call_filter=rules)
         spawned = await launch.spawn(self.command_line(name), send=send, env=os.environ)
         try:
             await spawned.ready()
@@ -110,7 +109,7 @@ class Docker(Sandbox):
             await spawned.end()
             await _run(self._command, "rm", "--force", name)
             raise
-        if not _is_socket(connection.path(box.sockets, "shell")):
+        if not connection.path(box.sockets, "shell").is_socket():
             await box.discard()
             raise SandboxError(f"process {pid} of this machine is not the container's: is the engine remote?")
         return box
@@ -183,19 +182,6 @@ class DockerBox(RunningBox):
             *("--filter", f"container={self._name}", "--filter", "event=oom"),
         )
         return "oom" in seen.split()
-
-
-def _filter() -> str:
-    """The filter of system calls for the launcher; on other machines the engine's own must suffice."""
-    machine = platform.machine()
-    return base64.b64encode(seccomp.program(machine)).decode() if seccomp.supported(machine) else ""
-
-
-def _is_socket(path: Path) -> bool:
-    try:
-        return stat.S_ISSOCK(path.stat().st_mode)
-    except OSError:
-        return False
 
 
 async def _abandon(starting: asyncio.Task[DockerBox]) -> None:

@@ -61,11 +61,6 @@ def be_first() -> None:
             os._exit(code if code >= 0 else 128 - code)
 
 
-def make_home(home: str) -> None:
-    os.makedirs(home, exist_ok=True)
-    os.environ["HOME"] = home
-
-
 def shortened(value: Any) -> tuple[Any, int]:
     """The value as the host accepts it, and how many characters were cut in the middle of long strings.
 
@@ -170,7 +165,8 @@ def main() -> None:
     os.setpgid(0, 0)  # a leader, so that an interrupt reaches the programs that the code started
     os.nice(wanted["nice"])
     lower_limits(wanted["limits"])
-    make_home(wanted["home"])
+    os.makedirs(wanted["home"], exist_ok=True)
+    os.environ["HOME"] = wanted["home"]
     start_kernel(wanted["connection"])
 
 

@@ -13,4 +13,4 @@ addEventListener("message", async ({ source, data }) => {
     parent.postMessage({ problem: String(error.message ?? error).split("\n")[0] }, "*");
   }
 });
-parent.postMessage({ ready: true }, "*");
+parent.postMessage(globalThis.mermaid ? { ready: true } : { problem: "Mermaid could not be loaded" }, "*");

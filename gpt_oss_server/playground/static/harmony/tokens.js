@@ -36,7 +36,7 @@ export function Tokens() {
       ${opened && html`<span class="tag">${opened.name}</span><button type="button" class="quiet" onClick=${() => view.set({ trace: null })}>Close it</button>`}
     </div>
     ${compares && html`<${Changes} id=${id} before=${before} close=${() => setCompares(false)} />`}
-    ${trace ? html`<${Legend} /><${Sheet} trace=${trace} running=${running} />` : html`<p class="hint faint">${live.problem || (id ? "Reading the tokens…" : "Send a message: its tokens appear here while the model writes them.")}</p>`}
+    ${trace ? html`<${Legend} /><${Sheet} trace=${trace} running=${running} asks=${!opened} />` : html`<p class="hint faint">${live.problem || (id ? "Reading the tokens…" : "Send a message: its tokens appear here while the model writes them.")}</p>`}
   </div>`;
 }
 
@@ -66,7 +66,7 @@ const Legend = () => html`<ul class="legend" aria-label="Colours">${[
   ["analysis", "reasoning"], ["final", "answer"], ["call", "call"], ["commentary", "commentary"], ["tool", "tool"], ["user", "user"], ["system", "system"],
 ].map(([name, text]) => html`<li><i class=${`t ${name}`}></i>${text}</li>`)}<li><i class="t cached"></i>cached</li><li><i class="t dropped"></i>dropped next turn</li></ul>`;
 
-function Sheet({ trace, running }) {
+function Sheet({ trace, running, asks }) {
   const [width, setWidth] = useState(480);
   const [token, setToken] = useState(null);
   const [mode, setMode] = useState("channel");
@@ -108,7 +108,7 @@ function Sheet({ trace, running }) {
     ${timed && html`<${Waterfall} trace=${trace} />`}
     <${Virtual} rows=${rows} height=${height} heights=${HEIGHTS} follows=${running} goal=${goal} onResize=${setWidth}
       draw=${(row, at) => drawRow(row, at, token, look)} onMouseOver=${onOver} onClick=${onClick} onKeyDown=${onKey} aria-label="Tokens; arrow keys move between them" />
-    <${Inspector} trace=${trace} token=${token} />`;
+    <${Inspector} trace=${trace} token=${token} asks=${asks} />`;
 }
 
 // Where the list goes by itself: to the answer when a trace opens, and to what is searched for.

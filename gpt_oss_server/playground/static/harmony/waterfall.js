@@ -1,17 +1,19 @@
-// The way of a request as a timeline: for each completion the wait with its prompt, then its tokens; between them tools.
+// The way of a request as a timeline: for each completion the queue, its prompt, then its tokens; between them tools.
 import { html } from "../vendor/preact.js";
 
 const ms = (seconds) => (seconds < 10 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`);
 
 function spansOf({ generations, tools, prompt }) {
   let size = prompt.length;
-  const spans = generations.flatMap(({ began, first_token: first, ended, given, tokens, cached }, number) => {
+  const spans = generations.flatMap(({ began, first_token: first, ended, given, tokens, cached, queued }, number) => {
     size += given.length;
     const before = `${size.toLocaleString()} tokens of prompt${cached ? `, ${cached.toLocaleString()} from the cache` : ""}`;
     size += tokens.length;
-    const reads = { kind: "reads", name: `Prompt ${number + 1}`, from: began, to: first ?? ended, note: before };
+    const starts = began + (queued ?? 0);
+    const waits = queued ? [{ kind: "waits", name: `Queue ${number + 1}`, from: began, to: starts, note: "" }] : [];
+    const reads = { kind: "reads", name: `Prompt ${number + 1}`, from: starts, to: first ?? ended, note: before };
     const writes = { kind: "writes", name: `Completion ${number + 1}`, from: first, to: ended, note: `${tokens.length.toLocaleString()} tokens` };
-    return first === null ? [reads] : [reads, writes];
+    return first === null ? [...waits, reads] : [...waits, reads, writes];
   });
   const ran = tools.map(({ recipient, began, ended }) => ({ kind: "tool", name: recipient, from: began, to: ended, note: "" }));
   return [...spans, ...ran].filter(({ from }) => from !== null).sort((a, b) => a.from - b.from);

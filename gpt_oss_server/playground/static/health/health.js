@@ -3,6 +3,7 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { useAnswers } from "./answers.js";
 import { EVERY, joined, levels, rates, sample } from "./measures.js";
 import { Plot } from "./plot.js";
+import { Steps } from "./steps.js";
 
 const PLOTS = [
   { name: "steps", title: "Model steps per second", rate: true },
@@ -42,6 +43,7 @@ export function Health() {
   const known = PLOTS.filter((plot) => `engine.${plot.name}` in last.values);
   return html`<div class="scroll health" tabindex="0" role="region" aria-label="Plots and counts">
     ${problem && html`<p class="bad wide">${problem}</p>`}
+    <${Steps} steps=${last.steps} />
     ${known.map(({ name, title, rate }) => html`<${Plot} key=${name} title=${title} values=${rate ? rates(samples, `engine.${name}`) : levels(samples, `engine.${name}`)} />`)}
     ${answers.first.length > 0 && html`<${Plot} title="Your time to first token, ms" values=${answers.first} />`}
     ${answers.rate.length > 0 && html`<${Plot} title="Your tokens per second" values=${answers.rate} />`}

@@ -13,8 +13,8 @@ const flattened = (found, before = "") =>
 
 export async function sample(signal) {
   const began = performance.now();
-  const health = await json("health", { signal });
-  return { at: began, took: performance.now() - began, values: flattened(health.counters) };
+  const health = await json("health?steps=true", { signal });
+  return { at: began, took: performance.now() - began, values: flattened(health.counters), steps: health.steps ?? [] };
 }
 
 // The series with one more sample.

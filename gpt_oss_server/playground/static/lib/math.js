@@ -32,6 +32,7 @@ export const FORMULAS = [
   },
 ];
 
+const AGAIN = 5000; // milliseconds after which a load that failed is tried again
 let loading = null;
 
 function load() {
@@ -40,13 +41,24 @@ function load() {
   return import("../vendor/katex/katex.js");
 }
 
+// What was written, where KaTeX could not be loaded.
+function showSource(place) {
+  const [begin, end] = place.dataset.math === "block" ? ["\\[", "\\]"] : ["\\(", "\\)"];
+  if ("drawn" in place.dataset) return;
+  place.textContent = `${begin}${place.textContent}${end}`;
+  place.dataset.drawn = "";
+}
+
 // Draws the formulas of a piece of the page. One that KaTeX does not know stays as it was written, in red.
 export function drawFormulas(place) {
   const waiting = [...place.querySelectorAll("[data-math]:not([data-drawn])")];
   if (!waiting.length) return;
   if (!globalThis.katex) {
     loading ??= load();
-    loading.then(() => drawFormulas(place));
+    loading.then(() => drawFormulas(place), () => {
+      setTimeout(() => { loading = null; }, AGAIN);
+      waiting.forEach(showSource);
+    });
     return;
   }
   for (const each of waiting) {

@@ -22,12 +22,10 @@ export function useShared(state, pick = (value) => value) {
   picking.current = pick;
   const shown = useRef();
   shown.current = pick(state.get());
-  useEffect(
-    () =>
-      state.watch((value) => {
-        if (picking.current(value) !== shown.current) redraw((count) => count + 1);
-      }),
-    [state],
-  );
+  useEffect(() => {
+    const look = (value) => picking.current(value) !== shown.current && redraw((count) => count + 1);
+    look(state.get()); // it may have changed since it was drawn
+    return state.watch(look);
+  }, [state]);
   return shown.current;
 }

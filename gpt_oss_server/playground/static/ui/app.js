@@ -3,11 +3,14 @@ import { html, useEffect } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
 import { connection, probe } from "../lib/connection.js";
 import { resume } from "../chat/runner.js";
+import { collection } from "../chat/collection.js";
 import { conversations, current, unknown } from "../chat/store.js";
+import { Browsing, Collection } from "./collection.js";
 import { Composer } from "./composer.js";
 import { openDropped } from "./dropped.js";
 import { Icon as IconOf, IconButton } from "./icons.js";
 import { KeyForm } from "./key.js";
+import { showLinked } from "./links.js";
 import { Panel, TABS } from "./panel.js";
 import { meet, server, useModel } from "./server.js";
 import { onKey, Shortcuts } from "./shortcuts.js";
@@ -19,13 +22,15 @@ import { applyTheme, notice, toggle, view } from "./view.js";
 
 export function App() {
   const { panel, list, notice: told, act } = useShared(view);
+  const { shown: grid } = useShared(collection);
   useEffect(() => {
     applyTheme();
     meet();
     resume();
     openLinked();
     if (unknown()) openAddress(unknown());
-    addEventListener("hashchange", openLinked);
+    else showLinked();
+    addEventListener("hashchange", () => (openLinked(), showLinked()));
     addEventListener("keydown", onKey);
     const drop = (event) => (event.preventDefault(), openDropped(event.dataTransfer.files));
     addEventListener("dragover", (event) => event.preventDefault());
@@ -38,8 +43,7 @@ export function App() {
       <${Header} />
       <${Lost} />
       <${KeyForm} />
-      <${Thread} />
-      <${Composer} />
+      ${grid ? html`<${Collection} />` : html`<${Browsing} /><${Thread} /><${Composer} />`}
     </main>
     <${Panel} />
     <${Stored} />
@@ -57,6 +61,7 @@ function Header() {
   const { panel } = useShared(view);
   const { problem } = useShared(server);
   const model = useModel();
+  const { shown: grid } = useShared(collection);
   const title = useShared(conversations, (state) => current(state).title);
   useEffect(() => {
     document.title = title ? `${title} · gpt-oss-server` : "gpt-oss-server";
@@ -64,7 +69,7 @@ function Header() {
   return html`<header class="bar">
     <${IconButton} icon="menu" label="Conversations" onClick=${() => view.set((v) => ({ ...v, list: !v.list }))} />
     <div class="names">
-      <h1>${title || "New conversation"}</h1>
+      <h1>${grid ? "Opened files" : title || "New conversation"}</h1>
       <p class="faint">${problem || (model ? model.id : "…")}</p>
     </div>
     <nav class="tabs" aria-label="Panels">

@@ -2,8 +2,9 @@
 import { json } from "../lib/api.js";
 import { createState } from "../lib/state.js";
 import { conversationsIn } from "../chat/foreign.js";
-import { take } from "../chat/store.js";
-import { isTrace, openTrace } from "./traces.js";
+import { showCollection } from "../chat/collection.js";
+import { look } from "./collection.js";
+import { isTrace } from "./traces.js";
 import { notice } from "./view.js";
 
 const CONVERSATION = "gpt-oss-server/conversation";
@@ -15,41 +16,33 @@ export const attached = createState({ files: [] }); // to the message that is be
 
 export const exported = (conversation) => JSON.stringify({ format: CONVERSATION, version: 1, conversation }, null, 1);
 
-export async function openDropped(files) {
+// `attaches`: what is neither a trace nor a conversation goes into the message.
+export async function openDropped(files, attaches = true) {
+  const entries = [];
   for (const file of files) {
     try {
-      await openFile(file);
+      const found = await entriesIn(file);
+      entries.push(...found);
+      if (!found.length && !attaches) throw new Error("it holds no conversation");
+      if (!found.length) await attach([file]);
     } catch (error) {
       notice(`${file.name} cannot be opened: ${error.message}.`);
     }
   }
+  if (entries.length > 1) showCollection(entries);
+  else entries.forEach(look);
 }
 
-async function openFile(file) {
-  const found = file.name.endsWith(".json") ? asJson(await file.text()) : null;
-  if (isTrace(found)) openTrace(file.name, found);
-  else if (!HARMONY.test(file.name) || !(await opens(file, found))) await attach([file]);
-}
-
-export async function importFile(file) {
-  if (!(await opens(file, asJson(await file.text())))) throw new Error("it holds no conversation");
-}
-
-// Whether a file held conversations: of this page, or of any program that writes Harmony. All of them are taken.
-async function opens(file, found) {
-  if (found?.format === CONVERSATION) {
-    takeConversation(found);
-    return true;
-  }
-  const others = conversationsIn(await file.text(), file.name.replace(HARMONY, ""));
-  for (const each of others.toReversed()) take(each);
-  if (others.length > 1) notice(`${others.length} conversations are opened.`);
-  return others.length > 0;
-}
-
-function takeConversation({ conversation }) {
-  if (!conversation?.nodes) throw new Error("it holds no conversation");
-  take(conversation);
+// The traces and conversations of a file: of this page, or of any program that writes Harmony.
+async function entriesIn(file) {
+  if (!HARMONY.test(file.name)) return [];
+  const text = await file.text();
+  const found = asJson(text);
+  const name = file.name.replace(HARMONY, "");
+  if (isTrace(found)) return [{ name: file.name, trace: found }];
+  if (found?.format !== CONVERSATION) return conversationsIn(text, name).map((conversation) => ({ name: conversation.title, conversation }));
+  if (!found.conversation?.nodes) throw new Error("it holds no conversation");
+  return [{ name, conversation: found.conversation }];
 }
 
 export async function attach(files) {

@@ -14,8 +14,9 @@ import { Confidence } from "../harmony/confidence.js";
 import { Calls } from "./calls.js";
 import { IconButton } from "./icons.js";
 import { Item } from "./items.js";
+import { copyMessageLink } from "./links.js";
 import { CompareForm } from "./pair.js";
-import { inspect } from "./view.js";
+import { inspect, view } from "./view.js";
 
 function Branches({ conversation, node, versions }) {
   if (versions.length < 2) return null;
@@ -27,6 +28,12 @@ function Branches({ conversation, node, versions }) {
     <${IconButton} icon="right" label="Next version" disabled=${at === versions.length - 1} onClick=${() => go(at + 1)} /></span>`;
 }
 
+// A message has an address, and is marked while the page's address names it.
+function Place({ node, class: kind, children, ...rest }) {
+  const linked = useShared(view, (state) => state.message === node.id);
+  return html`<article id=${`message-${node.id}`} class=${`message ${kind} ${linked ? "linked" : ""}`} ...${rest}>${children}</article>`;
+}
+
 export function User({ conversation, node, versions }) {
   const [text, setText] = useState(null);
   const submit = (event) => {
@@ -34,7 +41,7 @@ export function User({ conversation, node, versions }) {
     setText(null);
     if (text.trim()) edit(conversation, node, text);
   };
-  return html`<article class="message user" aria-label=${node.author ?? "You"}>
+  return html`<${Place} class="user" node=${node} aria-label=${node.author ?? "You"}>
     ${node.author && html`<span class="tag">${node.author}</span>`}
     ${node.given?.length > 0 && html`<p class="faint">Sent without a result of the call above.</p>`}
     ${node.files?.length > 0 && html`<ul class="files">${node.files.map((file) => html`<li>${file.name}</li>`)}</ul>`}
@@ -48,8 +55,9 @@ export function User({ conversation, node, versions }) {
       <${Branches} conversation=${conversation} node=${node} versions=${versions} />
       <${IconButton} icon="copy" label="Copy" onClick=${() => copy(node.text)} />
       <${IconButton} icon="edit" label="Edit" onClick=${() => setText(node.text)} />
+      <${IconButton} icon="link" label="Copy a link to this message" onClick=${() => copyMessageLink(node)} />
     </div>
-  </article>`;
+  <//>`;
 }
 
 export function Assistant({ conversation, node, versions }) {
@@ -58,7 +66,7 @@ export function Assistant({ conversation, node, versions }) {
   const [heat, setHeat] = useState(false);
   const [compares, setCompares] = useState(false);
   const calls = last && !node.children.length ? pending(last) : [];
-  return html`<article class="message assistant" aria-label="The model" aria-busy=${running}>
+  return html`<${Place} class="assistant" node=${node} aria-label="The model" aria-busy=${running}>
     ${node.steps.map((step, number) => html`<div class="step" key=${number}>
       ${number > 0 && html`<${Given} input=${step.input} />`}
       ${step.items.map((item, at) => item && html`<${Item} key=${item.id ?? at} item=${item} time=${step.times[at]} count=${countOf(step, item, at)} open=${!isOver(step) && at === step.items.length - 1} waits=${calls.includes(item)} response=${step.id} />`)}
@@ -75,12 +83,13 @@ export function Assistant({ conversation, node, versions }) {
     ${!running && html`<div class="tools">
       <${Branches} conversation=${conversation} node=${node} versions=${versions} />
       <${IconButton} icon="copy" label="Copy the answer" onClick=${() => copy(textOf(node))} />
+      <${IconButton} icon="link" label="Copy a link to this message" onClick=${() => copyMessageLink(node)} />
       <${IconButton} icon="again" label="Regenerate" onClick=${() => answer(conversation, node.parent)} />
       <${IconButton} icon="beside" label="Compare with another answer" aria-expanded=${compares} onClick=${() => setCompares(!compares)} />
       ${last?.id && html`<${IconButton} icon="heat" label="Show how sure the model was" aria-pressed=${heat} onClick=${() => setHeat(!heat)} />`}
       ${last?.id && html`<${IconButton} icon="tokens" label="Show the tokens" onClick=${() => inspect(last.id)} />`}
       <span class="faint" title="The speed is that of the tokens after the first, as this browser received them.">${costOf(node)}</span></div>`}
-  </article>`;
+  <//>`;
 }
 
 // An answer for want of a tool: the switch, and the question again.

@@ -5,7 +5,7 @@ import { useShared } from "../lib/state.js";
 import { address, linkTo } from "../lib/place.js";
 import { begin, conversations, discard, listed, open, rename } from "../chat/store.js";
 import { textOf } from "../chat/tree.js";
-import { exported, importFile } from "./dropped.js";
+import { exported, openDropped } from "./dropped.js";
 import { Icon, IconButton } from "./icons.js";
 import { server } from "./server.js";
 import { showShortcuts } from "./shortcuts.js";
@@ -77,12 +77,4 @@ function fits(conversation, query) {
   return Object.values(conversation.nodes).some((node) => textOf(node).toLowerCase().includes(wanted));
 }
 
-async function importFiles() {
-  for (const file of await choose({ accept: ".json,.jsonl,.ndjson,.txt,.harmony", multiple: true })) {
-    try {
-      await importFile(file);
-    } catch (error) {
-      notice(`${file.name} cannot be imported: ${error.message}.`);
-    }
-  }
-}
+const importFiles = async () => openDropped(await choose({ accept: ".json,.jsonl,.ndjson,.txt,.harmony", multiple: true }), false);

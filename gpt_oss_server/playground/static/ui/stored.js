@@ -6,6 +6,7 @@ import { resume } from "../chat/runner.js";
 import { begin, holding, open, take } from "../chat/store.js";
 import { readStored } from "../chat/stored.js";
 import { Dialog } from "./dialog.js";
+import { asked, showLinked } from "./links.js";
 import { notice } from "./view.js";
 
 const shows = createState({ open: false });
@@ -60,9 +61,11 @@ function Completions({ choose }) {
 
 // An address of this page may name what the server stores, so that it opens in any browser with the same key.
 export async function openAddress(id) {
+  const mark = asked();
   try {
     await openStored(id);
     notice("");
+    showLinked(mark, id);
   } catch (error) {
     const here = /^(resp|conv|chatcmpl)[_-]/.test(id);
     notice(here ? `The conversation of this address cannot be opened: ${error.message}` : "This browser has no conversation of this address. It may be in another browser, or deleted.");

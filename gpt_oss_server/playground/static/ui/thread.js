@@ -7,15 +7,23 @@ import { Assistant, User } from "./message.js";
 import { Pair } from "./pair.js";
 import { useModel } from "./server.js";
 import { Starters } from "./starters.js";
+import { view } from "./view.js";
 
 export function Thread() {
   const conversation = useShared(conversations, (state) => current(state));
   const place = useRef();
   const follows = useRef(true);
   const nodes = shown(conversation);
+  const { message } = useShared(view);
   useEffect(() => {
     follows.current = true;
   }, [conversation.id, nodes.length]);
+  const linked = nodes.some((node) => node.id === message) ? message : null;
+  useEffect(() => {
+    if (!linked) return;
+    follows.current = false;
+    document.getElementById(`message-${linked}`).scrollIntoView({ block: "start" });
+  }, [linked]);
   useLayoutEffect(() => {
     if (follows.current) place.current.scrollTop = place.current.scrollHeight;
   });

@@ -10,6 +10,7 @@ export const view = createState({
   theme: read("theme", "auto"),
   trace: null, // a trace that was opened from a file
   subject: null, // the id of the response whose tokens are shown; null: the newest of the conversation
+  message: null, // the message that a link names
   notice: "",
   act: null,
 });

@@ -96,11 +96,8 @@ def _delegated() -> list[Path]:
     """
     own = own_group("")
     above = [folder for folder in own.parents if folder.is_relative_to(_ROOT)]
-    return [folder for folder in (own, *above) if {"memory", "pids"} <= _shared_out(folder)]
-
-
-def _shared_out(folder: Path) -> set[str]:
-    return set(read(folder / "cgroup.subtree_control").split())
+    shared = ((folder, read(folder / "cgroup.subtree_control").split()) for folder in (own, *above))
+    return [folder for folder, controllers in shared if {"memory", "pids"} <= set(controllers)]
 
 
 def _make(folder: Path, values: dict[str, int]) -> Path | None:
