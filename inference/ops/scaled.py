@@ -61,22 +61,12 @@ def _scales(largest: Tensor) -> Tensor:
     return torch.where(largest > 0, torch.ldexp(torch.ones_like(largest), exponent), torch.ones_like(largest))
 
 
-class Rounding:
-    """Sums how far FP8 numbers are from the weights that they replace."""
-
-    def __init__(self) -> None:
-        self._wrong: list[Tensor] = []
-        self._total: list[Tensor] = []
-
-    def count(self, rows: Tensor, rounded: ScaledRows) -> None:
-        for at in range(0, len(rows), ROWS_AT_ONCE):
-            part = slice(at, at + ROWS_AT_ONCE)
-            right = rows[part].float()
-            wrong = rounded.values[part].float() * rounded.scales[part, None] - right
-            self._wrong.append(wrong.square_().sum())
-            self._total.append(right.square().sum())
-
-    def relative_error(self) -> float:
-        """‖rounded − rows‖ / ‖rows‖ over everything counted."""
-        total = float(torch.stack(self._total).sum()) if self._total else 0.0
-        return (float(torch.stack(self._wrong).sum()) / total) ** 0.5 if total else 0.0
+def squares(rows: Tensor, rounded: ScaledRows) -> Tensor:
+    """Sums of squares: of what FP8 numbers are off the rows that they replace, and of the rows."""
+    sums = torch.zeros(2, device=rows.device)
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        part = slice(at, at + ROWS_AT_ONCE)
+        right = rows[part].float()
+        wrong = rounded.values[part].float() * rounded.scales[part, None] - right
+        sums += torch.stack((wrong.square_().sum(), right.square().sum()))
+    return sums

@@ -158,6 +158,13 @@ class Client:
         self.end = end if end is not None else self.end
 
 
+def check(client: Client) -> None:
+    """Of a memory's model: it got every token."""
+    assert client.end is Finish.LENGTH
+    assert client.tokens == predicted(client.prompt, client.limit)
+    assert 0 <= client.cached < len(client.prompt)
+
+
 class Driven:
     def __init__(
         self,

@@ -13,7 +13,7 @@ from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.drafts import ON_CPU, HeadDrafter, costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import SchedulerLimits
-from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, predicted
+from tests.doubles.inference.driven import Client, Driven, MemoryRunner, Prompts, check
 from tests.doubles.random_tests.seeds import seeds
 
 SIZE = 4
@@ -47,12 +47,6 @@ def random_limits(draw: random.Random) -> SchedulerLimits:
     chosen = {name: draw.choice(few) for name, few in (sizes | {"least_chunk": [1, 3, 8]}).items()}
     drafts, ahead = (3, 0) if by_head else (draw.choice([0, 0, 3]), draw.choice([0, 0, 1]))
     return SchedulerLimits(max_waiting=10_000, by_head=by_head, drafts=drafts, ahead=ahead, **chosen)
-
-
-def check(client: Client) -> None:
-    assert client.end is Finish.LENGTH
-    assert client.tokens == predicted(client.prompt, client.limit)
-    assert 0 <= client.cached < len(client.prompt)
 
 
 @pytest.mark.parametrize("seed", seeds(12, proofs=40))

@@ -10,21 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from inference.engine import EngineFailed, Finish, Sampling
+from inference.engine import EngineFailed, Sampling
 from inference.local.tiers import packs as packs_module
 from inference.local.tiers.packs import Packs, delete_blocks_of
-from tests.doubles.inference.driven import Client, Prompts, predicted
+from tests.doubles.inference.driven import Prompts, check, predicted
 from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, SIZE, Tiered
 from tests.doubles.random_tests.seeds import seeds
 
 SAMPLING = Sampling(temperature=0.0)
 CONTEXT = 160
-
-
-def check(client: Client) -> None:
-    assert client.end is Finish.LENGTH
-    assert client.tokens == predicted(client.prompt, client.limit)
-    assert 0 <= client.cached < len(client.prompt)
 
 
 def answered(engine: Tiered, prompt: list[int], salt: str | None = None, limit: int = 3) -> int:
