@@ -9,12 +9,11 @@ import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
-from tests.playground.conftest import Opened, Visiting, held, press, says
+from tests.playground.conftest import NUMBERS, Opened, Visiting, held, press, says
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
 
-NUMBERS = "<|channel|>final<|message|>" + " ".join(map(str, range(120))) + "<|return|>"
 CALL = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>'
 
 
