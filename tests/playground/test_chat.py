@@ -158,15 +158,6 @@ def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened)
     found.ignore("ERR_")  # the browser's own
 
 
-def test_the_keyboard_lists_its_keys(opened: Opened) -> None:
-    page = opened(scripted(HELLO)).page
-    page.keyboard.press("Control+/")
-    dialog = page.get_by_role("dialog", name="Keyboard")
-    assert "Workbench" in dialog.inner_text()
-    page.keyboard.press("Escape")
-    dialog.wait_for(state="detached")
-
-
 def test_dark_and_narrow(visit: Visiting) -> None:
     code = "Here:\n\n```python\nprint('hi')  # greet\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two"
     with serving(scripted(f"<|channel|>final<|message|>{code}<|return|>")) as url:

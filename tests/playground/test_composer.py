@@ -93,11 +93,16 @@ def test_escape_stops_from_anywhere_and_one_key_opens_each_panel(opened: Opened)
     page.get_by_label("Search conversations").focus()
     page.keyboard.press("Escape")
     page.get_by_text("Stopped.").wait_for()
+    keys = page.get_by_role("dialog", name="Keyboard")
     for key, name in (("w", "Workbench"), ("h", "Health"), ("s", "Setup"), ("t", "Tokens")):
         page.keyboard.press("Control+/")
-        page.get_by_role("dialog", name="Keyboard").wait_for()
+        keys.get_by_text(name).wait_for()
         page.keyboard.press(key)
         page.get_by_role("complementary", name=name).wait_for()
+    page.keyboard.press("Control+/")
+    keys.wait_for()
+    page.keyboard.press("Escape")
+    keys.wait_for(state="detached")
     page.keyboard.press("Control+Shift+T")  # the browser's own
     page.get_by_role("complementary", name="Tokens").wait_for()
 

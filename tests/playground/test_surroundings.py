@@ -48,10 +48,6 @@ def come_in(page: Any) -> None:
     page.get_by_text("Chat with scripted").wait_for()
 
 
-def without_refusals(found: Any) -> None:
-    found.ignore("401")
-
-
 def test_behind_a_path_prefix(visit: Visiting) -> None:
     with serving(scripted(HELLO, HELLO), wrap=behind_prefix) as url:
         page = (found := visit(url.removesuffix("/v1") + "/box/v1")).open()
@@ -75,7 +71,7 @@ def test_with_a_key_that_stays_in_the_tab(opened: Opened) -> None:
     press(page, "Forget the key")
     page.get_by_label("The server requires a key").wait_for()
     assert "sesame" not in page.evaluate("JSON.stringify(sessionStorage)")
-    without_refusals(found)
+    found.ignore("401")
 
 
 def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
@@ -87,7 +83,7 @@ def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
         give_key(found.page)
         found.page.locator(".row.response", has_text=id_).wait_for()
         assert found.page.get_by_role("alert").count() == 0
-        without_refusals(found)
+        found.ignore("401")
 
 
 def test_with_a_key_over_websocket(opened: Opened) -> None:
@@ -98,7 +94,7 @@ def test_with_a_key_over_websocket(opened: Opened) -> None:
         found.ask("Hi")
     assert "sesame" not in socket.value.url
     assert "Hello." in found.answered().inner_text()
-    without_refusals(found)
+    found.ignore("401")
 
 
 def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(visit: Visiting) -> None:
@@ -110,7 +106,7 @@ def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(visit: Visiting
         give_key(page, "another")
         page.get_by_label("Regenerate").click()
         page.locator(".answer", has_text="Hello.").wait_for()
-    without_refusals(found)
+    found.ignore("401")
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -131,7 +127,7 @@ def test_files_that_python_wrote_are_saved_with_the_key(opened: Opened) -> None:
     page.reload()
     press(page, "Files that it wrote")
     page.get_by_role("button", name="tides \u00e4.csv").wait_for()
-    without_refusals(found)
+    found.ignore("401")
 
 
 # Makes the answers that the browser keeps an hour older, so that their files are not listed by themselves.
