@@ -96,7 +96,7 @@ def test_escape_stops_from_anywhere_and_one_key_opens_each_panel(opened: Opened)
     keys = page.get_by_role("dialog", name="Keyboard")
     for key, name in (("w", "Workbench"), ("h", "Health"), ("s", "Setup"), ("t", "Tokens")):
         page.keyboard.press("Control+/")
-        keys.get_by_text(name).wait_for()
+        keys.get_by_text(name, exact=True).wait_for()
         page.keyboard.press(key)
         page.get_by_role("complementary", name=name).wait_for()
     page.keyboard.press("Control+/")
