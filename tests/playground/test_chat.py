@@ -150,7 +150,7 @@ def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened)
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     found.context.set_offline(True)
-    page.get_by_text("The server cannot be reached").wait_for()
+    page.locator(".lost").wait_for()
     found.context.set_offline(False)
     engine.released = True
     page.locator(".answer", has_text="117 118 119").wait_for()

@@ -151,7 +151,7 @@ def test_after_a_restart_the_page_states_what_is_gone(visit: Visiting) -> None:
         found.ask("Count.")
         page.locator(".answer", has_text="5 6 7").wait_for()
         address["port"] = int(url.split(":")[2].split("/")[0])
-    page.get_by_text("The server cannot be reached").wait_for()
+    page.locator(".lost").wait_for()
     with serving(scripted(says("Once more.")), port=address["port"]):
         page.get_by_text("The server no longer has this answer").wait_for()
         assert "5 6 7" in page.locator(".answer").first.inner_text()
