@@ -14,7 +14,7 @@ import pytest
 import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visit, Visiting, answers_over, choose_file, held, press
+from tests.playground.conftest import Opened, Visit, Visiting, answers_over, choose_file, held, press, says
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
@@ -100,7 +100,8 @@ def test_the_browser_s_sources_are_links(tiny: str, opened: Opened) -> None:
 
 
 def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
-    page = (found := opened(scripted(HELLO, AGAIN, "<|channel|>final<|message|>Third.<|return|>"))).page
+    turns = scripted(HELLO, AGAIN, says("And more."), says("Third.\n\n" + "More.\n\n" * 30))
+    page = (found := opened(turns, viewport={"width": 1000, "height": 380})).page
     found.ask("Hi")
     assert found.answered().locator("strong").inner_text() == "there"
     page.get_by_label("Regenerate").click()
@@ -108,10 +109,20 @@ def test_editing_and_regenerating_make_branches(opened: Opened) -> None:
     assert page.get_by_text("2 / 2").count() == 1
     page.get_by_label("Previous version").click()
     page.get_by_text("Hello there.").wait_for()
-    page.get_by_label("Edit", exact=True).click()
+    found.asked("Go on", 2)
+    page.get_by_label("Edit", exact=True).first.click()
     page.get_by_label("Edit the message").fill("Hi again")
     press(page, "Send as a new branch")
     page.get_by_text("Third.", exact=True).wait_for()
+    found.answered()
+    page.get_by_label("Previous version").click()
+    page.get_by_text("And more.", exact=True).wait_for()
+    before = page.locator(".branches").first.bounding_box()
+    page.get_by_label("Next version").first.click()
+    page.get_by_text("Third.", exact=True).wait_for()
+    press(page, "Setup")
+    press(page, "Tokens")
+    assert page.locator(".branches").first.bounding_box() == before  # it keeps its place
     page.get_by_label("Previous version").click()
     page.get_by_text("Hello there.").wait_for()
     page.reload()
@@ -139,21 +150,12 @@ def test_a_connection_that_is_lost_in_mid_answer_is_opened_again(opened: Opened)
     found.ask("Count.")
     page.locator(".answer", has_text="5 6 7").wait_for()
     found.context.set_offline(True)
-    page.get_by_text("The server cannot be reached").wait_for()
+    page.locator(".lost").wait_for()
     found.context.set_offline(False)
     engine.released = True
     page.locator(".answer", has_text="117 118 119").wait_for()
     assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
     found.ignore("ERR_")  # the browser's own
-
-
-def test_the_keyboard_lists_its_keys(opened: Opened) -> None:
-    page = opened(scripted(HELLO)).page
-    page.keyboard.press("Control+/")
-    dialog = page.get_by_role("dialog", name="Keyboard")
-    assert "Workbench" in dialog.inner_text()
-    page.keyboard.press("Escape")
-    dialog.wait_for(state="detached")
 
 
 def test_dark_and_narrow(visit: Visiting) -> None:
@@ -201,6 +203,8 @@ def test_the_picture_shows_an_answer_with_its_tokens(opened: Opened, shots: Path
     found = opened(inference.load("tiny"), Settings(python=sandbox_of_servers()), **look)
     page = found.page
     use(page, tools=("Python",))
+    found.asked("Who are you?")  # what the first answer waits for is over
+    press(page, "New conversation")
     answer = found.asked("What is 17 times 23?")
     answer.get_by_text("Reasoning").first.click()
     answer.get_by_text("Ran Python").click()

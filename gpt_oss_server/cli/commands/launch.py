@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.cli.launch.clients import CLIENTS, Setup, Target
+from gpt_oss_server.cli.launch.clients import CLIENTS, CONTEXT, Setup, Target
 from gpt_oss_server.cli.line.corrections import PROGRAM
 from gpt_oss_server.cli.line.flags import add_flags, flags_in
 from gpt_oss_server.cli.terminal import console
@@ -36,7 +36,6 @@ examples:
 All flags of serve work here; they are for a server that this command starts."""
 
 _ENOUGH = 65_536  # tokens of context: instructions and tools of these clients fill up to a third of it
-_CONTEXT = 131_072  # of the published models, if the server states none
 _SECONDS = 20.0
 _NOT_INSTALLED = 127  # as a shell has it
 _SHORT = (
@@ -182,7 +181,7 @@ def _target_at(
     served = ", ".join(str(entry["id"]) for entry in entries)
     if (entry := next(fits, None)) is None:
         return None, served or "no model"
-    context = entry.get("context_length") or _CONTEXT
+    context = entry.get("context_length") or CONTEXT
     return Target(url, _key(settings), str(entry["id"]), context, folder), served
 
 
@@ -211,7 +210,7 @@ def _printed_target(args: argparse.Namespace, settings: Settings) -> Target:
         return target
     console.err(f"No server runs at {url}. This is for one that `{PROGRAM} serve` starts there.")
     model = settings.served_model_name[0] if settings.served_model_name else Path(settings.model).name
-    return Target(url, _key(settings), model, settings.context or _CONTEXT, folder)
+    return Target(url, _key(settings), model, settings.context or CONTEXT, folder)
 
 
 def _script(program: str, setup: Setup, further: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ function classOf(token, selected, { mode, hits }) {
 
 const readAs = (message) => (message ? `${message.recipient ? `a call of ${message.recipient}` : message.channel === "final" ? "an answer to the user" : message.channel === "analysis" ? "reasoning" : "a message to the user before a call"} (channel ${message.channel})` : "no message");
 
-const slip = ({ slip: found }) => html`<div class="slip-card" title=${MEANINGS[found.kind]}>
+const slip = ({ slip: found }) => html`<div class="slip-card" title=${`${found.detail}\n${MEANINGS[found.kind]}`}>
   <p><strong>${found.kind.replaceAll("_", " ")}</strong> ${found.detail}</p>
   <p class="faint">${MEANINGS[found.kind]}</p><p>Read as ${readAs(found.became)}.</p></div>`;
 

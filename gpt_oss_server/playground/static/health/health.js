@@ -12,6 +12,7 @@ const PLOTS = [
   { name: "waiting", title: "Waiting" },
   { name: "kv_blocks_used", title: "Memory blocks in use" },
   { name: "cached_tokens", title: "Cached tokens per second", rate: true },
+  { name: "restored_from_memory", title: "Tokens restored from memory per second", rate: true },
   { name: "restored_from_disk", title: "Tokens restored from disk per second", rate: true },
 ];
 

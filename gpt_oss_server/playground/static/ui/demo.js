@@ -6,9 +6,12 @@ import { Code } from "../lib/markdown.js";
 import { Dialog } from "./dialog.js";
 
 const LONG = { text: 600, tokens: 1000 }; // characters of a message, tokens of a conversation: more than it has learnt
-const SERVE = `gpt-oss-server serve openai/gpt-oss-20b          # here: 14 GB of memory, best on a GPU
-gpt-oss-server serve llama:http://127.0.0.1:8080  # a llama-server that runs
-gpt-oss-server serve vllm:http://127.0.0.1:8001   # a vLLM that runs`;
+const SERVE = `# here: 14 GB of memory, best on a GPU
+gpt-oss-server serve openai/gpt-oss-20b
+# a llama-server that runs
+gpt-oss-server serve llama:http://127.0.0.1:8080
+# a vLLM that runs
+gpt-oss-server serve vllm:http://127.0.0.1:8001`;
 
 function beyond(o, text, files, used) {
   if (o.browser) return "reads long pages badly";
@@ -25,6 +28,6 @@ export function Beyond({ model, text, files, used }) {
     ${shows && html`<${Dialog} title="Serve a real model" close=${() => setShows(false)}>
       <p>The embedded model has 16 million parameters and shows what the server does. The same page, tools and APIs serve gpt-oss-20b and gpt-oss-120b, here or on an engine that you run already:</p>
       <${Code} code=${SERVE} language="sh" label="one of these" />
-      <p class="faint">\`gpt-oss-server doctor\` states what this machine can serve; \`gpt-oss-server pull openai/gpt-oss-20b\` downloads it.</p>
+      <p class="faint"><code>gpt-oss-server doctor</code> states what this machine can serve; <code>gpt-oss-server pull openai/gpt-oss-20b</code> downloads it.</p>
     <//>`}`;
 }

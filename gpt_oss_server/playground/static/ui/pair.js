@@ -1,5 +1,5 @@
 // Two answers to one question side by side: another model, effort or temperature beside the answer that is there.
-import { html, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
 import { beside } from "../chat/runner.js";
 import { options } from "../chat/options.js";
@@ -15,12 +15,14 @@ export function CompareForm({ conversation, node, close }) {
   const now = useShared(options);
   const [given, setGiven] = useState({ model: now.model, effort: now.effort, temperature: now.temperature });
   const field = (name) => (event) => setGiven({ ...given, [name]: event.target.value });
+  const place = useRef();
+  useEffect(() => place.current.scrollIntoView({ block: "nearest" }), []);
   const submit = (event) => {
     event.preventDefault();
     close();
     beside(conversation, node, given);
   };
-  return html`<form class="card row-of compare" aria-label="Another answer beside this one" onSubmit=${submit}>
+  return html`<form ref=${place} class="card row-of compare" aria-label="Another answer beside this one" onSubmit=${submit}>
     ${models.length > 1 && html`<label>Model<select value=${given.model} onChange=${field("model")}><option value="">${models[0].id}</option>${models.slice(1).map((m) => html`<option value=${m.id}>${m.id}</option>`)}</select></label>`}
     <label>Effort<select value=${given.effort} onChange=${field("effort")}><option value="">default</option>${EFFORTS.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
     <label>Temperature<input type="number" min="0" step="0.1" placeholder="default" value=${given.temperature} onInput=${field("temperature")} /></label>

@@ -1,6 +1,7 @@
 // The messages of the branch that is shown. It follows a growing answer unless the user has scrolled up.
 import { html, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { useShared } from "../lib/state.js";
+import { isRunning } from "../chat/runner.js";
 import { conversations, current } from "../chat/store.js";
 import { pairOf, shown, siblings } from "../chat/tree.js";
 import { Assistant, User } from "./message.js";
@@ -15,9 +16,15 @@ export function Thread() {
   const follows = useRef(true);
   const nodes = shown(conversation);
   const { message } = useShared(view);
-  useEffect(() => {
-    follows.current = true;
-  }, [conversation.id, nodes.length]);
+  const before = useRef(null);
+  // A conversation that is opened, and a message that is added, are shown at their end. Another branch keeps its place.
+  useLayoutEffect(() => {
+    const { id, head } = conversation;
+    const last = nodes.at(-1);
+    if (before.current !== id || last?.role === "user" || (last && isRunning(last))) follows.current = true;
+    else if (head) follows.current = false;
+    before.current = id;
+  }, [conversation.id, conversation.head]);
   const linked = nodes.some((node) => node.id === message) ? message : null;
   useEffect(() => {
     if (!linked) return;
