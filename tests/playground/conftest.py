@@ -54,6 +54,7 @@ def says(text: str) -> str:
     return f"<|channel|>final<|message|>{text}<|return|>"
 
 
+NUMBERS = says(" ".join(map(str, range(120))))
 _NEWEST = """async () => {
   const { current } = await import("/web/chat/store.js");
   const { head, nodes } = current();

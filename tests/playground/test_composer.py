@@ -9,12 +9,11 @@ import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
-from tests.playground.conftest import Opened, Visiting, held, press, says
+from tests.playground.conftest import NUMBERS, Opened, Visiting, held, press, says
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
 
-NUMBERS = "<|channel|>final<|message|>" + " ".join(map(str, range(120))) + "<|return|>"
 CALL = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>'
 
 
@@ -94,11 +93,16 @@ def test_escape_stops_from_anywhere_and_one_key_opens_each_panel(opened: Opened)
     page.get_by_label("Search conversations").focus()
     page.keyboard.press("Escape")
     page.get_by_text("Stopped.").wait_for()
+    keys = page.get_by_role("dialog", name="Keyboard")
     for key, name in (("w", "Workbench"), ("h", "Health"), ("s", "Setup"), ("t", "Tokens")):
         page.keyboard.press("Control+/")
-        page.get_by_role("dialog", name="Keyboard").wait_for()
+        keys.get_by_text(name, exact=True).wait_for()
         page.keyboard.press(key)
         page.get_by_role("complementary", name=name).wait_for()
+    page.keyboard.press("Control+/")
+    keys.wait_for()
+    page.keyboard.press("Escape")
+    keys.wait_for(state="detached")
     page.keyboard.press("Control+Shift+T")  # the browser's own
     page.get_by_role("complementary", name="Tokens").wait_for()
 
@@ -147,7 +151,7 @@ def test_after_a_restart_the_page_states_what_is_gone(visit: Visiting) -> None:
         found.ask("Count.")
         page.locator(".answer", has_text="5 6 7").wait_for()
         address["port"] = int(url.split(":")[2].split("/")[0])
-    page.get_by_text("The server cannot be reached").wait_for()
+    page.locator(".lost").wait_for()
     with serving(scripted(says("Once more.")), port=address["port"]):
         page.get_by_text("The server no longer has this answer").wait_for()
         assert "5 6 7" in page.locator(".answer").first.inner_text()

@@ -10,7 +10,7 @@ import pytest
 import inference
 from inference.backends.table import load
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, choose_file, held, press
+from tests.playground.conftest import NUMBERS, Opened, Visiting, choose_file, held, press
 
 pytestmark = pytest.mark.browser
 
@@ -225,7 +225,6 @@ def test_requests_are_read_as_people_paste_them(opened: Opened, text: str) -> No
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
 DONE = "<|channel|>final<|message|>It is seven.<|return|>"
 MORE = "<|channel|>final<|message|>And more.<|return|>"
-NUMBERS = "<|channel|>final<|message|>" + " ".join(map(str, range(60))) + "<|return|>"
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 
 # Drops text files on the page, as a file manager does.
@@ -343,8 +342,8 @@ def test_a_running_response_is_read_on(opened: Opened) -> None:
     open_stored(page, id_)
     page.locator('.message.assistant[aria-busy="true"]', has_text="10 11 12").wait_for()
     engine.released = True
-    page.locator(".answer", has_text="57 58 59").wait_for()
-    assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(60)]
+    page.locator(".answer", has_text="117 118 119").wait_for()
+    assert found.answered().locator(".answer").inner_text().split() == [str(n) for n in range(120)]
 
 
 def test_a_conversation_opens_and_grows(opened: Opened) -> None:
