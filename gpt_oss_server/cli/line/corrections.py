@@ -154,7 +154,7 @@ NO_COMMANDS = {
     "stop": "A server ends with Ctrl-C, or SIGTERM to its process.",
     "rm": _REMOVE,
     "delete": _REMOVE,
-    "create": "A server serves one checkpoint; --served-model-name gives it further names.",
+    "create": "`serve NAME=MODEL` names a model, and --served-model-name gives it further names.",
     "cp": "--served-model-name gives a model further names.",
     "quantize": "gpt-oss checkpoints are quantized already (MXFP4).",
 }

@@ -128,7 +128,7 @@ class _OneModel(argparse.Action):
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, flag: Any = None
     ) -> None:
         if (first := getattr(namespace, self.dest, value)) != value:
-            parser.error(f"Two models are named, {first} and {value}. A server has one: leave one out")
+            parser.error(f"Two models are named, {first} and {value}. Write further ones as NAME=MODEL")
         setattr(namespace, self.dest, value)
 
 

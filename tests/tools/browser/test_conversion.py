@@ -316,11 +316,11 @@ async def test_a_page_beyond_its_bounds_ends_its_process_alone(
 
 
 async def test_a_process_that_has_ended_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = program_with({"IDLE_SECONDS = 300.0": "IDLE_SECONDS = 0.3"}, tmp_path)
+    command = program_with({"IDLE_SECONDS = 300.0": "IDLE_SECONDS = 1.0"}, tmp_path)
     monkeypatch.setattr(processes, "_COMMAND", command)
     assert (await converted(ORDINARY)).title == "A page"
     [pid] = free()
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(2.5)
     assert (await converted(ORDINARY)).title == "A page"
     assert free() != [pid]
 
