@@ -172,7 +172,7 @@ async def test_a_calls_arguments_are_done_once_however_it_ends(echoes: Echoes, u
         if b"mcp_call_arguments.done" in b"".join(batch):
             break
     await service.stored(LOCAL).cancel(run.id)
-    events = events_in(b"".join(log._events).decode())
+    events = events_in(b"".join([event async for batch in log.read() for event in batch]).decode())
     response = check_stream(events)  # checks that each text is done once
     assert response["output"][-1]["status"] == "failed"
     assert "response.mcp_call.failed" in [event["type"] for event in events]

@@ -116,7 +116,10 @@ def wait_until_ready(url: str, name: str, seconds: float, started: Started | Non
             problem = (
                 f"{name} is not ready after {seconds:g} s; --wait SECONDS waits longer. {reason}".rstrip()
             )
-            raise CommandLineError(started.with_tail(problem) if started else problem)
+            if started is None:
+                raise CommandLineError(problem)
+            started.process.kill()  # nothing runs there yet, and one that still starts may miss a Ctrl-C
+            raise CommandLineError(started.with_tail(problem))
         if is_terminal:
             details = started.last_lines[-1:] if started else [reason]
             line = "   ".join([f"{passed:.0f} s", f"Waiting for {name}", *details])
