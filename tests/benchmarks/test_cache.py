@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import inference
 from inference.engine import Engine, Sampling
@@ -80,6 +81,7 @@ def test_a_folder_without_use_costs_64_streams_at_most_2_percent(tmp_path: Path)
 
     async def both() -> list[list[tuple[float, float]]]:
         draw, found = random.Random(6), [[], []]
+        torch.set_num_threads(1)  # else the first of two engines in a process has one, and the other all
         options = EngineOptions(device="cpu", max_concurrent=STREAMS)
         engines = [
             inference.load("tiny", options=each, progress=False)
