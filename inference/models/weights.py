@@ -19,7 +19,7 @@ from inference.models.tensor_files import TensorSource
 from inference.ops.device import runs_fp8, runs_kernels
 from inference.ops.halves import LARGEST_HALF, HalfRows, halves_where_exact, has_halves
 from inference.ops.reference import MixtureWeights
-from inference.ops.scaled import Rows, ScaledRows, scaled, squares
+from inference.ops.scaled import Rows, ScaledRows, rounding_error, scaled, squares
 from inference.options import Precision
 from inference.progress import ProgressBar
 
@@ -80,8 +80,7 @@ def load_weights(
         for layer in range(config.layers):
             layers.append(reader.layer(layer))
             bar.advance()
-    off = reader.squares
-    rounding = None if off is None else float((off[0] / off[1]).sqrt())
+    rounding = None if reader.squares is None else rounding_error(reader.squares)
     return Weights(embedding=embedding, layers=tuple(layers), norm=norm, head=head, rounding=rounding)
 
 

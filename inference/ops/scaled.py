@@ -70,3 +70,8 @@ def squares(rows: Tensor, rounded: ScaledRows) -> Tensor:
         wrong = rounded.values[part].float() * rounded.scales[part, None] - right
         sums += torch.stack((wrong.square_().sum(), right.square().sum()))
     return sums
+
+
+def rounding_error(sums: Tensor) -> float:
+    """Of sums that `squares` returns: the error's size in that of the rows."""
+    return float((sums[0] / sums[1]).sqrt())

@@ -25,7 +25,7 @@ from inference.bench.machine import Machine, measure_machine
 from inference.bench.measure import Workload, kernel_times
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
-from inference.ops.scaled import scaled, squares
+from inference.ops.scaled import rounding_error, scaled, squares
 from inference.options import Precision
 from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
@@ -185,7 +185,7 @@ def models_of(plain: GptOss) -> dict[str, GptOss]:
     )
     assert isinstance(weights.head, torch.Tensor)
     head = converted(weights.head.t())
-    fp8 = replace(weights, layers=layers, head=head, rounding=float((off[0] / off[1]).sqrt()))
+    fp8 = replace(weights, layers=layers, head=head, rounding=rounding_error(off))
     return {
         name: GptOss(plain.config, fp8 if precision.weights == "fp8" else weights, precision)
         for name, precision in PRECISIONS.items()

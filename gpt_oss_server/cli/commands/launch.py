@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.cli.launch.clients import CLIENTS, CONTEXT, Setup, Target
+from gpt_oss_server.cli.launch.clients import CLIENTS, CONTEXT, Setup, Target, served_name
 from gpt_oss_server.cli.line.corrections import PROGRAM
 from gpt_oss_server.cli.line.flags import add_flags, flags_in
 from gpt_oss_server.cli.terminal import console
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     program = shutil.which(client.name)
     if program is None:
-        console.err(f"`{client.name}` is not installed. Install it with: {client.install}")
+        console.err(client.missing)
         return _NOT_INSTALLED
     from gpt_oss_server.cli.launch.process import exit_on_signals, run_in_terminal
 
@@ -96,8 +96,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         target = stack.enter_context(_target(args, settings, folder))
         _warn_of_short_context(target)
         setup = client.setup(target)
-        for path, text in setup.files.items():
-            path.write_text(text, encoding="utf-8")
+        setup.write_files()
         words = [program, *setup.words, *args.passed_on]
         return run_in_terminal(words, {**os.environ, **setup.variables})
 
@@ -209,8 +208,7 @@ def _printed_target(args: argparse.Namespace, settings: Settings) -> Target:
             raise CommandLineError(f"The server at {url} serves {served}. Leave --model out.")
         return target
     console.err(f"No server runs at {url}. This is for one that `{PROGRAM} serve` starts there.")
-    model = settings.served_model_name[0] if settings.served_model_name else Path(settings.model).name
-    return Target(url, _key(settings), model, settings.context or CONTEXT, folder)
+    return Target(url, _key(settings), served_name(settings), settings.context or CONTEXT, folder)
 
 
 def _script(program: str, setup: Setup, further: Sequence[str]) -> str:

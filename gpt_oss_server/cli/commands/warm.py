@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpt_oss_server.cli.commands.render import PromptsOnly, every_tool, read_request, rendered
-from gpt_oss_server.cli.launch.clients import CLIENTS, CONTEXT
+from gpt_oss_server.cli.launch.clients import CLIENTS, CONTEXT, served_name
 from gpt_oss_server.cli.line.flags import add_flags, add_model
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
@@ -62,8 +62,7 @@ def _request(name: str, settings: Settings) -> dict[str, object]:
         return read_request(name)
     from gpt_oss_server.cli.launch.first_request import first_request
 
-    model = settings.served_model_name[0] if settings.served_model_name else Path(settings.model).name
-    return first_request(client, model, settings.context or CONTEXT)
+    return first_request(client, served_name(settings), settings.context or CONTEXT)
 
 
 async def _warm(request: dict[str, object], owner: str, settings: Settings) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpt_oss_server.settings import Settings
+
 PROVIDER = "gpt-oss-server"
 KEY_VARIABLE = "GPT_OSS_KEY"  # of clients that read their key from a variable that a setting names
 CONTEXT = 131_072  # of the published models, where a server states none
@@ -40,6 +42,10 @@ class Setup:
     words: tuple[str, ...] = ()  # before those of the user
     files: Mapping[Path, str] = field(default_factory=dict)
 
+    def write_files(self) -> None:
+        for path, text in self.files.items():
+            path.write_text(text, encoding="utf-8")
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -53,6 +59,16 @@ class Client:
     @property
     def install(self) -> str:
         return f"npm install -g {self.package}"
+
+    @property
+    def missing(self) -> str:
+        """What to say where it is not installed."""
+        return f"`{self.name}` is not installed. Install it with: {self.install}"
+
+
+def served_name(settings: Settings) -> str:
+    """The name of the model that a server with these settings has."""
+    return settings.served_model_name[0] if settings.served_model_name else Path(settings.model).name
 
 
 def _codex(target: Target) -> Setup:

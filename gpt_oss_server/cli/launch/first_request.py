@@ -27,7 +27,7 @@ def first_request(client: Client, model: str, context: int) -> dict[str, Any]:
     """`model` and `context`: of the server that the client will use. It runs in the current folder."""
     program = shutil.which(client.name)
     if program is None:
-        raise CommandLineError(f"`{client.name}` is not installed. Install it with: {client.install}")
+        raise CommandLineError(client.missing)
     found, sent = threading.Event(), list[dict[str, Any]]()
 
     class Listener(BaseHTTPRequestHandler):
@@ -51,8 +51,7 @@ def first_request(client: Client, model: str, context: int) -> dict[str, Any]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         target = Target(f"http://127.0.0.1:{server.server_port}", "any", model, context, Path(folder))
         setup = client.setup(target)
-        for path, text in setup.files.items():
-            path.write_text(text, encoding="utf-8")
+        setup.write_files()
         words = [program, *setup.words, *client.once, _QUESTION]
         silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         process = subprocess.Popen(words, env={**os.environ, **setup.variables}, **silent)

@@ -11,7 +11,7 @@ from inference.engine import Sampling
 from inference.ops import fused_sampling
 from inference.ops import sampling as plain
 from inference.ops.halves import HalfRows, are_halves, has_halves, linear
-from inference.ops.scaled import LARGEST, ScaledRows, scaled, squares
+from inference.ops.scaled import LARGEST, ScaledRows, rounding_error, scaled, squares
 from tests.doubles.inference.drawn import Draw, relative_error
 from tests.inference.local.sampling.test_sampler import naive
 
@@ -53,8 +53,7 @@ def test_numbers_that_would_change_are_not(number: float) -> None:
 
 
 def rounded(rows: Tensor, found: ScaledRows) -> float:
-    wrong, whole = squares(rows, found)
-    return float((wrong / whole).sqrt())
+    return rounding_error(squares(rows, found))
 
 
 def test_scales_are_the_smallest_powers_of_two_that_fit() -> None:
