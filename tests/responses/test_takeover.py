@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.toolset.offered import ToolsetMaker
+from inference.engine import Step
 from tests.doubles.apis.asking import conversations_of, responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
@@ -139,7 +141,9 @@ def engine(**options: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _one_token_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each counts tokens of a prediction, as an engine that drafts does."""
     monkeypatch.setattr(inference.backends.scripted, "TOKENS_PER_STEP", 1)
+    monkeypatch.setattr(inference.backends.scripted, "Step", partial(Step, accepted=1, rejected=2))
 
 
 async def continued(
@@ -188,6 +192,7 @@ async def test_it_is_continued_from_every_point(making: Making, kind: str) -> No
     appended, events = await first.run_to_its_end(**BODIES[kind])
     response = check_stream(events)
     assert response["status"] == "completed"
+    assert response["usage"]["output_tokens_details"]["accepted_prediction_tokens"] > 4
     count = len(appended.batches)
     assert count > 4
     undisturbed = await first.stores.responses.history(appended.run_id)

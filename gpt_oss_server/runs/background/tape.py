@@ -81,14 +81,15 @@ class Tape:
         if self._new and "step" in self._new[-1]:
             last = self._new[-1]["step"]
             last["tokens"] += step.tokens
-            last["cached"] += step.cached_tokens
+            for name, count in _counts(step).items():
+                last[name] += count
             last["finish"] = step.finish
             if step.logprobs is not None:
                 last["logprobs"] = [*last["logprobs"], *map(_entry, step.logprobs)]
             return
         logprobs = None if step.logprobs is None else [*map(_entry, step.logprobs)]
-        value = {"tokens": [*step.tokens], "finish": step.finish, "cached": step.cached_tokens}
-        self.record("step", {**value, "logprobs": logprobs})
+        value = {"tokens": [*step.tokens], "finish": step.finish, "logprobs": logprobs}
+        self.record("step", {**value, **_counts(step)})
 
     def citing(self, resolve: Resolve | None) -> Resolve | None:
         """A resolver that records what it finds: another process does not have this one's pages."""
@@ -215,6 +216,10 @@ def _entry(score: TokenLogprob) -> tuple[int, float, tuple[tuple[int, float], ..
     return score.token, score.logprob, score.top, score.rank
 
 
+def _counts(step: Step) -> dict[str, int]:
+    return {"cached": step.cached_tokens, "accepted": step.accepted, "rejected": step.rejected}
+
+
 def _step(recorded: Mapping[str, Any]) -> Step:
     scores = recorded["logprobs"]
     logprobs = None
@@ -229,4 +234,6 @@ def _step(recorded: Mapping[str, Any]) -> Step:
         None if finish is None else Finish(finish),
         logprobs,
         recorded["cached"],
+        accepted=recorded.get("accepted", 0),  # records of older servers have none
+        rejected=recorded.get("rejected", 0),
     )
