@@ -285,7 +285,8 @@ def sampling_of(
     if caller.priority:
         fields["priority"] = caller.priority
     if (prediction := getattr(request, "prediction", None)) is not None:
-        fields["predicted"] = model.renderer.answer(prediction.text).tokens
+        text = prediction.text[: info.context_length * _MOST_CHARACTERS]  # no output is longer
+        fields["predicted"] = model.renderer.answer(text).tokens
     fields["cache_salt"] = cache_salt(caller.owner, fields.get("cache_salt"))
     fields = {**{name: getattr(info.defaults, name) for name in _DEFAULTED}, **fields}
     limits = [limit or default_output_limit(info, settings), settings.max_output_tokens_cap]

@@ -6,10 +6,10 @@ whose drafts fail gets fewer, or none for a while.
 """
 
 import math
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Protocol
 
 LONGEST, SHORTEST = 4, 2  # the number of tokens that must match; longer matches are tried first
@@ -17,7 +17,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 2, 64
 FIRST_CHANCE, LARGEST_CHANCE = 0.7, 0.99
 LEARNED = 0.1  # the weight of the newest guess
 LEAST_PREDICTED, FIRST_PREDICTED = 4, 8  # tokens of a prediction in a draft
-NEAR = 32  # tokens of a prediction that may be left out before one token alone shows where the output goes on
+# How far from where the output has left a prediction they may meet again: by one token alone, or by more.
+NEAR, FAR = 32, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +170,6 @@ class PredictedDrafter:
         """`most`: the largest number of tokens in a draft."""
         self.follows = False  # whether the last draft is from the prediction
         self._predicted, self._other = predicted, other
-        self._ends = defaultdict[tuple[int, ...], list[int]](list)
-        for width in range(1, LONGEST + 1):
-            for end in range(width, len(predicted)):
-                self._ends[tuple(predicted[end - width : end])].append(end)
         self._next = 0  # where the prediction goes on if the output follows it
         self._most, self._size = most, min(most, FIRST_PREDICTED)
         self._pause = Pause()
@@ -194,13 +191,21 @@ class PredictedDrafter:
 
     def _place(self, tokens: Sequence[int]) -> int | None:
         """The end of the longest piece that both have, nearest to what the output has followed."""
-        for width in range(LONGEST, 0, -1):
-            if ends := self._ends.get(tuple(tokens[-width:])):
-                at = bisect_left(ends, self._next)
-                nearest = min(ends[max(0, at - 1) : at + 1], key=lambda end: abs(end - self._next))
-                if width > 1 or abs(nearest - self._next) < NEAR:
-                    return nearest
-        return None
+        found, at = (0, 0, 0), max(0, self._next - FAR)  # the piece's length, how near it is, its end
+        stop = min(len(self._predicted) - 1, self._next + FAR)
+        with suppress(ValueError):  # the newest token does not come again
+            while True:
+                at = self._predicted.index(tokens[-1], at, stop) + 1
+                found = max(found, (self._shared(tokens, at), -abs(at - self._next), at))
+        length, nearness, end = found
+        return end if length > 1 or (length == 1 and nearness > -NEAR) else None
+
+    def _shared(self, tokens: Sequence[int], end: int) -> int:
+        """How many tokens before `end` are the newest ones, where the very newest is."""
+        own = zip(
+            reversed(tokens[-LONGEST:]), reversed(self._predicted[max(0, end - LONGEST) : end]), strict=False
+        )
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], own))
 
     def learn(self, drafted: int, accepted: int) -> None:
         if not self.follows:
