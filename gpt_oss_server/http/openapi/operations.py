@@ -146,6 +146,14 @@ TABLE = {
     "get /v1/batches": Operation("Batches", "List the batches", (400,)),
     "get /v1/batches/{batch}": Operation("Batches", "Retrieve a batch"),
     "post /v1/batches/{batch}/cancel": Operation("Batches", "Cancel a batch"),
+    "post /v1/messages/batches": Operation("Messages", "Create a batch of messages"),
+    "get /v1/messages/batches": Operation("Messages", "List the batches of messages", (400,)),
+    "get /v1/messages/batches/{batch}": Operation("Messages", "Retrieve a batch of messages"),
+    "delete /v1/messages/batches/{batch}": Operation("Messages", "Delete a batch of messages", (400,)),
+    "post /v1/messages/batches/{batch}/cancel": Operation("Messages", "Cancel a batch of messages"),
+    "get /v1/messages/batches/{batch}/results": Operation(
+        "Messages", "Stream the results of a batch", (400,)
+    ),
     "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),
     "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),
