@@ -14,7 +14,7 @@ from inference.grammar import Grammar, Notation
 
 SAMPLING_FIELDS = frozenset({
     "temperature", "top_p", "top_k", "min_p", "seed", "logit_bias", "presence_penalty", "frequency_penalty",
-    "repetition_penalty", "min_tokens", "ignored_stop_ids", "logprobs",
+    "repetition_penalty", "min_tokens", "ignored_stop_ids", "logprobs", "alternatives",
 })  # fmt: skip
 """The fields of `Sampling` that shape the distribution; `EngineInfo.honours` lists those an engine obeys."""
 
@@ -47,6 +47,9 @@ class Sampling:
     # Divides the positive logits of tokens that the prompt or the output has, and multiplies negative ones.
     repetition_penalty: float = 1.0
     logprobs: int | None = None  # None: none; k: the sampled token's and those of the k likeliest
+    # As many tokens as `logprobs`, which are reported in place of the likeliest. An engine may report their
+    # log-probabilities up to a common summand.
+    alternatives: tuple[int, ...] = ()
     prompt_logprobs: int | None = None  # the same for the prompt's tokens; only if the engine scores prompts
     # The last tokens of the prompt, if an earlier generation with this sampling sampled them and this one
     # continues it: its random numbers, its penalties and its grammar follow theirs. An

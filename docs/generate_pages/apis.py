@@ -24,6 +24,7 @@ from gpt_oss_server.apis.conversations.conversations import (
     CreateItems,
     UpdateConversation,
 )
+from gpt_oss_server.apis.decisions.request import CreateDecision
 from gpt_oss_server.apis.files.files import CreateFile
 from gpt_oss_server.apis.files.uploads import CompleteUpload, CreateUpload
 from gpt_oss_server.apis.messages.request import CreateMessage
@@ -129,6 +130,18 @@ def completions_page() -> str:
 ## The answers
 
 {examples("Completions")}"""
+
+
+def decisions_page() -> str:
+    return f"""{NOTE}
+# Decisions: fields
+
+{paths("Decisions")}
+{_ERRORS} [Decisions](../decisions.md) explains the probabilities.
+
+## The request
+
+{fields.served(CreateDecision)}"""
 
 
 def conversations_page() -> str:
@@ -245,6 +258,7 @@ API_PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/chat.md": chat_page,
     "docs/reference/messages.md": messages_page,
     "docs/reference/completions.md": completions_page,
+    "docs/reference/decisions.md": decisions_page,
     "docs/reference/conversations.md": conversations_page,
     "docs/reference/containers.md": containers_page,
     "docs/reference/files.md": files_page,

@@ -13,6 +13,7 @@ from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.completions.api import completions_router
 from gpt_oss_server.apis.containers.api import containers_router
 from gpt_oss_server.apis.conversations.api import conversations_router
+from gpt_oss_server.apis.decisions.api import decisions_router
 from gpt_oss_server.apis.files.api import files_router
 from gpt_oss_server.apis.messages.api import messages_router
 from gpt_oss_server.apis.messages.service import MessagesService
@@ -42,6 +43,7 @@ def api_routers(served: Served, service: ResponsesService, origins: Origins) -> 
         chat_router(chat),
         messages_router(messages),
         completions_router(served, chat.prompt),
+        decisions_router(served),
         models_router(served),
         render_router(service, chat, messages),
         containers_router(served),

@@ -20,6 +20,7 @@ COMMANDS = {
     "export": "write a model for llama.cpp",
     "list": "list the models on this machine",
     "models": "list, load and unload a server's models",
+    "batch": "have a server answer a file of requests",
     "mcp": "serve the browser or Python over MCP",
     "render": "show the exact prompt of a request",
     "warm": "read a prompt into the cache on disk",

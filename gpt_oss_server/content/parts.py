@@ -6,6 +6,7 @@ states the reason: its text would be missing without a word to the client.
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,6 +81,10 @@ def _part(part: Any, where: str) -> str:
         return text
     if kind in _NOTES:
         return _NOTES[kind]
+    if kind == "input_json":
+        if not isinstance(part.get("data"), dict | list):
+            raise InvalidRequest(f"`{where}.data` must be an object or an array.", param=f"{where}.data")
+        return json.dumps(part["data"], ensure_ascii=False)
     if kind == "input_file":
         return file_text(part, where)
     if kind == "file":  # in Chat Completions

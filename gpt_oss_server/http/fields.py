@@ -69,7 +69,7 @@ def inner_bodies(model: type[Body]) -> Mapping[str, type[Body]]:
 
 
 B = TypeVar("B", bound=Body)
-_OF_ENTRIES = frozenset({"input", "items", "messages"})
+_OF_ENTRIES = frozenset({"input", "items", "messages", "requests"})
 _OF_IDS = frozenset({"prompt", "tokens"})  # the size of the body bounds their number
 _MOST_FIELDS = 200  # no API has as many
 _MOST_ENTRIES = 50_000  # more messages fit no context

@@ -48,7 +48,10 @@ def score_of(found: Found) -> float:
 
 
 def read_options(tool: Tool, where: str) -> Mapping[str, Any]:
-    """The checked options of a `file_search` tool, as plain data."""
+    """The checked options of a `file_search` tool, as plain data.
+
+    Messages has `shown_as_pages`: its calls are items of a web search, whose pages are the files.
+    """
     ids, most = tool.get("vector_store_ids"), tool.get("max_num_results")
     ranking = tool.get("ranking_options") or {}
     least = (ranking.get("score_threshold") or 0) if isinstance(ranking, dict) else None
@@ -62,7 +65,13 @@ def read_options(tool: Tool, where: str) -> Mapping[str, Any]:
         if not holds:
             raise InvalidRequest(f"`{where}.{field}` must be {expected}.", param=f"{where}.{field}")
     read_filter(tool.get("filters"), f"{where}.filters")
-    return {"ids": ids, "most": most, "least": least, "filters": tool.get("filters")}
+    pages = bool(tool.get("shown_as_pages"))
+    return {"ids": ids, "most": most, "least": least, "filters": tool.get("filters"), "pages": pages}
+
+
+def shows_files(options: Mapping[str, Any]) -> bool:
+    """Whether the items of the browser's calls are those of a file search."""
+    return FILES in options and "web" not in options and not options[FILES]["pages"]
 
 
 def _is_hybrid(ranking: Mapping[str, Any]) -> bool:
@@ -116,7 +125,7 @@ class FilesAndWeb:
         if kept is None:
             raise PageError("There is no such file. Search for files.")
         entry, text = kept
-        return Document(_url(entry.file_id, entry.filename), entry.filename, text)
+        return Document(url_of(entry.file_id, entry.filename), entry.filename, text)
 
     async def close(self) -> None:
         if self._web is not None:
@@ -139,10 +148,10 @@ def _hit(found: Found, words: set[str], snippet_chars: int) -> SearchHit:
         "text": found.passage.text,
     }
     shown = best_lines(found.passage.text, count, snippet_chars)
-    return SearchHit(_url(entry.file_id, entry.filename), entry.filename, *shown, details)
+    return SearchHit(url_of(entry.file_id, entry.filename), entry.filename, *shown, details)
 
 
-def _url(file_id: str, filename: str) -> str:
+def url_of(file_id: str, filename: str) -> str:
     return f"file-search://{quote(file_id, safe='')}/{quote(filename, safe='')}"
 
 

@@ -146,7 +146,7 @@ class WebSearch(HostedTool):
         return None if page is None else page.cited(line)
 
     def item(self, call: HostedCall) -> ItemBuilder:
-        if file_search.FILES in call.options and "web" not in call.options:
+        if file_search.shows_files(call.options):
             return file_search.FileSearchBuilder(call)
         return WebSearchBuilder(call)
 

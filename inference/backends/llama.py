@@ -8,6 +8,7 @@ to it, else the whole request with its seed. A request is short, so that this co
 
 import json
 import logging
+import math
 import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -25,6 +26,7 @@ RESAMPLED = 16  # tokens that are sampled without streaming where a repetition w
 _ALTERNATIVES = 200  # among which the logprob of an unseen token is looked for first
 _A_CHARACTER = 0  # the id of "!": any token that is a whole character
 _FORCED = 1e6
+_LIFTED = 100.0  # above all other tokens, with digits left for differences
 _FIELDS = ("content", "tokens", "stop", "stop_type", "tokens_predicted", "completion_probabilities")
 # The server reads the text so far as a chat message after every token, and fails where it is not UTF-8. This
 # parser reads nothing of it.
@@ -220,6 +222,10 @@ def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:
         body["grammar"] = ask.grammar
     if sampling.logprobs is not None:
         body["n_probs"] = max(sampling.logprobs, 1)
+    if sampling.alternatives:
+        # It reports the likeliest tokens alone. An equal bias makes these so, and keeps their ratios.
+        body["logit_bias"] = [[token, _LIFTED] for token in sampling.alternatives]
+        body |= {"samplers": ["temperature"], "temperature": 1.0, "post_sampling_probs": True}
     return body
 
 
@@ -234,7 +240,15 @@ def _logprobs(chunk: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
     if count is None:
         return None
     entries = chunk["completion_probabilities"]
+    if among := ask.sampling.alternatives:
+        return tuple(TokenLogprob(own["id"], 0.0, _shared_among(own["top_probs"], among)) for own in entries)
     return tuple(TokenLogprob(own["id"], own["logprob"], _top(own["top_logprobs"], count)) for own in entries)
+
+
+def _shared_among(entries: Sequence[Json], among: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    """It leaves out those that are 0."""
+    shares = {entry["id"]: math.log(entry["prob"]) for entry in entries}
+    return tuple((token, shares.get(token, -math.inf)) for token in among)
 
 
 def _top(entries: Sequence[Json], count: int) -> tuple[tuple[int, float], ...]:

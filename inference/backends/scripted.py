@@ -15,6 +15,7 @@ from typing import Any
 
 from inference.backends.script_file import Script, ScriptedTurn, read_script
 from inference.engine import (
+    SAMPLING_FIELDS,
     CheckpointError,
     Engine,
     EngineClosed,
@@ -50,6 +51,7 @@ class ScriptedEngine:
             name=name,
             context_length=context,
             vocab_size=VOCAB_SIZE,
+            honours=SAMPLING_FIELDS - {"alternatives"},
             replays=True,
             description=f"Replays a script of {len(script.turns)} turn(s).",
         )

@@ -30,7 +30,7 @@ class SglangWire(ListedWire):
     title = "SGLang"
     notation = Notation.XGRAMMAR
     # Its repetition penalty does not count the prompt's tokens, which clients mean.
-    honours = SAMPLING_FIELDS - {"repetition_penalty"}
+    honours = SAMPLING_FIELDS - {"repetition_penalty", "alternatives"}
     known_by = "/model_info", "model_path"
 
     def __init__(self, caller: Caller) -> None:

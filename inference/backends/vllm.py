@@ -67,6 +67,8 @@ class VllmWire(ListedWire):
             body["structured_outputs"] = {"grammar": ask.grammar}
         if sampling.logprobs is not None:
             body |= {"logprobs": max(sampling.logprobs, 1), "return_tokens_as_token_ids": True}
+        if sampling.alternatives:
+            body["logprob_token_ids"] = list(sampling.alternatives)
         return body
 
 
@@ -112,12 +114,14 @@ def _logprobs(choice: Json, ask: Ask) -> tuple[TokenLogprob, ...] | None:
         return None
     scores, tokens = choice["logprobs"], choice["token_ids"]
     rows = zip(tokens, scores["token_logprobs"], scores["top_logprobs"], strict=True)
-    return tuple(TokenLogprob(token, logprob, _top(top or {}, count)) for token, logprob, top in rows)
+    among = ask.sampling.alternatives
+    return tuple(TokenLogprob(token, logprob, _top(top or {}, count, among)) for token, logprob, top in rows)
 
 
-def _top(entries: Mapping[str, float], count: int) -> tuple[tuple[int, float], ...]:
-    """The likeliest; it adds the sampled token where that is none of them."""
+def _top(entries: Mapping[str, float], count: int, among: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    """The likeliest, or those `among`; it adds the sampled token where that is none of them."""
     pairs = [(int(name.removeprefix(_ID)), logprob) for name, logprob in entries.items()]
+    pairs = [pair for pair in pairs if pair[0] in among] if among else pairs
     return tuple(sorted(pairs, key=lambda entry: -entry[1])[:count])
 
 

@@ -71,10 +71,16 @@ def _sample_row(logits: Tensor, picking: Picking, row: int) -> int:
     return -1 if token is None else token
 
 
-def log_probabilities(logits: Tensor, tokens: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor]:
-    """By the model's own distribution: those of `tokens` (R), and the likeliest with their ids (R×top)."""
+def log_probabilities(
+    logits: Tensor, tokens: Tensor, top: int, among: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By the model's own distribution: those of `tokens` (R), and the likeliest with their ids (R×top), or
+    those of the tokens `among` (A)."""
     totals = torch.logsumexp(logits, 1, keepdim=True)
-    values, ids = logits.topk(min(top, logits.shape[1]), 1)
+    if among is None:
+        values, ids = logits.topk(min(top, logits.shape[1]), 1)
+    else:
+        values, ids = logits[:, among], among.expand(len(logits), -1)
     return (logits.gather(1, tokens.unsqueeze(1)) - totals).squeeze(1), values - totals, ids
 
 

@@ -9,8 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
+from anthropic.types.messages import MessageBatch
 from openai.types import Batch
 
 from gpt_oss_server.settings import Settings
@@ -223,6 +225,109 @@ def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path:
         batch = ended(client, batch)
         assert list(answers(client, batch.output_file_id)) == names
         assert 0 < len(engine.samplings) < len(names)
+
+
+# --- Anthropic's front ---------------------------------------------------------------------------------
+
+
+def anthropics(client: openai.OpenAI) -> anthropic.Anthropic:
+    url = str(client.base_url).removesuffix("/v1/")
+    return anthropic.Anthropic(base_url=url, api_key=client.api_key, max_retries=0)
+
+
+def message(name: str, **fields: Any) -> Any:
+    return {"custom_id": name, "params": {"model": "scripted", **BODIES["/v1/messages"], **fields}}
+
+
+def ended_messages(client: anthropic.Anthropic, batch_id: str, seconds: float = 60) -> MessageBatch:
+    until = time.monotonic() + seconds
+    while (batch := client.messages.batches.retrieve(batch_id)).processing_status != "ended":
+        assert time.monotonic() < until, batch
+        time.sleep(0.1)
+    return batch
+
+
+def test_batches_of_messages_through_anthropics_sdk(client: openai.OpenAI) -> None:
+    batches = anthropics(client).messages.batches
+    begun = batches.create(requests=[message(f"m{at}") for at in range(9)] + [message("bad", temperature=9)])
+    assert (begun.type, begun.processing_status, begun.results_url) == ("message_batch", "in_progress", None)
+    assert begun.request_counts.processing == 10
+    batch = ended_messages(anthropics(client), begun.id)
+    counts = {name: count for name, count in batch.request_counts if count}
+    assert counts == {"succeeded": 9, "errored": 1}
+    assert batch.ended_at is not None
+    assert batch.ended_at >= batch.created_at
+    results = {each.custom_id: each.result for each in batches.results(batch.id)}
+    assert results.keys() == {*(f"m{at}" for at in range(9)), "bad"}
+    good, bad = results["m0"], results["bad"]
+    assert good.type == "succeeded"
+    assert good.message.content[0].text == "Hello!"  # type: ignore[union-attr]
+    assert good.message.usage.output_tokens > 0
+    assert bad.type == "errored"
+    assert bad.error.error.type == "invalid_request_error"
+    assert "temperature" in bad.error.error.message
+    assert client.batches.retrieve(batch.id.removeprefix("msg")).status == "completed"
+    assert anthropics(client).beta.messages.batches.retrieve(batch.id).id == batch.id
+    assert batches.delete(batch.id).type == "message_batch_deleted"
+    with pytest.raises(anthropic.NotFoundError, match="no message batch"):
+        batches.retrieve(batch.id)
+    assert batch.id.removeprefix("msg") not in {each.id for each in client.batches.list()}
+
+
+def test_batches_of_messages_are_listed_in_pages(client: openai.OpenAI) -> None:
+    batches = anthropics(client).messages.batches
+    made = [batches.create(requests=[message("a")]).id for _ in range(4)]
+    other = ended(client, begun(client, line("a")))
+    newest = made[::-1]
+    first = batches.list(limit=3)
+    assert ([each.id for each in first.data], first.has_more) == (newest[:3], True)
+    second = first.get_next_page()
+    assert second.data[0].id == newest[3]
+    before = batches.list(limit=2, before_id=newest[3])
+    assert ([each.id for each in before.data], before.has_more) == (newest[1:3], True)
+    assert [each.id for each in before.get_next_page().data] == newest[:1]
+    for wrong in ({"after_id": "msgbatch_0"}, {"before_id": f"msg{other.id}"}):
+        with pytest.raises(anthropic.BadRequestError, match="no message batch"):
+            batches.list(**wrong)
+    with pytest.raises(anthropic.NotFoundError):
+        batches.retrieve(f"msg{other.id}")
+
+
+@pytest.mark.parametrize(
+    ("requests", "why"),
+    [
+        ([], "requests"),
+        ([message("a"), message("a")], r"requests\[1\]`: The custom_id 'a'"),
+        ([message("a"), message("b", stream=True)], r"requests\[1\]`: A batch has no streams"),
+        ([{"custom_id": "a"}], "params"),
+    ],
+)
+def test_a_bad_batch_of_messages_is_refused_at_once(client: openai.OpenAI, requests: Any, why: str) -> None:
+    with pytest.raises(anthropic.BadRequestError, match=why):
+        anthropics(client).messages.batches.create(requests=requests)
+
+
+def test_a_cancelled_batch_of_messages_keeps_its_results() -> None:
+    with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
+        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+        batches = anthropics(client).messages.batches
+        made = batches.create(requests=[message(f"m{at}") for at in range(30)])
+        wait_for_answers(client, client.batches.retrieve(made.id.removeprefix("msg")))
+        for early in (batches.delete, batches.results):
+            with pytest.raises(
+                (anthropic.BadRequestError, anthropic.AnthropicError), match=r"ended|finished"
+            ):
+                early(made.id)
+        stopped = batches.cancel(made.id)
+        assert stopped.processing_status == "canceling"
+        assert stopped.cancel_initiated_at is not None
+        batch = ended_messages(anthropics(client), made.id)
+        kinds = Counter(each.result.type for each in batches.results(made.id))
+        assert kinds == {
+            "succeeded": batch.request_counts.succeeded,
+            "canceled": batch.request_counts.canceled,
+        }
+        assert kinds["succeeded"] + kinds["canceled"] == 30 > kinds["canceled"] > 0
 
 
 async def test_whoever_has_lost_a_batch_changes_nothing() -> None:

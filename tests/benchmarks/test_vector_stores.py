@@ -5,6 +5,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,12 @@ def vocabulary(size: int, seed: int) -> list[str]:
     return [f"{head}{draw.choice(ENDINGS)}{number % 97}x" for number, head in enumerate(heads)]
 
 
+ZIPF = tuple(accumulate(1 / (rank + 2) for rank in range(30_000)))
+
+
 def common(draw: random.Random, words: Sequence[str], count: int) -> list[str]:
     """Words by Zipf's law."""
-    return draw.choices(words, [1 / (rank + 2) for rank in range(len(words))], k=count)
+    return draw.choices(words, cum_weights=ZIPF[: len(words)], k=count)
 
 
 async def fill(stores: VectorStores, texts: Sequence[str], per_file: int) -> None:

@@ -144,6 +144,20 @@ class EngineContract:
         silent = await generated(engine, replace(GREEDY, max_tokens=8))
         assert all(step.logprobs is None for step in silent.steps)
 
+    async def test_chosen_tokens_have_logprobs_in_place_of_the_likeliest(self, engine: Engine) -> None:
+        if "alternatives" not in engine.info.honours:
+            pytest.skip("this engine does not report chosen tokens")
+        one = replace(GREEDY, max_tokens=1, logprobs=3)
+        likeliest = (await generated(engine, one)).steps[0].logprobs
+        assert likeliest
+        wanted = dict(likeliest[0].top)
+        among = replace(one, alternatives=tuple(reversed(wanted)))
+        found = (await generated(engine, among)).steps[0].logprobs
+        assert found
+        scores = dict(found[0].top)
+        summand = max(wanted.values()) - max(scores.values())
+        assert {token: score + summand for token, score in scores.items()} == pytest.approx(wanted, abs=1e-3)
+
     async def test_a_prompt_is_scored_if_requested_even_if_it_is_cached(self, engine: Engine) -> None:
         if not engine.info.scores_prompts:
             pytest.skip("this engine does not score prompts")

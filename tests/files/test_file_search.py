@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
@@ -87,6 +88,42 @@ def test_chat_completions_cite_files_too(url: str) -> None:
     assert answer.content == "It is at three (tides.pdf)."
     [cited] = answer.annotations
     assert dict(cited)["file_citation"]["file_id"] in {file.id for file in client.files.list()}
+
+
+def test_messages_show_files_as_pages_that_come_back(url: str) -> None:
+    store, tides = filled(sdk(url))
+    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none")
+    tool: Any = {"type": "file_search", "name": "file_search", "vector_store_ids": [store], "max_uses": 9}
+    asked: Any = {"model": "x", "max_tokens": 900, "tools": [tool]}
+    question: Any = {"role": "user", "content": "When is high water?"}
+    with client.messages.stream(**asked, messages=[question]) as stream:
+        message = stream.get_final_message()
+    search, results, opened, page, found, _, answer = message.content
+    page_of_file = f"file-search://{tides}/tides.pdf"
+    assert search.type == opened.type == found.type == "server_tool_use"
+    assert (search.name, search.input) == ("web_search", {"query": "When is high water?"})
+    assert (opened.name, opened.input, found.input) == (
+        "web_fetch",
+        {"url": page_of_file},
+        {"url": page_of_file, "pattern": "three"},
+    )
+    assert results.type == "web_search_tool_result"
+    assert isinstance(results.content, list)
+    assert (results.content[0].url, results.content[0].title) == (page_of_file, "tides.pdf")
+    assert page.type == "web_fetch_tool_result"
+    assert "High water is at three." in page.content.content.source.data  # type: ignore[union-attr]
+    assert answer.type == "text"
+    assert answer.text == "It is at three (tides.pdf)."
+    [cited] = answer.citations or ()
+    assert cited.type == "web_search_result_location"
+    assert (cited.url, cited.title) == (page_of_file, "tides.pdf")
+    again: Any = {"role": "assistant", "content": [each.model_dump() for each in message.content]}
+    client.messages.create(**asked, messages=[question, again, question])
+    chosen: Any = {"type": "tool", "name": "file_search"}
+    with pytest.raises(anthropic.BadRequestError, match=r"tools\[0\].vector_store_ids"):
+        client.messages.create(**{**asked, "tools": [{**tool, "vector_store_ids": []}]}, messages=[question])
+    forced = client.messages.create(**asked, messages=[question], tool_choice=chosen)
+    assert forced.content[0].type == "server_tool_use"
 
 
 def test_files_and_the_web_are_two_sources_of_one_tool(site: Path) -> None:

@@ -51,25 +51,32 @@ class BatchesApi:
         if file.purpose != "batch":
             problem = f"The file {file.id} has the purpose {file.purpose!r}. Upload it with `batch`."
             raise InvalidRequest(problem, param="input_file_id")
-        now = int(self._served.clock())
         lasts = wanted.output_expires_after.seconds if wanted.output_expires_after else None
-        batch: Batch = {
+        batch = self.new(wanted.endpoint, file.id, hours)
+        batch |= {"completion_window": wanted.completion_window, "metadata": wanted.metadata}
+        await self.add(batch, lasts)
+        return batch
+
+    def new(self, endpoint: str, file_id: str, hours: int) -> Batch:
+        now = int(self._served.clock())
+        return {
             "id": self._served.ids("batch"),
             "object": "batch",
-            "endpoint": wanted.endpoint,
+            "endpoint": endpoint,
             "errors": None,
-            "input_file_id": file.id,
-            "completion_window": wanted.completion_window,
+            "input_file_id": file_id,
+            "completion_window": f"{hours}h",
             "status": "validating",
             "output_file_id": None,
             "error_file_id": None,
             "created_at": now,
             "expires_at": now + hours * 3_600,
             "request_counts": {"total": 0, "completed": 0, "failed": 0},
-            "metadata": wanted.metadata,
+            "metadata": None,
         }
+
+    async def add(self, batch: Batch, lasts: int | None = None) -> None:
         await self._batches.add(batch, {**self._caller.stored, "output_lasts": lasts})
-        return batch
 
     async def find(self, batch_id: str) -> Batch:
         return _found(await self._batches.get(batch_id), batch_id)

@@ -147,6 +147,7 @@ class Usage:
     """The sum of the tokens of all answers, under the names of the Responses API."""
 
     def __init__(self) -> None:
+        self.unanswered = 0  # lines that were never asked
         self.sum: dict[str, Any] = {
             "input_tokens": 0,
             "input_tokens_details": {"cached_tokens": 0},
@@ -157,6 +158,7 @@ class Usage:
 
     def add(self, answer: bytes) -> None:
         response = from_json(answer)["response"] or {}
+        self.unanswered += not response
         usage = (response.get("body") or {}).get("usage") or {}
         for side, (detail, other) in _DETAILS.items():
             count = usage.get(f"{side}_tokens", usage.get(f"{other}_tokens", 0)) or 0

@@ -205,7 +205,7 @@ class OneBatch:
                 problem = "The files of this API key, or of all, have as many bytes as they may."
                 await self.fail(_error("no_room", f"{problem} The answers could not be written."))
                 return
-        await self._end(status, **files, usage=usage.sum)
+        await self._end(status, **files, usage=usage.sum, _unanswered=usage.unanswered)
 
     async def _write(self, file_id: str, succeeded: bool, usage: Usage) -> str | None:
         held, after, is_empty = self._held, 0, True

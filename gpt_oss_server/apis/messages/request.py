@@ -66,7 +66,7 @@ class CountTokens(Body):
     )
     system: str | list[Any] | None = optional("The instructions: a text or text blocks.")
     tools: list[dict[str, Any]] | None = optional(
-        "Client tools, and web search, web fetch and code execution."
+        "Client tools, and web search, web fetch, code execution and `file_search`."
     )
     tool_choice: dict[str, Any] | None = optional("`auto`, `any`, `tool` with a name, or `none`.")
     thinking: Thinking | None = optional("Whether the model reasons, and whether the message shows it.")

@@ -15,7 +15,13 @@ from gpt_oss_server.http.validation import json_type, text_field
 
 Tool = dict[str, Any]
 _DATED = re.compile(r"(.*)_(20\d{6})\Z")
-_HERE = {"web_search": "web_search", "web_fetch": "web_search", "code_execution": "code_interpreter"}
+_FILES = "file_search"  # OpenAI's tool: Anthropic has none
+_HERE = {
+    "web_search": "web_search",
+    "web_fetch": "web_search",
+    "code_execution": "code_interpreter",
+    _FILES: _FILES,
+}
 # A search that this server would run is not needed: all tools are declared.
 _LEFT_OUT = ("tool_search_tool_bm25", "tool_search_tool_regex")
 
@@ -126,7 +132,7 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
             deferred[function["name"]] = function
         elif kind == "custom":
             read.append((_function(tool, where), where))
-        elif date and kind in _HERE:
+        elif kind in _HERE and (date or kind == _FILES):
             limits.append(tool.get("max_uses"))
             # One browser both searches and fetches: the second declaration adds its limits to the first.
             added = _hosted(tool, kind, where, container)
@@ -192,6 +198,8 @@ def _hosted(tool: Tool, kind: str, where: str, container: Any) -> Tool:
     if kind == "code_execution":
         named = container.get("id") if isinstance(container, dict) else container
         return {"type": _HERE[kind], "container": named or {"type": "auto"}, **_callers(tool)}
+    if kind == _FILES:
+        return {**tool, "shown_as_pages": True}
     if tool.get("max_content_tokens") is not None or tool.get("url_sources") is not None:
         raise UnsupportedField(
             f"`{where}`: the browser shows pages in views of its own length, from all sources. Leave "

@@ -17,6 +17,7 @@ from gpt_oss_server.apis.messages.request import Thoughts
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.errors import ApiError, InvalidOutput
 from gpt_oss_server.http.sse import encode, to_line
+from gpt_oss_server.items.file_search import url_of
 from gpt_oss_server.stores.sealing import Sealer
 from gpt_oss_server.turns.stops import StopFilter
 
@@ -181,10 +182,11 @@ class MessageWriter:
 
     def _cited(self, event: Event) -> None:
         cited = event["annotation"]
+        is_file = cited["type"] == "file_citation"
         citation = {
             "type": "web_search_result_location",
-            "url": cited["url"],
-            "title": cited["title"],
+            "url": url_of(cited["file_id"], cited["filename"]) if is_file else cited["url"],
+            "title": cited["filename"] if is_file else cited["title"],
             "cited_text": "",
             "encrypted_index": "",
         }

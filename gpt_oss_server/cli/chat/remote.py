@@ -6,11 +6,12 @@ closes its connection, which stops the model.
 
 import http.client
 import json
+import os
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import IO, Any
 from urllib.parse import urlsplit
 
@@ -63,29 +64,57 @@ class ServerApi:
         self.base = base_url(url)
         self._key = key
 
-    def send(self, path: str, body: object = None, seconds: float | None = None) -> Any:
-        """The open reply. Raises `HTTPError` for an error's status, else one of _UNREACHABLE."""
+    def send(
+        self,
+        path: str,
+        body: object = None,
+        seconds: float | None = None,
+        *,
+        method: str | None = None,
+        form: tuple[IO[bytes], str] | None = None,
+    ) -> Any:
+        """The open reply. Raises `HTTPError` for an error's status, else one of _UNREACHABLE.
+
+        In place of JSON, a `form` is sent, which its file holds to the end, with its content type.
+        """
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
-        data = None if body is None else json.dumps(body).encode()
+        data: Any = None if body is None else json.dumps(body).encode()
+        if form is not None:
+            data, headers["content-type"] = form
+            headers["content-length"] = str(data.seek(0, os.SEEK_END))
+            data.seek(0)
         at = self.base.removesuffix("/v1") if path.startswith(_AT_ROOT) else self.base
-        request = urllib.request.Request(at + path, data, headers)
+        request = urllib.request.Request(at + path, data, headers, method=method)
         return urllib.request.urlopen(request, timeout=seconds)
 
-    def fetch(self, path: str, seconds: float | None, body: object = None) -> Any:
+    def fetch(self, path: str, seconds: float | None, body: object = None, **how: Any) -> Any:
         """The JSON at this path, as the answer to a body if there is one. Raises CommandLineError."""
         try:
-            with closing(self.send(path, body, seconds)) as reply:
+            with self._opened(path, seconds, body, **how) as reply:
                 return json.load(reply)
+        except ValueError as error:
+            problem = f"{self.base}{path} is not JSON."
+            raise CommandLineError(f"{problem} Is --url the base URL of an API?") from error
+
+    def lines(self, path: str, seconds: float) -> Iterator[bytes]:
+        """Raises CommandLineError."""
+        with self._opened(path, seconds) as reply:
+            yield from reply
+
+    @contextmanager
+    def _opened(
+        self, path: str, seconds: float | None, body: object = None, **how: Any
+    ) -> Iterator[IO[bytes]]:
+        try:
+            with closing(self.send(path, body, seconds, **how)) as reply:
+                yield reply
         except urllib.error.HTTPError as error:
             key = " Give its key with --api-key." if error.code in (401, 403) else ""
             raise CommandLineError(f"The server at {self.base} refused: {refusal(error)}{key}") from error
         except _UNREACHABLE as error:
             raise CommandLineError(without_answer(self.base, error)) from error
-        except ValueError as error:
-            problem = f"{self.base}{path} is not JSON."
-            raise CommandLineError(f"{problem} Is --url the base URL of an API?") from error
 
     def models(self, seconds: float) -> list[Item]:
         try:

@@ -160,6 +160,13 @@ def _talker(args: argparse.Namespace, settings: Settings) -> Iterator[Talker]:
             yield local
 
 
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command that asks a running server."""
+    parser.add_argument("--url", default="http://127.0.0.1:8000", metavar="URL", help="the server's address")
+    key = "the key that the server requires, if any"
+    parser.add_argument("--api-key", dest="url_key", metavar="KEY", help=key)
+
+
 def server_key(args: argparse.Namespace) -> str | None:
     key: str | None = args.url_key or os.environ.get(KEY_VARIABLE)
     return key

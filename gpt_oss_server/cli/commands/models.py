@@ -2,7 +2,7 @@
 
 import argparse
 
-from gpt_oss_server.cli.commands.chat import server_key
+from gpt_oss_server.cli.commands.chat import add_server, server_key
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
     what = "what to do; else they are listed"
     parser.add_argument("action", nargs="?", choices=("load", "unload"), help=what)
     parser.add_argument("name", nargs="?", metavar="NAME", help="the model to load or unload")
-    parser.add_argument("--url", default="http://127.0.0.1:8000", metavar="URL", help="the server's address")
-    key = "the key that the server requires, if any"
-    parser.add_argument("--api-key", dest="url_key", metavar="KEY", help=key)
+    add_server(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpt_oss_server.cli.commands.chat import server_key
+from gpt_oss_server.cli.commands.chat import add_server, server_key
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.cli.terminal.trace_view import trace_lines
@@ -27,9 +27,7 @@ _SECONDS = 60.0
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("words", nargs="+", metavar="ID", help="a response's id; or: show FILE")
-    parser.add_argument("--url", default="http://127.0.0.1:8000", metavar="URL", help="the server's address")
-    key = "the key that the server requires, if any"
-    parser.add_argument("--api-key", dest="url_key", metavar="KEY", help=key)
+    add_server(parser)
     parser.add_argument("--conversation", action="store_true", help="with the responses before this one")
     parser.add_argument("-o", "--output", metavar="FILE", help="where to save it; else standard output")
     parser.add_argument("--text", action="store_true", help="show: texts and slips without the single tokens")

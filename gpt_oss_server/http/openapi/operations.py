@@ -12,6 +12,7 @@ TAGS = {
     "Chat Completions": "OpenAI's Chat Completions, on the same turn as the Responses API.",
     "Messages": "Anthropic's Messages API, on the same run as the Responses API.",
     "Completions": "Plain completions of a text or of token ids, and the tokens of a text.",
+    "Decisions": "Questions about an input, answered by probabilities.",
     "Containers": "Files of a conversation's python tool.",
     "Files": "Files that requests, batches and vector stores use.",
     "Vector stores": "Files whose passages are found by their words.",
@@ -90,6 +91,7 @@ TABLE = {
     "post /v1/completions": Operation(
         "Completions", "Continue a text or token ids", generates=True, answer="Completion", streams=True
     ),
+    "post /v1/decisions": Operation("Decisions", "Answer questions about an input", generates=True),
     "post /tokenize": Operation("Completions", "Turn a text or messages into token ids", (404,)),
     "post /detokenize": Operation("Completions", "Turn token ids into text", (404,)),
     "get /tokenizer_info": Operation("Completions", "Describe the tokenizer"),
@@ -144,6 +146,14 @@ TABLE = {
     "get /v1/batches": Operation("Batches", "List the batches", (400,)),
     "get /v1/batches/{batch}": Operation("Batches", "Retrieve a batch"),
     "post /v1/batches/{batch}/cancel": Operation("Batches", "Cancel a batch"),
+    "post /v1/messages/batches": Operation("Messages", "Create a batch of messages"),
+    "get /v1/messages/batches": Operation("Messages", "List the batches of messages", (400,)),
+    "get /v1/messages/batches/{batch}": Operation("Messages", "Retrieve a batch of messages"),
+    "delete /v1/messages/batches/{batch}": Operation("Messages", "Delete a batch of messages", (400,)),
+    "post /v1/messages/batches/{batch}/cancel": Operation("Messages", "Cancel a batch of messages"),
+    "get /v1/messages/batches/{batch}/results": Operation(
+        "Messages", "Stream the results of a batch", (400,)
+    ),
     "get /metrics": Operation("State", "Figures for Prometheus"),
     "get /live": Operation("State", "Whether the process answers"),
     "get /health": Operation("State", "Whether the engine can generate, with the server's counters", (503,)),

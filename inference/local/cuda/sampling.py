@@ -50,7 +50,8 @@ class RowSampler:
             if entry.part.samples and entry.picker.sampling.logprobs is not None:
                 tokens = torch.cat(sampled)[entry.tokens]
                 kept = own[id(entry)][-entry.part.samples :][: len(tokens)]
-                entry.logprobs = _scores(kept, tokens, entry.picker.sampling.logprobs)
+                sampling = entry.picker.sampling
+                entry.logprobs = _scores(kept, tokens, sampling.logprobs or 0, sampling.alternatives)
         return torch.cat(sampled) if sampled else self.newest[:0]
 
     def _sample_together(self, pending: Sequence[Pending], logits: Tensor) -> Tensor:
@@ -130,7 +131,10 @@ def _score_prompt(pending: Pending, logits: Tensor) -> None:
         pending.scores = _scores(logits[:count], tokens, top, ranked=True)
 
 
-def _scores(logits: Tensor, tokens: Tensor, top: int, *, ranked: bool = False) -> Scores:
+def _scores(
+    logits: Tensor, tokens: Tensor, top: int, among: Sequence[int] = (), *, ranked: bool = False
+) -> Scores:
     known = tokens.clamp(min=0)
     ranks = (logits > logits.gather(1, known[:, None])).sum(1) + 1 if ranked else None
-    return Scores(tokens, *log_probabilities(logits, known, top), ranks).on_host()
+    ids = to_device(torch.tensor(among), logits.device) if among else None
+    return Scores(tokens, *log_probabilities(logits, known, top, ids), ranks).on_host()

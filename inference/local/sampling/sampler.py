@@ -74,7 +74,7 @@ class Sampler:
         self._take(token)
         # From the model's own distribution: before bias, penalties and temperature.
         top = sampling.logprobs
-        return Sampled(token, None if top is None else token_score(logits, token, top))
+        return Sampled(token, None if top is None else token_score(logits, token, top, sampling.alternatives))
 
     def _point(self) -> float:
         return self._random.random() if self.sampling.temperature > 0 else 0.0
@@ -120,13 +120,17 @@ def repeated_tokens(sampling: Sampling, vocab_size: int, prompt: Sequence[int]) 
     return repeated
 
 
-def token_score(logits: Tensor, token: int, top: int, *, ranked: bool = False) -> TokenLogprob:
-    """A token's log-probability under these V logits, the `top` likeliest tokens, its rank if `ranked`."""
+def token_score(
+    logits: Tensor, token: int, top: int, among: Sequence[int] = (), *, ranked: bool = False
+) -> TokenLogprob:
+    """A token's log-probability under these V logits, the `top` likeliest tokens or those `among`, and
+    its rank if `ranked`."""
     total = torch.logsumexp(logits, 0)
     own = float((logits[token] - total).item())
     rank = int((logits > logits[token]).sum().item()) + 1 if ranked else None
     if top == 0:
         return TokenLogprob(token, own, rank=rank)
-    values, ids = largest(logits, min(top, len(logits)))
+    ids = torch.tensor(among, device=logits.device)
+    values, ids = (logits[ids], ids) if among else largest(logits, min(top, len(logits)))
     pairs = zip(ids.tolist(), (values - total).tolist(), strict=True)
     return TokenLogprob(token, own, tuple(pairs), rank)

@@ -1,5 +1,6 @@
 """A llama-server with its traps, as a real one showed them."""
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -72,7 +73,7 @@ class LlamaDouble(HttpDouble):
         if body.get("temperature", 0.0) > 0:
             wavering = self.wavers and not body.get("stream")
             token = random.Random(f"{body['seed']} {list(tokens)} {wavering}").randrange(5000)
-        forced = [each for each, bias in body.get("logit_bias", ()) if bias is not False and bias > 100]
+        forced = [each for each, bias in body.get("logit_bias", ()) if bias is not False and bias >= 100]
         banned = {each for each, bias in body.get("logit_bias", ()) if bias is False}
         token = forced[0] if forced else token
         while token in banned:
@@ -99,6 +100,10 @@ class LlamaDouble(HttpDouble):
     def scores(self, token: int, before: Sequence[int], body: Any) -> dict[str, Any]:
         """Of a token and the likeliest ones, before what a request forces or bans."""
         likeliest = self.model(before)
+        if body.get("post_sampling_probs"):
+            lifted = [each for each, bias in body["logit_bias"] if bias == 100]
+            shares = [{"id": each, "prob": math.exp(-0.5 - abs(each - likeliest))} for each in lifted]
+            return {"id": token, "prob": 1.0, "top_probs": shares}
         count = min(body.get("n_probs", 0), 400)
         top = [{"id": likeliest + place, "logprob": -0.5 - place} for place in range(count)]
         return {"id": token, "logprob": -0.5 if token == likeliest else -9.0, "top_logprobs": top}

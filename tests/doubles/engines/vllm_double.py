@@ -118,7 +118,8 @@ class VllmDouble(HttpDouble):
         scores: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}
         for place, token in enumerate(part):
             likeliest = self.model([*before, *part[:place]])
-            likely = {f"token_id:{likeliest + rank}": -0.5 - rank for rank in range(body["logprobs"])}
+            shown = body.get("logprob_token_ids") or range(likeliest, likeliest + body["logprobs"])
+            likely = {f"token_id:{each}": -0.5 - abs(each - likeliest) for each in shown}
             logprob = -0.5 if token == likeliest else -9.0
             scores["tokens"].append(f"token_id:{token}")
             scores["token_logprobs"].append(logprob)

@@ -74,6 +74,12 @@ class Batches(Owned):
 
         return await self.database.write(work)
 
+    async def delete(self, batch_id: str) -> bool:
+        """Returns whether there was such a batch that has ended."""
+        sql = "DELETE FROM batches WHERE id = ? AND owner = ? AND is_open = 0"
+        key = key_of(batch_id)
+        return bool(await self.database.write(lambda tx: tx.run(sql, key, self._owner), durable=True))
+
     # --- whoever works on a batch ------------------------------------------------------------------
 
     async def claim(self, lease: float) -> HeldBatch | None:

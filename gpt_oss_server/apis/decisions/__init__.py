@@ -1,0 +1,1 @@
+"""Decisions: predicates, choices and scores about an input that is read once."""

@@ -1,0 +1,1 @@
+"""Decisions: the real model, the official SDK, and each probability beside its own prompt's score."""
