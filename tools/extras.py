@@ -21,6 +21,7 @@ _PACKAGES = {
     "mcp": ("httpx2", "mcp", "mcp_types"),
     "otel": ("opentelemetry.exporter", "opentelemetry.sdk"),  # fastapi brings the API alone
     "postgres": ("psycopg",),
+    "s3": ("obstore",),
     "gguf": ("gguf",),
     "gpu": ("triton",),
 }

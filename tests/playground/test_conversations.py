@@ -1,7 +1,10 @@
 """Conversations in a real browser: their addresses, their names, and two tabs that write the same one."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from gpt_oss_server.settings import Settings
@@ -148,3 +151,82 @@ def test_addresses_work_behind_a_prefix(visit: Visiting) -> None:
         assert "/box/c/" in page.url
         page.reload()
         page.get_by_text("One.", exact=True).wait_for()
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.2)
+
+
+LOOK = "dispatchEvent(new Event('visibilitychange'))"  # as when the page is shown again
+
+
+def files(url: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = httpx.get(f"{url}/files").json()["data"]
+    return found
+
+
+def test_conversations_that_the_server_keeps_are_in_every_browser(opened: Opened, visit: Visiting) -> None:
+    first = (found := opened(scripted(*map(says, ("One.", "Two.", "Three."))))).page
+    found.asked("First")
+    other = visit(found.url)
+    second = other.open()
+    for page in (first, second):
+        page.get_by_label("Keep on the server").check()
+    second.get_by_role("link", name="First").click()
+    second.get_by_text("One.", exact=True).wait_for()
+    send(second, "From the second")
+    second.get_by_text("Two.", exact=True).wait_for()
+    until(
+        lambda: (
+            b"From the second" in httpx.get(f"{found.url}/files/{files(found.url)[-1]['id']}/content").content
+        )
+    )
+    first.evaluate(LOOK)
+    first.get_by_text("Two.", exact=True).wait_for()
+    assert bubbles(first) == bubbles(second) == ["First", "From the second"]
+    until(lambda: len(files(found.url)) == 1)
+    second.get_by_role("button", name="Delete").first.click()
+    until(lambda: files(found.url) == [])
+    first.evaluate(LOOK)
+    first.get_by_role("link", name="First").wait_for(state="detached")
+
+
+def test_two_browsers_that_write_at_the_same_time_lose_no_message(opened: Opened, visit: Visiting) -> None:
+    first = (found := opened(scripted(*map(says, ("One.", "Two.", "Three."))))).page
+    found.asked("First")
+    first.get_by_label("Keep on the server").check()
+    until(lambda: len(files(found.url)) == 1)
+    second = (other := visit(found.url)).open()
+    second.get_by_label("Keep on the server").check()
+    second.get_by_role("link", name="First").click()
+    second.get_by_text("One.", exact=True).wait_for()
+    for page, words in ((first, "Left"), (second, "Right")):
+        page.route("**/v1/files**", lambda route: route.abort())
+        send(page, words)
+        page.get_by_text("Two." if words == "Left" else "Three.", exact=True).wait_for()
+    first.get_by_text("Not kept on the server").wait_for()
+    for page in (first, second):
+        page.unroute("**/v1/files**")
+        page.evaluate(LOOK)
+    until(lambda: looked(first, second) and {"Left", "Right"} <= texts(first) & texts(second))
+    until(lambda: looked(first, second) and len(files(found.url)) == 1)
+    for each in (found, other):
+        each.ignore("ERR_FAILED")
+
+
+def looked(*pages: Any) -> bool:
+    for page in pages:
+        page.evaluate(LOOK)
+    return True
+
+
+def texts(page: Any) -> set[str]:
+    """Of all branches of the conversation."""
+    return set(
+        page.evaluate(
+            "async () => Object.values((await import('/web/chat/store.js')).current().nodes).map(n => n.text)"
+        )
+    )

@@ -103,6 +103,14 @@ function drop(id) {
   conversations.set({ open: null, fresh: newConversation() });
 }
 
+// What another browser has written. Returns all that is known of it now.
+export function receive(other) {
+  const own = conversations.get().all[other.id];
+  put(own ? merged(own, other) : other);
+  save(other);
+  return conversations.get().all[other.id];
+}
+
 export function take(conversation) {
   put(conversation);
   save(conversation);

@@ -88,5 +88,13 @@ export async function listed(path) {
   }
 }
 
+// The server keeps the file; requests and vector stores name it by the id that is returned.
+export async function upload(file, purpose) {
+  const form = new FormData();
+  form.append("purpose", purpose);
+  form.append("file", file, file.name);
+  return (await json("v1/files", { method: "POST", form })).id;
+}
+
 export const traceOf = (id, signal, whole = false) =>
   json(`v1/responses/${encodeURIComponent(id)}/trace${whole ? "?conversation=true" : ""}`, { signal });

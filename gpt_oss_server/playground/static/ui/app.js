@@ -5,6 +5,7 @@ import { connection, probe } from "../lib/connection.js";
 import { resume } from "../chat/runner.js";
 import { collection } from "../chat/collection.js";
 import { conversations, current, unknown } from "../chat/store.js";
+import { startSync } from "../chat/synced.js";
 import { Browsing, Collection } from "./collection.js";
 import { Composer } from "./composer.js";
 import { openDropped } from "./dropped.js";
@@ -27,6 +28,7 @@ export function App() {
     applyTheme();
     meet();
     resume();
+    startSync();
     openLinked();
     if (unknown()) openAddress(unknown());
     else showLinked();

@@ -1,5 +1,5 @@
 // Files that are dropped on the page: traces and conversations are opened, other text files attached to the message.
-import { json } from "../lib/api.js";
+import { upload } from "../lib/api.js";
 import { createState } from "../lib/state.js";
 import { conversationsIn } from "../chat/foreign.js";
 import { showCollection } from "../chat/collection.js";
@@ -57,14 +57,6 @@ export async function attach(files) {
     else if (text.includes("\0")) notice(`${file.name} is not a text file.`);
     else attached.set((now) => ({ files: [...now.files, { name: file.name, text }] }));
   }
-}
-
-// The server keeps the file; a message or a vector store names it by the id that is returned.
-export async function upload(file, purpose) {
-  const form = new FormData();
-  form.append("purpose", purpose);
-  form.append("file", file, file.name);
-  return (await json("v1/files", { method: "POST", form })).id;
 }
 
 function asJson(text) {

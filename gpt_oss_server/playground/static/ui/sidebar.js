@@ -3,7 +3,9 @@ import { html, useMemo, useState } from "../vendor/preact.js";
 import { choose, save } from "../lib/files.js";
 import { useShared } from "../lib/state.js";
 import { address, linkTo } from "../lib/place.js";
+import { access } from "../lib/api.js";
 import { begin, conversations, discard, listed, open, rename } from "../chat/store.js";
+import { mayKeep, setKept, sync } from "../chat/synced.js";
 import { textOf } from "../chat/tree.js";
 import { exported, openDropped } from "./dropped.js";
 import { Icon, IconButton } from "./icons.js";
@@ -26,8 +28,9 @@ export function Sidebar() {
     <ul class="list">
       ${found.map((each) => html`<${Entry} key=${each.id} conversation=${each} isOpen=${each.id === state.open} />`)}
     </ul>
-    ${!found.length && html`<p class="faint empty">${query ? "Nothing found." : "Conversations stay in this browser."}</p>`}
+    ${!found.length && html`<p class="faint empty">${query ? "Nothing found." : "Conversations stay in this browser, unless the server keeps them."}</p>`}
     <footer>
+      <${Kept} />
       ${state.full && html`<p class="bad">The browser's storage is full: export and delete conversations.</p>`}
       <button type="button" class="quiet" onClick=${showStored}><${Icon} name="server" />Open by id</button>
       <button type="button" class="quiet" onClick=${importFiles}><${Icon} name="open" />Import</button>
@@ -37,6 +40,13 @@ export function Sidebar() {
       <span class="faint">${version}</span>
     </footer>
   </aside>`;
+}
+
+function Kept() {
+  const { on, problem } = useShared(sync);
+  useShared(access);
+  return mayKeep() && html`<label class="kept" title="Every browser with the same key then has all conversations"><input type="checkbox" checked=${on} onChange=${(e) => setKept(e.target.checked)} />Keep on the server</label>
+    ${on && problem && html`<p class="bad">Not kept on the server: ${problem}</p>`}`;
 }
 
 const close = () => innerWidth <= 900 && view.set({ list: false });

@@ -1,10 +1,9 @@
 // The vector stores of the server that an answer may search: chosen from those that exist, or made of files.
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { json, listed } from "../lib/api.js";
+import { json, listed, upload } from "../lib/api.js";
 import { choose } from "../lib/files.js";
 import { useShared } from "../lib/state.js";
 import { isOffered, options } from "../chat/options.js";
-import { upload } from "./dropped.js";
 import { notice } from "./view.js";
 
 const SOON = 1000; // milliseconds until files that are being read are looked at again
