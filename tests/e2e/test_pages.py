@@ -176,8 +176,9 @@ def test_the_commands_of_readme_and_greeting_are_answered(scripted: Served) -> N
     assert json.loads(run_curl(command, scripted))["status"] == "completed"
 
 
-def test_the_readme_uses_a_command_that_the_makefile_has() -> None:
-    assert "```bash\nmake serve\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_front_pages_use_a_command_that_the_makefile_has() -> None:
+    for page in ("README.md", "docs/index.md"):
+        assert "```bash\nmake serve\n```" in (ROOT / page).read_text(encoding="utf-8")
     assert re.search(r"^serve:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
