@@ -1,10 +1,8 @@
 """A background run: it continues when the connection is lost, and its events can be read from there on."""
 
-import os
+import tour
 
-from openai import OpenAI
-
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client()
 LOST_AFTER = 8  # events
 
 

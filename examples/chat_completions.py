@@ -1,12 +1,11 @@
 """Chat Completions: a stream of reasoning and words, then a function call and its result."""
 
 import json
-import os
 from typing import Any
 
-from openai import OpenAI
+import tour
 
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client()
 MODEL = client.models.list().data[0].id
 
 TOOLS: list[Any] = [

@@ -1,10 +1,8 @@
 """Two turns: the server keeps the history, the client sends only what is new."""
 
-import os
+import tour
 
-from openai import OpenAI
-
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client()
 
 first = client.responses.create(input="My name is Ada.", instructions="Be brief.")
 print("1:", first.output_text)

@@ -1,11 +1,10 @@
 """Read what the model really read and wrote: the Harmony text of a response."""
 
 import json
-import os
 
-from openai import OpenAI
+import tour
 
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client()
 
 response = client.responses.create(
     input="Who are you?",

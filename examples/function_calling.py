@@ -1,11 +1,10 @@
 """A tool loop: the model calls a function of the client, reads the result, and answers."""
 
 import json
-import os
 
-from openai import OpenAI
+import tour
 
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client()
 
 TOOLS = [
     {

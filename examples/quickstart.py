@@ -1,12 +1,16 @@
 """Ask a question, and read the reasoning and the answer."""
 
 import os
+import sys
 
-from openai import OpenAI
+from openai import APIConnectionError, OpenAI
 
 client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
 
-response = client.responses.create(input="Who are you?", reasoning={"effort": "low"})
+try:
+    response = client.responses.create(input="Who are you?", reasoning={"effort": "low"})
+except APIConnectionError:
+    sys.exit(f"No server answers at {client.base_url}. Start one in another terminal: make serve")
 
 for item in response.output:
     if item.type == "reasoning":

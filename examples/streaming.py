@@ -1,10 +1,8 @@
 """Show the reasoning and the answer while the model writes them."""
 
-import os
+import tour
 
-from openai import OpenAI
-
-client = OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), api_key="unused")
+client = tour.client()
 model = client.models.list().data[0].id  # this SDK helper requires a name; `create` does not
 
 with client.responses.stream(model=model, input="Who are you?") as stream:

@@ -21,6 +21,7 @@ _PACKAGES = {
     "mcp": ("httpx2", "mcp", "mcp_types"),
     "otel": ("opentelemetry.exporter", "opentelemetry.sdk"),  # fastapi brings the API alone
     "postgres": ("psycopg",),
+    "s3": ("obstore",),
     "gguf": ("gguf",),
     "gpu": ("triton",),
 }
@@ -33,10 +34,14 @@ def how_to_install(error: ImportError) -> str:
     name = f"{error.name}."
     package = next((known for known in EXTRAS if name.startswith(f"{known}.")), None)
     if package is None:
-        top = name.partition(".")[0]
-        owner = metadata.packages_distributions().get(top, [top])[0]
-        return f"{error}. Install that package again: {sys.executable} -m pip install --upgrade {owner}"
+        return f"{error}. {install_again(name.partition('.')[0])}"
     return f"The package {package} is missing. Install it: {install_extra(EXTRAS[package])}"
+
+
+def install_again(package: str) -> str:
+    """The command for a package that this project requires. `package`: as an import names it."""
+    owner = metadata.packages_distributions().get(package, [package])[0]
+    return f"Install that package again: {sys.executable} -m pip install --upgrade {owner}"
 
 
 def install_extra(extra: str) -> str:

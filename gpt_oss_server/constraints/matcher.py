@@ -16,6 +16,7 @@ from typing import Any
 from gpt_oss_server.harmony.encoding import ENDOFTEXT, FIRST_SPECIAL, RETURN, VOCABULARY_SIZE, Encoding
 from inference.engine import EngineFailed, GrammarFailed
 from inference.grammar import GrammarState
+from tools.extras import how_to_install
 
 _CHUNK = 20_000
 # Texts for which masks are prepared: without them a mask in free text takes 2 ms, with them 0.1. Of the
@@ -96,10 +97,7 @@ class Grammars:
         try:
             import llguidance
         except ImportError as error:
-            raise GrammarsMissing(
-                f"Grammars need llguidance, which is missing here ({error}). "
-                "Install it next to the server: pip install 'llguidance>=1.9,<2'."
-            ) from None
+            raise GrammarsMissing(f"Grammars need llguidance. {how_to_install(error)}") from None
         self._library: Any = llguidance
         self._limits = llguidance.LLParserLimits(verbose_errors=False, step_max_items=_MOST_ITEMS)
         vocabulary, make = _Vocabulary(encoding), self._library.LLTokenizer

@@ -61,8 +61,9 @@ class StoreSettings:
     files: str | None = setting(
         None,
         optional(text("DIR")),
-        "The folder for the content of files, which servers on the same store share; `none` is the store "
-        "itself. It needs a store other than `memory`.",
+        "The folder for the content of files, which servers on the same store share, or a bucket, "
+        "`s3://BUCKET/PREFIX`, with `gpt-oss-server[s3]`; `none` is the store itself. It needs a store other "
+        "than `memory`.",
     )
     file_max_bytes: int = setting(512 * 1024**2, size(), "The largest file that a client may upload.")
     files_max_bytes: int | None = setting(

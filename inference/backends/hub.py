@@ -39,13 +39,8 @@ def files_needed(names: Iterable[str]) -> list[str]:
 
 def download(repo: str) -> Path:
     """The folder of a repo's checkpoint: updated if possible, else the copy in the cache."""
-    try:
-        from huggingface_hub import HfApi, snapshot_download
-    except ImportError as error:
-        raise ModelNotFound(
-            f"There is no folder {repo}, and downloading a repo of that name needs huggingface_hub: "
-            "pip install huggingface_hub."
-        ) from error
+    from huggingface_hub import HfApi, snapshot_download
+
     # Any Exception: without a network the client raises errors of its HTTP library, which changes with its
     # version (requests, httpx, httpx2).
     try:

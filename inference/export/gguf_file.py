@@ -85,7 +85,7 @@ def write_gguf(
     try:
         import gguf
     except ImportError as error:
-        raise CheckpointError("Writing GGUF needs the package gguf: pip install 'gguf>=0.18'") from error
+        raise CheckpointError("Writing GGUF needs the package gguf, of this project's extra gguf.") from error
     folder = find_checkpoint(folder)
     config = read_config(folder / "config.json")
     # llama.cpp gives every second layer a window, whatever the checkpoint states.

@@ -14,6 +14,8 @@ from inference.started.programs import LLAMA, PROGRAMS, Program
 
 SIZES = {"gpt-oss-20b": 13.8e9, "gpt-oss-120b": 65.3e9}
 """Bytes of the published models' weights, which are also their downloads."""
+WITH_CONTEXTS = 1.2
+"""Of the weights' bytes: with keys and values."""
 _SMALL = 4e9  # bytes of weights with which the built-in engine answers well on any machine
 _BUILT_IN = ("weights", "kv_dtype", "kv_memory", "speculation")
 _OF_PROGRAMS = ("engine_program", "engine_args", "engine_log")

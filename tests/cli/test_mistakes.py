@@ -148,7 +148,7 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(line: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         error = refused(*line.split(), "--port", str(port))
-    advice = "Choose another with --port, or --port 0 for a free one."
+    advice = "Choose another with --port (make serve PORT=8001), or --port 0 for a free one."
     assert error == f"Port {port} on 127.0.0.1 is in use. {advice}\n"
 
 

@@ -241,8 +241,9 @@ def run_example(name: str, served: Served, folder: Path, **env: str) -> subproce
     return run_script(EXAMPLES / name, env=env, cwd=folder)
 
 
-def test_an_example_without_a_server_says_how_to_start_one(tmp_path: Path) -> None:
-    done = run_script(EXAMPLES / TOURS[0], env={"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, cwd=tmp_path)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_an_example_without_a_server_says_how_to_start_one(name: str, tmp_path: Path) -> None:
+    done = run_script(EXAMPLES / name, env={"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, cwd=tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "make serve" in done.stderr
 

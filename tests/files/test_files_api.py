@@ -1,30 +1,62 @@
 """Files and uploads through the official SDK, over each kind of store, and what a request can do wrong."""
 
 import hashlib
-from collections.abc import Iterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import certifi
 import httpx
 import openai
 import pytest
 
+from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.stores.files import NewFile
 from gpt_oss_server.stores.kinds.table import open_store
 from tests.doubles.apis.keyed import ALICE, MALLORY, client_of, key_file
+from tests.doubles.clients.running import command
+from tests.doubles.server_process import free_port
 from tests.doubles.serving import scripted, serving
 
 ANSWER = "<|channel|>final<|message|>Fine.<|return|>"
 CONTENT = bytes(range(256)) * 20_000
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "folder"])
+@pytest.fixture(scope="module", params=["memory", "sqlite", "folder", "bucket"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tmp_path_factory.mktemp("files")
     place = "memory" if request.param == "memory" else f"sqlite:{path}/store"
     files = str(path / "content") if request.param == "folder" else None
-    with serving(scripted(ANSWER), Settings(store=place, files=files, file_max_bytes=8 * 2**20)) as base:
-        yield base
+    with ExitStack() as stack:
+        if request.param == "bucket":
+            files = stack.enter_context(s3_bucket())
+        settings = Settings(store=place, files=files, file_max_bytes=8 * 2**20)
+        yield stack.enter_context(serving(scripted(ANSWER), settings))
+
+
+@contextmanager
+def s3_bucket() -> Iterator[str]:
+    """A bucket on an S3 server of its own. The environment names it, as it does for AWS's tools."""
+    port = free_port()
+    program = [command("moto_server", "s3"), "-p", str(port)]
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        subprocess.Popen(program, stderr=subprocess.DEVNULL) as server,
+    ):
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        patch.setenv("AWS_REGION", "us-east-1")
+        patch.setenv("SSL_CERT_FILE", certifi.where())  # its client starts only with authorities to trust
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        try:
+            made = httpx.Client(transport=httpx.HTTPTransport(retries=8))
+            made.put(f"http://127.0.0.1:{port}/shop").raise_for_status()
+            yield "s3://shop/of/files/"
+        finally:
+            server.kill()
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +188,35 @@ def test_a_key_has_its_own_files_and_a_limit(tmp_path: Path) -> None:
         assert mallory.post("/files", data={"purpose": "batch"}, files=content).status_code == 200
         assert alice.delete(f"/files/{made}").status_code == 200
         assert alice.post("/files", data={"purpose": "batch"}, files=content).status_code == 200
+
+
+async def pieces(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+async def test_a_bucket_holds_what_the_store_knows_and_nothing_else(tmp_path: Path) -> None:
+    place = f"sqlite:{tmp_path}/store"
+    with s3_bucket() as bucket:
+        for wrong in ("s3://other/x", "s3:///x"):
+            with pytest.raises(SettingsError, match=f"--files {wrong}\\S* cannot be used."):
+                open_store(place, Settings(files=wrong))
+        stores = open_store(place, Settings(files=bucket))
+        new = NewFile("file_1", "a.txt", "user_data", 0)
+        await stores.files.create(new, pieces(CONTENT))
+        await stores.files.sweep()
+        assert b"".join([piece async for piece in stores.files.read("file_1", 5)]) == CONTENT[5:]
+        objects: Any = stores.files._folder
+        [kept] = objects.names()
+        objects.append("stray", 0, b"of a file whose deletion was interrupted")
+        await stores.close()
+        again = open_store(place, Settings(files=bucket))
+        await again.files.sweep()
+        assert objects.names() == [kept]
+        await again.files.delete("file_1")
+        assert objects.names() == []
+    with pytest.raises(StoreUnavailable, match="The bucket of --files does not answer"):
+        await again.files.create(new, pieces(CONTENT))
+    await again.close()
 
 
 async def test_a_folder_holds_what_the_store_knows_and_nothing_else(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_files_and_modules_that_pages_name_exist() -> None:
 
 CLIENTS = ROOT / "tests" / "clients"
 PAGES = DOCS / "clients"
-HELPERS = {"node", "ws", "zod"}  # what clients need, and no client
+HELPERS = {"node", "ws", "zod", "moto[s3,server]"}  # what clients and tests need, and no client
 
 
 def installed() -> list[str]:
@@ -108,7 +108,8 @@ def installed() -> list[str]:
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     package = json.loads((CLIENTS / "package.json").read_text(encoding="utf-8"))
     node = {name: version for name, version in package["dependencies"].items() if name not in HELPERS}
-    return [line for line in lines if "==" in line] + [f"{name}@{version}" for name, version in node.items()]
+    python = [line for line in lines if "==" in line and line.partition("==")[0] not in HELPERS]
+    return python + [f"{name}@{version}" for name, version in node.items()]
 
 
 def test_the_pages_of_clients_state_the_versions_that_make_clients_installs() -> None:

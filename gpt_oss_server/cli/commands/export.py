@@ -9,6 +9,7 @@ from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
+from tools.extras import how_to_install, missing_package
 
 EXAMPLES = """\
 examples:
@@ -16,7 +17,7 @@ examples:
   gpt-oss-server export gguf gpt-oss-20b.gguf --model openai/gpt-oss-20b
   llama-server -m tiny.gguf --port 8080 & gpt-oss-server serve llama:http://127.0.0.1:8080
 
-The weights keep their precision. Needs the package gguf: pip install 'gguf>=0.18'"""
+The weights keep their precision. Needs the extra gguf."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
@@ -34,6 +35,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise CommandLineError(f"The folder {path.parent} does not exist. Make it first.")
     if path.exists() and not args.force:
         raise CommandLineError(f"{path} exists already. Name another file, or add --force to replace it.")
+    if error := missing_package(["gguf"]):
+        raise CommandLineError(how_to_install(error))
     from gpt_oss_server.cli.server.exported import harmony_vocabulary
     from inference.backends.checkpoints import checkpoint_folder
     from inference.export.gguf_file import write_gguf

@@ -18,15 +18,14 @@ from gpt_oss_server.settings import Settings
 from inference.backends.checkpoints import hub_repo
 from inference.backends.table import is_checkpoint, runs_here
 from inference.engine import InferenceError, Sampling
-from inference.started.choice import SIZES, chosen_program
+from inference.started.choice import SIZES, WITH_CONTEXTS, chosen_program
 from inference.started.machine import this_machine
 from inference.started.programs import LLAMA, PROGRAMS
-from tools.extras import install_extra
+from tools.extras import install_again, install_extra
 
 _KERNELS_FROM = (8, 0)  # the least capability for which the kernels are written
 _GB = 1e9
 _TOKENS = 8
-_WITH_CONTEXTS = 1.2  # of the weights: with keys and values
 
 
 async def python(settings: Settings) -> Finding:
@@ -36,7 +35,7 @@ async def python(settings: Settings) -> Finding:
 async def torch(settings: Settings) -> Finding:
     facts, needed = await _facts(), runs_here(settings.model, settings)
     if "failed" in facts:
-        return missing(facts["failed"], "Install it again: pip install torch", needed=needed)
+        return missing(facts["failed"], install_again("torch"), needed=needed)
     if facts["cpu"] is not None:
         problem = f"torch {facts['torch']} does not compute on this CPU: {facts['cpu']}."
         return missing(problem, "Install a torch that is built for this CPU.", needed=needed)
@@ -95,7 +94,7 @@ async def engines(settings: Settings) -> Finding:
     found = ["the built-in engine", *(f"{title} ({path})" for title, path in paths.items() if path)]
     free = max(here.memory, here.of_cards)
     where = "cards" if here.of_cards > here.memory else "memory"
-    sizes = {name: size * _WITH_CONTEXTS for name, size in SIZES.items()}
+    sizes = {name: size * WITH_CONTEXTS for name, size in SIZES.items()}
     needs = [
         f"{name} takes {size / _GB:.0f}{'' if size < free else ', too many'}" for name, size in sizes.items()
     ]

@@ -10,6 +10,9 @@ from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.kinds.places import kept_where
 from inference.backends.table import runs_here
 from inference.engine import EngineInfo
+from inference.started.choice import SIZES, WITH_CONTEXTS
+from inference.started.machine import this_machine
+from inference.started.programs import LLAMA
 
 # The log has the whole sentence before the model is loaded.
 _EXPOSED = "Other machines can reach this server, and it needs no key (--api-key, --api-key-file)."
@@ -28,6 +31,7 @@ def greeting(settings: Settings, model: EngineInfo, url: str, exposed: bool = Fa
         ("Cache", _cache(settings)),
         ("API", f"{url}/v1   (Responses, Chat Completions, Messages; {keys})"),
         ("Browser", f"{url}   (the playground)" if settings.web == "on" else ""),
+        ("Next", _published_model(settings)),
     ]
     shown = "\n".join(_row(label, text) for label, text in rows if text)
     warning = f"\n{_row('Warning', _EXPOSED)}\n" if exposed else ""
@@ -53,6 +57,20 @@ def _cache(settings: Settings) -> str:
     return (
         f"--cache-dir ~/.cache/gpt-oss-server/prompts keeps prompts after a restart ({free >> 30:,} GiB free)"
     )
+
+
+def _published_model(settings: Settings) -> str:
+    """How this machine serves a model of use, where it serves the embedded one."""
+    if settings.model != "tiny":
+        return ""
+    here = this_machine(settings.device)
+    needs = {name: size * WITH_CONTEXTS for name, size in SIZES.items()}
+    on_cards = [name for name, size in needs.items() if size < here.of_cards]
+    name = on_cards[-1] if on_cards else "gpt-oss-20b"
+    if not on_cards and needs[name] > here.memory:
+        return f"{name} needs {needs[name] / 1e9:.0f} GB, too much here: --model llama:URL serves another's"
+    by = "" if on_cards else " with llama-server" if LLAMA.found() else " with llama-server (see doctor)"
+    return f"--model openai/{name}{by}; make serve MODEL=openai/{name} ({SIZES[name] / 1e9:.0f} GB)"
 
 
 def _row(label: str, text: str) -> str:

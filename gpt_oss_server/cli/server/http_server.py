@@ -274,7 +274,10 @@ def _port_problem(host: str, port: int, error: OSError) -> str:
     if isinstance(error, PermissionError):
         return f"Port {port} needs rights that this user lacks. Choose one above 1023 with --port."
     if error.errno == errno.EADDRINUSE:
-        return f"Port {port} on {host} is in use. Choose another with --port, or --port 0 for a free one."
+        return (
+            f"Port {port} on {host} is in use. Choose another with --port (make serve PORT=8001), "
+            "or --port 0 for a free one."
+        )
     problem = f"Cannot listen on {host}, port {port}: {error.strerror or error}."
     return f"{problem} Choose another --host or --port."
 

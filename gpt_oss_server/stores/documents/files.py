@@ -1,4 +1,4 @@
-"""Files in a database; their bytes too, in pieces, or in a folder.
+"""Files in a database; their bytes too, in pieces, or in a folder or a bucket.
 
 Takes a name, a purpose and a stream of bytes. Returns the file's record, and its bytes from any place on,
 until the file is deleted or expires. A file exists whole or not at all: what a stream that broke has left is
@@ -15,9 +15,9 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from typing import Protocol
 
 from gpt_oss_server.errors import StoreUnavailable
-from gpt_oss_server.stores.documents.folder import FileFolder
 from gpt_oss_server.stores.documents.rows import delete_entries_of_file
 from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
@@ -29,10 +29,20 @@ _ARRIVING = 3600.0  # seconds without a piece after which what has arrived is de
 _AT_ONCE = 20  # entries that one transaction deletes
 
 
+class Content(Protocol):
+    """Where the bytes of files are, each in pieces that are written in their order. Its methods block."""
+
+    def append(self, name: str, start: int, piece: bytes) -> None: ...
+
+    def read(self, name: str, start: int, most: int) -> bytes: ...
+
+    def delete(self, name: str) -> None: ...
+
+    def names(self) -> list[str]: ...
+
+
 class Files(Owned):
-    def __init__(
-        self, database: Database, folder: FileFolder | None = None, *, most: int | None = None
-    ) -> None:
+    def __init__(self, database: Database, folder: Content | None = None, *, most: int | None = None) -> None:
         """`most`: the bytes of all files together."""
         super().__init__(database)
         self._folder = folder
@@ -193,7 +203,7 @@ class Files(Owned):
             self._looks_for_strays = False
         return deleted
 
-    async def _delete_strays(self, folder: FileFolder) -> int:
+    async def _delete_strays(self, folder: Content) -> int:
         """Deletes the content of files whose deletion a crash interrupted; done once after each start."""
 
         def strays(tx: Transaction) -> list[str]:

@@ -4,7 +4,7 @@ import secrets
 from functools import partial
 
 from gpt_oss_server.settings import Settings, SettingsError
-from gpt_oss_server.stores.documents.files import Files
+from gpt_oss_server.stores.documents.files import Content, Files
 from gpt_oss_server.stores.documents.folder import FileFolder
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.kinds.keep import Stores
@@ -20,6 +20,7 @@ from gpt_oss_server.stores.sql.queues.deliveries import Deliveries
 from gpt_oss_server.stores.sql.sizes import statistics
 from gpt_oss_server.stores.sql.store import SqlStore
 from inference.paths import UnknownHome, expanded_path
+from tools.extras import how_to_install
 
 BYTES_IN_MEMORY = 512 * 2**20
 _SECONDS = 30.0  # between sweeps of the files
@@ -52,13 +53,22 @@ def _files(database: Database, settings: Settings) -> Files:
         return Files(database, most=most)
     if in_memory:
         raise SettingsError("--files needs a store that outlives the server: --store sqlite, or postgres://…")
-    try:
-        folder = expanded_path(settings.files)
-    except UnknownHome as error:
-        raise SettingsError(f"--files: {error}") from error
     # Each store has a folder of its own, and may delete what it finds there.
     name = database.write_now(partial(shared, "files", secrets.token_hex(8).encode()))
-    return Files(database, FileFolder(folder / name.decode()), most=most)
+    return Files(database, _content(settings.files, name.decode()), most=most)
+
+
+def _content(place: str, name: str) -> Content:
+    if place.startswith("s3://"):
+        try:
+            from gpt_oss_server.stores.documents.bucket import FileBucket
+        except ImportError as error:
+            raise SettingsError(how_to_install(error)) from error
+        return FileBucket(f"{place.removesuffix('/')}/{name}")
+    try:
+        return FileFolder(expanded_path(place) / name)
+    except UnknownHome as error:
+        raise SettingsError(f"--files: {error}") from error
 
 
 def _sweeper(files: Files, vectors: VectorStores) -> Repeated:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.browser.backends.base import Backend
+from tools.extras import how_to_install
 from tools.tool import ToolUnavailable
 
 FORMS: Final = "exa, exa:URL, local:DIR, searxng:URL or off"
@@ -45,7 +46,8 @@ def _exa(url: str, environment: Environment) -> Backend:
     if not key:
         raise ToolUnavailable("The browser backend exa needs a key: set EXA_API_KEY.")
     if find_spec("exa_py") is None:
-        raise ToolUnavailable("The browser backend exa needs the package exa-py: pip install exa-py.")
+        missing = ModuleNotFoundError(name="exa_py")
+        raise ToolUnavailable(f"The browser backend exa: {how_to_install(missing)}")
     from tools.browser.backends.exa import DEFAULT_URL, ExaBackend
 
     return ExaBackend(key, base_url=_web_address("exa", url or DEFAULT_URL))
