@@ -32,6 +32,7 @@ class Access:
     limits: KeyLimits = field(default_factory=KeyLimits)
     models: frozenset[str] | None = None  # names; None: all
     webhook: str | None = None  # the address that is told of the owner's events
+    webhook_secret: bytes = field(default=b"", repr=False)  # b"": the server's
     of_model: tuple[str, frozenset[str]] | None = None  # the request's model, if it has these tools alone
     digest: bytes = field(default=b"", repr=False)  # of the key; b"": none was needed
 

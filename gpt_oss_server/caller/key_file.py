@@ -9,6 +9,8 @@ the line, never the key.
     sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
 """
 
+import base64
+import binascii
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +25,7 @@ from gpt_oss_server.settings.options import Kind, SettingsError, optional, size,
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HASHED = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _OWNER_DIGITS = 32
+_LEAST_SECRET = 16  # bytes
 _LIMITS: dict[str, Kind] = {
     "rpm": optional(whole("COUNT", 1)),
     "tpm": optional(whole("COUNT", 1)),
@@ -112,6 +115,21 @@ def _read_webhook(access: Access, field: str, value: str, where: str) -> Access:
     return replace(access, webhook=value)
 
 
+def decoded_secret(text: str) -> bytes | None:
+    """The secret of a webhook, as OpenAI's SDKs take it; None: it is none."""
+    try:
+        secret = base64.b64decode(text.removeprefix("whsec_"), validate=True)
+    except binascii.Error:
+        return None
+    return secret if len(secret) >= _LEAST_SECRET else None
+
+
+def _read_secret(access: Access, field: str, value: str, where: str) -> Access:
+    if (secret := decoded_secret(value)) is None:
+        raise SettingsError(f"{where}: {field} must be `whsec_` and 16 bytes or more in base64.")
+    return replace(access, webhook_secret=secret)
+
+
 def _read_limit(access: Access, field: str, value: str, where: str) -> Access:
     kind = _LIMITS[field]
     with suppress(ValueError):
@@ -126,5 +144,6 @@ _FIELDS: Mapping[str, Reader] = {
     "tools": _read_allowed,
     "models": _read_allowed,
     "webhook": _read_webhook,
+    "webhook_secret": _read_secret,
     **dict.fromkeys(_LIMITS, _read_limit),
 }

@@ -60,9 +60,10 @@ class Keyring:
         """The owner of each key."""
         return [access.owner for access in self._keys.values()]
 
-    def webhooks(self, owner: str) -> list[str]:
-        """The addresses that are told of the owner's events."""
-        return [key.webhook for key in self._keys.values() if key.owner == owner and key.webhook]
+    def webhooks(self, owner: str) -> dict[str, bytes]:
+        """The addresses that are told of the owner's events, with their secrets."""
+        own = (key for key in self._keys.values() if key.owner == owner and key.webhook)
+        return {str(key.webhook): key.webhook_secret for key in own}
 
     def find(self, key: str) -> Access | None:
         return self.find_digest(digest_of(key))

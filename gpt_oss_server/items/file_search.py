@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote
@@ -83,7 +82,7 @@ async def check_stores(stores: VectorStores, options: Mapping[str, Any], now: in
     for store_id in options["ids"]:
         if (store := await stores.get(store_id)) is None:
             raise NotFound(f"There is no vector store {store_id!r:.100}.", param="tools")
-        await stores.put(replace(store, last_active_at=now))
+        await stores.used(store, now)
 
 
 class FilesAndWeb:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import logging
 import time
 from typing import TYPE_CHECKING
 
+from gpt_oss_server.caller.key_file import decoded_secret
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.repeated import Repeated
@@ -30,7 +30,6 @@ _SECONDS = 15.0  # for an address to answer
 _AT_ONCE = 8  # addresses that are told
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 6 * 3_600.0  # seconds before the next try, twice as long each time
 _MOST_ATTEMPTS = 24
-_PREFIX = "whsec_"
 _SUCCESSES = range(200, 300)
 _log = logging.getLogger(__name__)
 
@@ -95,7 +94,8 @@ class Webhooks:
         from tools.browser.pages.document import PageError
 
         assert self._sender is not None
-        headers = {"content-type": "application/json", **signed(self._secret, delivery.id, delivery.body)}
+        secret = self._keys.webhooks(delivery.owner).get(delivery.url) or self._secret
+        headers = {"content-type": "application/json", **signed(secret, delivery.id, delivery.body)}
         try:
             status = await self._sender.post(delivery.url, delivery.body, headers)
         except PageError as error:
@@ -113,13 +113,8 @@ def _new_sender(settings: Settings) -> Fetcher:
 
 
 def _read_secret(settings: Settings) -> bytes:
-    text = settings.webhook_secret or ""
-    try:
-        secret = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
-    except binascii.Error:
-        secret = b""
-    if len(secret) < 16:
-        made = f"{_PREFIX}$(openssl rand -base64 32)"
+    if (secret := decoded_secret(settings.webhook_secret or "")) is None:
+        made = "whsec_$(openssl rand -base64 32)"
         problem = "Webhooks need a secret to sign their events, of 16 bytes or more in base64"
         raise SettingsError(f"{problem}: --webhook-secret {made}")
     return secret

@@ -146,6 +146,15 @@ class VectorStoresContract:
         assert await stores.get("vs_1") is not None
         assert await stores.sweep() == 0
 
+    async def test_a_use_is_written_once_a_minute(self, stores: VectorStores) -> None:
+        store = VectorStore("vs_1", "Harbour", 1_000, 1_000, days=1)
+        await stores.put(store)
+        for now, written in ((1_059, 1_000), (1_060, 1_060)):
+            await stores.used(store, now)
+            kept = await stores.get("vs_1")
+            assert kept is not None
+            assert kept.last_active_at == written
+
     async def test_an_owner_finds_its_own_stores_alone(self, stores: VectorStores) -> None:
         alice, bob = stores.of("alice"), stores.of("bob")
         await filled(alice)

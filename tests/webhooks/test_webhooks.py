@@ -106,10 +106,12 @@ def test_an_address_that_refuses_is_told_again(receiver: Receiver, monkeypatch: 
     assert len(set(receiver.attempts)) == 1
 
 
-def test_a_key_has_an_address_of_its_own(receiver: Receiver, tmp_path: Path) -> None:
+def test_a_key_has_an_address_and_a_secret_of_its_own(receiver: Receiver, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    keys.write_text(f"{ALICE} name=alice webhook={receiver.url}/alice\n{MALLORY} name=mallory")
-    with serving(scripted(ANSWER), settings(receiver, api_key_file=str(keys), webhook_url=())) as url:
+    own = f"webhook={receiver.url}/alice webhook_secret={SECRET}"
+    keys.write_text(f"{ALICE} name=alice {own}\n{MALLORY} name=mallory")
+    more = {"api_key_file": str(keys), "webhook_url": (), "webhook_secret": f"whsec_{'ab' * 16}"}
+    with serving(scripted(ANSWER), settings(receiver, **more)) as url:
         for key in (MALLORY, ALICE):
             client = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
             response = client.responses.create(model="scripted", input="Hi", background=True)
@@ -142,4 +144,7 @@ def test_a_key_with_an_address_needs_a_secret(tmp_path: Path) -> None:
         create_app(scripted(ANSWER), Settings(api_key_file=str(keys)))
     keys.write_text(f"{ALICE} name=alice webhook=example.com")
     with pytest.raises(SettingsError, match=r"must be an address"):
+        create_app(scripted(ANSWER), Settings(api_key_file=str(keys)))
+    keys.write_text(f"{ALICE} name=alice webhook_secret=whsec_YQ==")
+    with pytest.raises(SettingsError, match=r"line 1: webhook_secret must be"):
         create_app(scripted(ANSWER), Settings(api_key_file=str(keys)))

@@ -153,7 +153,7 @@ class StoresApi:
             wanted.max_num_results or 10,
             read_filter(wanted.filters, "filters"),
         )
-        await self._stores.put(replace(store, last_active_at=self._now()))
+        await self._stores.used(store, self._now())
         results = [_result(each) for each in found if score_of(each) >= (least or 0)]
         kind = "vector_store.search_results.page"
         return {

@@ -34,6 +34,7 @@ from gpt_oss_server.stores.vector_stores import (
 )
 
 _DAY = 86_400.0
+_USE_SECONDS = 60
 _MOST_CLAIMS = 3
 _AT_ONCE = 20  # entries that one transaction deletes
 _DIED = ("server_error", "The server stopped each time that it read this file. Send the file in parts.")
@@ -64,6 +65,11 @@ class VectorStores(Owned):
                 tx.texts.create(position)
 
         await self.database.write(work, durable=True)
+
+    async def used(self, store: VectorStore, now: int) -> None:
+        """Begins the store's time without use again. It is written once a minute, and not at each search."""
+        if now >= store.last_active_at + _USE_SECONDS:
+            await self.put(replace(store, last_active_at=now))
 
     async def get(self, store_id: str) -> VectorStore | None:
         def work(tx: Transaction) -> VectorStore | None:

@@ -11,6 +11,7 @@ import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Final
 
 import httpx
@@ -163,10 +164,13 @@ class Fetcher:
         return PageBody(str(url), content_type, bytes(body[: self._max_bytes]), cut)
 
 
+_authorities = cache(httpx.create_ssl_context)  # to read them takes tens of milliseconds
+
+
 def _transport() -> httpx.AsyncBaseTransport:
     # No connection is kept: the transport cannot distinguish two names at one address, but TLS must.
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=0)
-    return httpx.AsyncHTTPTransport(verify=httpx.create_ssl_context(), trust_env=False, limits=limits)
+    return httpx.AsyncHTTPTransport(verify=_authorities(), trust_env=False, limits=limits)
 
 
 Inflate = Callable[[bytes, int], bytes]
