@@ -28,6 +28,7 @@ from gpt_oss_server.apis.decisions.request import CreateDecision
 from gpt_oss_server.apis.files.files import CreateFile
 from gpt_oss_server.apis.files.uploads import CompleteUpload, CreateUpload
 from gpt_oss_server.apis.messages.request import CreateMessage
+from gpt_oss_server.apis.moderations.api import CreateModeration
 from gpt_oss_server.apis.responses.request import CreateResponse, includable
 from gpt_oss_server.apis.vector_stores.stores import (
     Attach,
@@ -141,7 +142,10 @@ def decisions_page() -> str:
 
 ## The request
 
-{fields.served(CreateDecision)}"""
+{fields.served(CreateDecision)}
+## The request of `POST /v1/moderations`
+
+{fields.served(CreateModeration)}"""
 
 
 def conversations_page() -> str:

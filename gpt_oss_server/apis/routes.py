@@ -18,6 +18,7 @@ from gpt_oss_server.apis.files.api import files_router
 from gpt_oss_server.apis.messages.api import messages_router
 from gpt_oss_server.apis.messages.service import MessagesService
 from gpt_oss_server.apis.models.api import models_router
+from gpt_oss_server.apis.moderations.api import moderations_router
 from gpt_oss_server.apis.render.api import render_router
 from gpt_oss_server.apis.responses.api import responses_router
 from gpt_oss_server.apis.responses.service import ResponsesService
@@ -44,6 +45,7 @@ def api_routers(served: Served, service: ResponsesService, origins: Origins) -> 
         messages_router(messages),
         completions_router(served, chat.prompt),
         decisions_router(served),
+        moderations_router(served),
         models_router(served),
         render_router(service, chat, messages),
         containers_router(served),

@@ -161,6 +161,14 @@ class AnswerSettings:
         "What an image in a request becomes, as the model reads text only: a note in the prompt, which the "
         "client does not see, or a 400.",
     )
+    moderation: str | None = setting(
+        None,
+        optional(text("MODEL")),
+        "The model of this server that answers /v1/moderations, such as a gpt-oss-safeguard.",
+    )
+    moderation_policy: str | None = setting(
+        None, optional(text("FILE")), "A text of rules that this model reads before each text that it judges."
+    )
     call_form: str = setting(
         "channel-first",
         choice("channel-first", "recipient-first"),

@@ -47,7 +47,7 @@ _NOT_SERVED: NotServed = {
     **TEMPLATES_NOT_SERVED,
     "audio": (NEVER, "This model writes text only."),
     "modalities": (only(["text"]), "This model writes text only."),
-    "moderation": (NEVER, "Leave it out."),
+    "moderation": (NEVER, "Send the text to /v1/moderations."),
     "documents": (EMPTY, "Put the documents' text into a message."),
     "data_sources": (EMPTY, "Put the documents' text into a message."),
     "truncation_side": (only("left"), "truncate_prompt_tokens drops the oldest turns."),

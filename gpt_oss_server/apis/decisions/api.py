@@ -30,9 +30,13 @@ async def start(caller: Caller, body: object, served: Served) -> DecisionRun:
     """Does all work before the first token: after it returns, only the engine can fail."""
     request = await in_thread_if_large(caller.body_size, lambda: parse_request(body), body)
     treat_images(request.input, "input", served.settings.images)
+    return await decided(caller, request, served)
+
+
+async def decided(caller: Caller, request: CreateDecision, served: Served) -> DecisionRun:
     work = served.work(caller, request.model)
     work.model.check_room()
-    asked = await in_thread_if_large(caller.body_size, lambda: lay_out(request, work), body)
+    asked = await in_thread_if_large(caller.body_size, lambda: lay_out(request, work), request.input)
     count = len(asked.ends)
     spending = await caller.reserve(asked.tokens, count, count)
     return DecisionRun(request, asked, served, work, work.new_id("dec", None), spending)

@@ -92,6 +92,7 @@ TABLE = {
         "Completions", "Continue a text or token ids", generates=True, answer="Completion", streams=True
     ),
     "post /v1/decisions": Operation("Decisions", "Answer questions about an input", generates=True),
+    "post /v1/moderations": Operation("Decisions", "Judge texts by categories", generates=True),
     "post /tokenize": Operation("Completions", "Turn a text or messages into token ids", (404,)),
     "post /detokenize": Operation("Completions", "Turn token ids into text", (404,)),
     "get /tokenizer_info": Operation("Completions", "Describe the tokenizer"),
