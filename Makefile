@@ -7,7 +7,7 @@
 #   make proofs           run tests that draw at random with many more seeds
 #   make docs             write the generated docs and pictures
 #   make docs-site        build the documentation as a site, in site/, and check its links
-#   make docs-serve       serve it on 127.0.0.1:8001, and rebuild it on each change
+#   make docs-serve       serve it on 127.0.0.1, and rebuild it on each change    DOCS_PORT=8001
 #   make web-test         install Chromium and Firefox (Debian, as root) and Playwright, and test the playground
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make observers        run the tests with a real Prometheus
@@ -27,6 +27,7 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
+DOCS_PORT ?= 8001
 MODEL ?= tiny
 ARGS ?=
 TESTS ?= tests
@@ -153,7 +154,7 @@ docs-site: $(VENV)/.developing
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: $(VENV)/.developing
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8001
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:$(DOCS_PORT)
 
 wheel: $(VENV)/.developing
 	@rm -rf build dist

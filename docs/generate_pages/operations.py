@@ -13,4 +13,5 @@ def paths(tag: str) -> str:
             method, path = name.split(" ")
             statuses = ", ".join(str(status) for status in errors_of(name))
             rows.append((code(f"{method.upper()} {path}"), operation.summary, statuses))
-    return table(("path", "what it does", "statuses of its errors"), rows)
+    opening = "You look up here what each path takes, what it answers, and how it fails."
+    return opening + "\n\n" + table(("path", "what it does", "statuses of its errors"), rows)

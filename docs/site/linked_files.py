@@ -17,10 +17,13 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIES = "source"
+MARK = {"images/icon.svg": "gpt_oss_server/playground/static/icon.svg", "site.css": "docs/site/site.css"}
 _LINK = re.compile(r"(?<=\]\()(?P<path>(?!\w+:)[^)#\s]+)(?P<place>#[^)]*)?(?=\))")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for uri, path in MARK.items():
+        files.append(File.generated(config, uri, content=(ROOT / path).read_bytes()))
     waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
     known = set(waiting)
     while waiting:

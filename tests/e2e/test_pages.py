@@ -1,7 +1,7 @@
 """The pages' blocks that need a server, typed as they stand, and every example.
 
-README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md, background.md
-and mcp.md are typed from the top: each block prints what is shown.
+README.md's quick start, tutorial.md, and the Python of structured-output.md, python-tool.md, background.md,
+mcp.md and client-tools.md are typed from the top: each block prints what is shown.
 """
 
 import json
@@ -148,7 +148,7 @@ def served() -> Iterator[Served]:
     ("page", "checked"),
     [
         pytest.param("tutorial", 9, marks=pytest.mark.slow),
-        *(("structured-output", 3), ("python-tool", 1), ("background", 2), ("mcp", 1)),
+        *(("structured-output", 3), ("python-tool", 1), ("background", 2), ("mcp", 1), ("client-tools", 1)),
     ],
 )
 def test_each_block_prints_what_its_page_shows(
@@ -176,8 +176,9 @@ def test_the_commands_of_readme_and_greeting_are_answered(scripted: Served) -> N
     assert json.loads(run_curl(command, scripted))["status"] == "completed"
 
 
-def test_the_readme_uses_a_command_that_the_makefile_has() -> None:
-    assert "```bash\nmake serve\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_front_pages_use_a_command_that_the_makefile_has() -> None:
+    for page in ("README.md", "docs/index.md"):
+        assert "```bash\nmake serve\n```" in (ROOT / page).read_text(encoding="utf-8")
     assert re.search(r"^serve:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 

@@ -26,21 +26,8 @@ PASSED = [
 BLOCK = re.compile(r"^```(python|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str) -> dict[str, str]:
-    """The page's code by its path, which is the first line of a block."""
-    found = [text.partition("\n") for kind, text in BLOCK.findall(PAGE) if kind == language]
-    return {head.lstrip("#- "): body for head, _, body in found}
-
-
-def changed(text: str, diff: str) -> str:
-    """The text after the changes of a block, each of which has one place in it."""
-    for change in diff.split("@@\n"):
-        lines = [(line[:1], line[1:] + "\n") for line in change.splitlines()]
-        old = "".join(line for mark, line in lines if mark != "+")
-        new = "".join(line for mark, line in lines if mark != "-")
-        assert text.count(old) == 1, f"the page changes what is not there once:\n{old}"
-        text = text.replace(old, new)
-    return text
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(PAGE) if kind == language]
 
 
 @pytest.fixture
@@ -51,12 +38,12 @@ def extended(tmp_path: Path) -> Path:
         left_out = shutil.ignore_patterns("*.safetensors", "snapshots", "published", "images")
         shutil.copytree(ROOT / name, copy / name, ignore=left_out)
     shutil.copy(ROOT / "pyproject.toml", copy / "pyproject.toml")
-    for path, code in blocks("python").items():
+    for head, _, code in (text.partition("\n") for text in blocks("python")):
+        path = head.removeprefix("# ")
         assert not (copy / path).exists(), f"{path} is there already"
         (copy / path).write_text(code, encoding="utf-8")
-    for path, diff in blocks("diff").items():
-        before = (copy / path).read_text(encoding="utf-8")
-        (copy / path).write_text(changed(before, diff), encoding="utf-8")
+    for patch in blocks("diff"):
+        subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=copy, check=True)
     return copy
 
 
@@ -68,5 +55,5 @@ def test_what_the_page_adds_works(extended: Path) -> None:
 
 
 def test_the_page_is_short_and_linked() -> None:
-    assert len(PAGE.splitlines()) <= 200
+    assert len(PAGE.splitlines()) <= 220
     assert "extending.md" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

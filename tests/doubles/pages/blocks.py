@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[3]
 ADDRESS = "http://127.0.0.1:8000"
 SHELLS = ("bash", "sh")
 # Tests of their own run every block of these pages.
-_PAGES = ("tutorial", "structured-output", "python-tool", "background", "mcp")
-_TYPED = ("README.md", *(f"docs/{page}.md" for page in _PAGES))
+_PAGES = ("tutorial", "structured-output", "python-tool", "background", "mcp", "client-tools")
+_TYPED = ("README.md", "docs/index.md", *(f"docs/{page}.md" for page in _PAGES))
 RUN_ELSEWHERE = dict.fromkeys(_TYPED, "tests/e2e/test_pages.py")
 RUN_ELSEWHERE["docs/extending.md"] = "tests/meta/test_extending.py"
 _BLOCK = re.compile(
