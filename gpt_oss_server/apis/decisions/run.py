@@ -165,6 +165,7 @@ class DecisionRun:
         """The question's index, and the log-probabilities of its answers."""
         answers, caller, seen = self._asked.answers[at], self._work.caller, self._seen
         sampling = Sampling(
+            temperature=0.0,
             max_tokens=1,
             logprobs=len(answers),
             alternatives=answers,
